@@ -309,7 +309,7 @@ def test_numbers_that_a_datatype_does_not_have_are_refused(
     info: str, dtype: str, value: float
 ) -> None:
     func = from_source(f"@R.function\ndef f(k: {info.format(dtype)}):\n    return k\n")
-    with pytest.raises(MisuseError, match=rf"{value} is no {dtype}") as caught:
+    with pytest.raises(MisuseError, match=rf"{value} is not a value of type {dtype}") as caught:
         func.bind_params({"k": value})
     assert caught.value.diagnostic.rule == "MC-3"
 

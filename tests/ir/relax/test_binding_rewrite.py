@@ -126,7 +126,7 @@ def test_a_module_gets_the_new_function() -> None:
 
 def test_the_block_must_stand_in_the_function() -> None:
     func = program("y = x")
-    with pytest.raises(MisuseError, match="does not stand in the function"):
+    with pytest.raises(MisuseError, match="is not in the function"):
         DataflowBlockRewrite(rx.DataflowBlock(()), func)
     with pytest.raises(MisuseError, match="is made of"):
         DataflowBlockRewrite(rx.BindingBlock(()), func)  # type: ignore[arg-type]

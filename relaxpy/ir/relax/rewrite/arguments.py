@@ -1,4 +1,4 @@
-"""Arguments in place of parameters: what is not proved of them is checked by match_casts."""
+"""Arguments in place of parameters, with a match_cast for each that is not proved to fit."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ from relaxpy.ir.tir import expr as tir
 def in_place_of_parameters(
     pairs: Sequence[tuple[rx.Var, rx.Expr]], body: rx.SeqExpr, span: Span | None = None
 ) -> tuple[rx.SeqExpr, dict[Node, Node]]:
-    """`body` after the checks that a call with these arguments makes, and what replaces what in it.
+    """`body` after the checks that a call with these arguments makes, and images of variables.
 
-    The images are those of parameters and of the shape variables that follow from the arguments.
+    The images are those of parameters and of the shape variables that the arguments determine.
 
     Errors:
         StructInfoError: an argument does not fit its parameter.
     """
-    known = [(p.struct_info, a.struct_info) for p, a in pairs]
-    both = [(p, a) for p, a in known if p is not None and a is not None]
-    sizes = map_params([p for p, _ in both], [a for _, a in both])
+    sizes = shape_var_images(pairs)
     images: dict[Node, Node] = dict(sizes.items())
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
@@ -62,27 +60,35 @@ def in_place_of_parameters(
     return body, images
 
 
+def shape_var_images(
+    pairs: Sequence[tuple[rx.Var, rx.Expr]],
+) -> Mapping[tir.Var, tir.PrimExpr]:
+    """The values of the shape variables of parameters, as far as the arguments determine them."""
+    infos = [(p.struct_info, a.struct_info) for p, a in pairs]
+    known = [(p, a) for p, a in infos if p is not None and a is not None]
+    return map_params([p for p, _ in known], [a for _, a in known])
+
+
 def _is_proved(
     param: rx.Var, info: rx.StructInfo, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
 ) -> bool:
-    """Whether an argument certainly fits, and tells all sizes that the parameter binds."""
+    """Whether an argument certainly fits and determines all that the parameter defines."""
     if isinstance(info, rx.ObjectStructInfo):
         return True
-    found = arg.struct_info
-    if found is None:
+    actual = arg.struct_info
+    if actual is None:
         return False
     expected = substitute_info(info, sizes)
-    answer = check_compatibility(found, expected)
-    if answer is Compatibility.INCOMPATIBLE:
+    compatibility = check_compatibility(actual, expected)
+    if compatibility is Compatibility.INCOMPATIBLE:
         raise StructInfoError(
-            f"parameter {param.name_hint} is {expected}, the value for it {found}: "
-            f"{explain_incompatibility(found, expected)}",
+            f"parameter {param.name_hint} is {expected}, the value for it {actual}: "
+            f"{explain_incompatibility(actual, expected)}",
             rule="DER-41",
             about=arg,
         )
-    return answer is Compatibility.COMPATIBLE and all(
-        v in sizes for v in definable_shape_vars(info)
-    )
+    defined = definable_shape_vars(info)
+    return compatibility is Compatibility.COMPATIBLE and all(v in sizes for v in defined)
 
 
 def _casts(
@@ -90,39 +96,39 @@ def _casts(
     sizes: Container[tir.Var],
     span: Span | None,
 ) -> list[rx.Binding]:
-    """The casts that check arguments as the signature does, in which the order does not matter.
+    """The casts that check arguments as a signature does, in which the order does not matter.
 
-    A cast binds lone variables only, for what stands right of it (WF-5b). So where an info mentions
-    a variable that has no value yet, its lone ones are bound first and the whole is checked last.
+    A cast defines only variables that are whole dimensions (WF-5b). If another dimension mentions a
+    variable without a value, the former are defined first and the whole is checked last.
     """
     definable = definable_shape_vars(*(info for _, _, info in unproved))
     unbound = {var for var in definable if var not in sizes}
     casts: list[rx.Binding] = []
     last: list[rx.Binding] = []
     for param, arg, info in unproved:
-        lone = _lone_part(info, unbound)
+        defining = _without_compounds(info, unbound)
         whole = rx.MatchCast(param, arg, info, span)
-        if lone is info:
+        if defining is info:
             casts.append(whole)
         else:
             last.append(whole)
             if not unbound.isdisjoint(definable_shape_vars(info)):
-                casts.append(rx.MatchCast(None, arg, lone, span))
+                casts.append(rx.MatchCast(None, arg, defining, span))
         unbound.difference_update(definable_shape_vars(info))
     return casts + last
 
 
-def _lone_part(info: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
-    """`info` with new variables for compound sizes that mention unbound ones."""
+def _without_compounds(info: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
+    """`info` with new variables for compound dimensions that mention unbound variables."""
     if isinstance(info, rx.FuncStructInfo):
         mentions = any(v in unbound for v in free_shape_vars(info, Except(())))
         return rx.ObjectStructInfo() if mentions else info
     if isinstance(info, (rx.TupleStructInfo, DTensorStructInfo)):
-        return map_nested(lambda part: _lone_part(part, unbound), info)
+        return map_nested(lambda field: _without_compounds(field, unbound), info)
 
-    def lone(size: tir.PrimExpr) -> tir.PrimExpr:
-        if isinstance(size, tir.Var) or not any(v in unbound for v in variables_of(size)):
-            return size
-        return tir.Var("size", size.dtype)
+    def simple(dim: tir.PrimExpr) -> tir.PrimExpr:
+        if isinstance(dim, tir.Var) or not any(v in unbound for v in variables_of(dim)):
+            return dim
+        return tir.Var("size", dim.dtype)
 
-    return map_sizes(lone, info)
+    return map_sizes(simple, info)

@@ -1,4 +1,4 @@
-"""Binding of parameters and shape variables: a function specialised to what is known of them."""
+"""Binding of parameters and shape variables: a function specialised to their values."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ V = TypeVar("V", tir.Var, Var)
 def bind_symbolic_vars(
     func: Function, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
 ) -> Function:
-    """`func` for those sizes only that `binding_map` says its shape variables have.
+    """`func` with the values in `binding_map` in place of its shape variables.
 
-    The parameters stay. Variables that images mention must be defined by what is left.
+    The parameters stay. Shape variables that the values mention must still be defined.
 
     Errors:
         UnknownNameError: the function defines no such shape variable.
-        MisuseError: a name means several variables, one is bound twice, or an image mentions a
-            variable that nothing defines (WF-6a).
+        MisuseError: a name means several variables, a variable is bound twice, or a value mentions
+            a variable that nothing defines (WF-6a).
     """
     named: dict[str, list[tir.Var]] = {}
     for var in defined_symbolic_vars(func):
@@ -54,7 +54,7 @@ def bind_symbolic_vars(
     images: dict[tir.Var, tir.PrimExpr] = {}
     for key, value in binding_map.items():
         name = key.name if isinstance(key, tir.Var) else str(key)
-        var = _meant(key, name, named, "shape variable", "defines")
+        var = _variable(key, name, named, "shape variable", "defines")
         if var in images:
             raise MisuseError(f"shape variable {var.name} is bound twice", about=var)
         images[var] = ops.cast_to(value, var.dtype)
@@ -65,24 +65,28 @@ def bind_symbolic_vars(
     return cast("Function", PyExprMutator().visit_expr(after))
 
 
-def _meant(key: object, name: str, named: Mapping[str, list[V]], what: str, verb: str) -> V:
+def _variable(key: object, name: str, named: Mapping[str, list[V]], what: str, verb: str) -> V:
     """The variable of that name: `key` itself, or the only one."""
-    found = named.get(name, [])
+    matches = named.get(name, [])
     if not isinstance(key, str):
-        found = [var for var in found if var is key]
-    if len(found) > 1:
-        raise MisuseError(f"several {what}s of the function are called {name}; give the one meant")
-    if not found:
+        matches = [var for var in matches if var is key]
+    if len(matches) > 1:
+        raise MisuseError(f"several {what}s of the function are called {name}; pass the variable")
+    if not matches:
         raise UnknownNameError(
             f"the function {verb} no {what} {name}"
             + (f"; it {verb} {', '.join(named)}" if named else ""),
             hint=close_names(name, named),
         )
-    return found[0]
+    return matches[0]
 
 
 def _check_defined(after: Function, before: Function) -> None:
-    """WF-4, WF-6a, WF-5a: `after` defines what it uses, in the signature by parameters."""
+    """Check that all shape variables have definitions, in the signature by parameters.
+
+    Errors:
+        MisuseError: one has none, and had one `before` (WF-4, WF-5a, WF-6a).
+    """
     free = set(free_symbolic_vars(before))
     infos = [info for p in after.params if (info := p.struct_info) is not None]
     signature = [*infos] if after.ret_struct_info is None else [*infos, after.ret_struct_info]
@@ -96,15 +100,15 @@ def _check_defined(after: Function, before: Function) -> None:
 
 
 def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Function:
-    """`func` without the parameters in `binding_map`, which have the values given there.
+    """`func` with the values in `binding_map` in place of those parameters.
 
-    Values are expressions, arrays, numbers or tuples of these. Shape variables follow. Where one is
-    not known to fit its parameter, a match_cast makes the check that the parameter made.
+    Values are expressions, arrays, numbers or tuples of these, and determine shape variables. A
+    value that is not known to fit its parameter is checked by a match_cast.
 
     Errors:
         UnknownNameError: the function has no such parameter.
-        MisuseError: a name means several parameters, one is bound twice, or nothing defines a shape
-            variable any more (WF-6a).
+        MisuseError: a name means several parameters, a parameter is bound twice, or nothing defines
+            a shape variable any more (WF-6a).
         StructInfoError: a value does not fit its parameter.
     """
     named: dict[str, list[Var]] = {}
@@ -113,7 +117,7 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
     values: dict[Var, Expr] = {}
     for key, value in binding_map.items():
         name = key.name_hint if isinstance(key, Var) else str(key)
-        param = _meant(key, name, named, "parameter", "has")
+        param = _variable(key, name, named, "parameter", "has")
         if param in values:
             raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
         values[param] = _as_value(value, param.struct_info)
@@ -122,20 +126,20 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
     body, images = in_place_of_parameters(list(values.items()), func.body)
     sizes = {var: image for var, image in images.items() if isinstance(var, tir.Var)}
     sized = replace_variables(rebuild(func, body=body), sizes)
-    pairs = list(zip(func.params, sized.params, strict=True))
+    new_params = dict(zip(func.params, sized.params, strict=True))
     rest = rebuild(
         sized,
-        params=tuple(new for old, new in pairs if old not in values),
-        attrs=_fewer_inputs(func, values),
+        params=tuple(new for old, new in new_params.items() if old not in values),
+        attrs=_with_fewer_inputs(func, values),
     )
-    leaves = {new: values[old] for old, new in pairs if old in images}
+    leaves = {new_params[param]: value for param, value in values.items() if param in images}
     after: Function = _Bind(leaves).visit_expr(rest)
     _check_defined(after, func)
     return after
 
 
 class _Bind(PyExprMutator):
-    """Puts values in place of variables."""
+    """Puts values in place of variables, and derives the struct info that follows from them."""
 
     def __init__(self, values: Mapping[Var, Expr]) -> None:
         super().__init__()
@@ -146,16 +150,17 @@ class _Bind(PyExprMutator):
         return self.values[op] if op in self.values else super().visit_var_(op)
 
 
-def _fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
-    """The attributes with `num_input` counted again."""
+def _with_fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
+    """The attributes with a `num_input` that does not count bound parameters."""
     inputs = func.attrs.get("num_input")
     if not isinstance(inputs, int):
         return func.attrs
-    gone = sum(param in bound for param in func.params[:inputs])
-    return func.attrs.updated({"num_input": inputs - gone})
+    left = sum(param not in bound for param in func.params[:inputs])
+    return func.attrs.updated({"num_input": left})
 
 
 def _as_value(value: object, info: StructInfo | None) -> Expr:
+    """The value of a parameter with this struct info, as an expression."""
     if isinstance(value, Expr):
         return value
     match info:
@@ -177,9 +182,9 @@ def _as_value(value: object, info: StructInfo | None) -> Expr:
 
 
 def _check_kind(value: float, dtype: DataType) -> None:
-    """MC-3: a number that `dtype` does not have is not the value of a parameter."""
+    """Check that a number is a value of `dtype` (MC-3)."""
     if dtype.is_float or dtype.is_void:
         return
     low, high = (0, 1) if dtype.is_bool else ops.int_range(dtype)
     if not low <= value <= high or value != int(value):
-        raise MisuseError(f"{value} is no {dtype}", rule="MC-3", about=value)
+        raise MisuseError(f"{value} is not a value of type {dtype}", rule="MC-3", about=value)

@@ -1,4 +1,4 @@
-"""DataflowBlockRewrite: bindings of one dataflow block added, removed and redirected."""
+"""DataflowBlockRewrite: adds and removes bindings of a dataflow block, and redirects uses."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 
 
 class DataflowBlockRewrite:
-    """Changes to a dataflow block of a function, each of which makes both anew.
+    """Changes to a dataflow block of a function, which themselves stay as they are.
 
-    What the rewrite is made of stays as it is; `mutated_dfb` and `mutated_root_fn` are what it has
-    become by now: bindings are collected, and put into the function when that is needed. A block
-    that is left empty is no longer in the function (NF-11).
+    `mutated_dfb` and `mutated_root_fn` are the results so far. Changes of bindings are collected,
+    and applied to the function when one of these is requested. An empty block is removed from the
+    function (NF-11).
 
     Errors:
         MisuseError (also TypeError, ValueError): the block is not in the function, or a variable is
-            not the function's.
-        TransformError: a variable that is to be removed is used.
+            not bound by it.
+        TransformError: a variable to be removed is used.
     """
 
     def __init__(self, dfb: DataflowBlock, root_fn: Function) -> None:
         if not isinstance(dfb, DataflowBlock) or not isinstance(root_fn, Function):
-            raise MisuseError("a rewrite is made of a DataflowBlock and the Function it stands in")
+            raise MisuseError("a rewrite takes a DataflowBlock and the Function it belongs to")
         self._original = root_fn
         self._numbers = 0
         self._restart(root_fn, dfb)
         self._sequence()
 
     def _restart(self, function: Function, block: DataflowBlock) -> None:
-        """Go on from a function and the block in it."""
+        """Continue with a function and the block in it."""
         self._function, self._block = function, block
         self._bindings = list(block.bindings)
         self._changed = False
@@ -69,33 +69,33 @@ class DataflowBlockRewrite:
 
     @cached_property
     def _users(self) -> dict[Var, dict[object, str]]:
-        """For each variable what uses it, in words."""
-        found: dict[Var, dict[object, str]] = {}
+        """The users of each variable, with their names in messages."""
+        users: dict[Var, dict[object, str]] = {}
         for node in walk(self._function):
             if isinstance(node, (VarBinding, MatchCast)):
-                _note_uses(node, found)
+                _add_uses(node, users)
             elif isinstance(node, SeqExpr):
                 for var in occurring_vars(node.body):
-                    found.setdefault(var, {})[node] = "a result"
-        return found
+                    users.setdefault(var, {})[node] = "a result"
+        return users
 
-    def _forget(self) -> None:
-        """Drop what is known of a function that has been rewritten as a whole."""
+    def _forget_uses(self) -> None:
+        """Drop what was computed for a function that has been rewritten as a whole."""
         for name in ("_bound", "_names", "_users"):
             self.__dict__.pop(name, None)
 
     def mutated_dfb(self) -> DataflowBlock:
-        """The block as it is by now."""
-        self._settle()
+        """The block after all changes so far."""
+        self._apply()
         return self._block
 
     def mutated_root_fn(self) -> Function:
-        """The function as it is by now."""
-        self._settle()
+        """The function after all changes so far."""
+        self._apply()
         return self._function
 
     def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
-        """A copy of the module in which the function is as it is by now."""
+        """A copy of the module with the function after all changes so far."""
         result = irmodule.clone()
         for var, func in irmodule.items():
             if func is self._original:
@@ -103,26 +103,26 @@ class DataflowBlockRewrite:
         return result
 
     def replace_all_uses(self, old_var: Var, new_var: Var) -> None:
-        """Let each use of `old_var` in the function mean `new_var`; definitions stay."""
+        """Replace each use of `old_var` in the function by `new_var`; definitions stay."""
         for var in (old_var, new_var):
             if var not in self._bound:
-                raise MisuseError(f"{var.name_hint} is no variable of the function", about=var)
+                raise MisuseError(f"{var.name_hint} is not bound by the function", about=var)
         redirect = _Redirect(old_var, new_var, self.mutated_dfb())
-        self._restart(redirect.visit_expr(self._function), redirect.found)
-        self._forget()
+        self._restart(redirect.visit_expr(self._function), redirect.block_after)
+        self._forget_uses()
 
     def add(self, expr: Expr, name: str | None = None, is_dfvar: bool = False) -> None:
-        """Bind `expr` to a new variable, behind what it uses.
+        """Bind `expr` to a new variable, after the bindings that it uses.
 
-        Without a name it is `tmp` with a number; unless `is_dfvar`, it outlives the block.
+        The default name is `tmp` and a number. Unless `is_dfvar`, the variable outlives the block.
         """
         builder = BlockBuilder(suppress_warnings=True)
         builder._begin_dataflow_block()
         value = builder.normalize(expr)
-        before = builder._end_block().bindings
+        operands = builder._end_block().bindings
         kind = DataflowVar if is_dfvar else Var
         var = kind(name or self._fresh_name(), builder.struct_info_of(value))
-        self._insert((*before, VarBinding(var, value)))
+        self._insert((*operands, VarBinding(var, value)))
 
     def _fresh_name(self) -> str:
         count = self._numbers
@@ -132,7 +132,7 @@ class DataflowBlockRewrite:
         return f"tmp{count}"
 
     def add_binding(self, binding: Binding) -> None:
-        """Add a binding of a variable that is not bound yet, behind what it uses."""
+        """Add a binding of a variable that is not bound yet, after the bindings that it uses."""
         if binding.var is not None and binding.var in self._bound:
             raise MisuseError(
                 f"variable {binding.var.name_hint} is bound already", rule="SC-9", about=binding.var
@@ -142,11 +142,10 @@ class DataflowBlockRewrite:
     def _insert(self, new: tuple[Binding, ...]) -> None:
         used = {var for binding in new for var in _uses(binding)}
         bound = {binding.var for binding in new if binding.var is not None}
-        names = {var.name_hint for var in bound}
+        self._names.update(var.name_hint for var in bound)
         self._bound.update(bound)
-        self._names.update(names)
         for binding in new:
-            _note_uses(binding, self._users)
+            _add_uses(binding, self._users)
         at = len(self._bindings)
         while at and self._bindings[at - 1].var not in used:
             at -= 1
@@ -155,7 +154,7 @@ class DataflowBlockRewrite:
         self._changed = True
 
     def remove_unused(self, var: Var, allow_undef: bool = False) -> None:
-        """Remove the binding of `var`, which nothing uses; with `allow_undef` there may be none."""
+        """Remove the binding of `var`, which nothing uses; with `allow_undef` it may be unbound."""
         at = next((i for i, b in enumerate(self._bindings) if b.var is var), None)
         if at is None:
             if allow_undef:
@@ -175,24 +174,24 @@ class DataflowBlockRewrite:
         self._changed = True
 
     def remove_all_unused(self) -> None:
-        """Remove the bindings of the function that nothing uses, those of other blocks, too."""
+        """Remove the bindings that nothing uses from the function, including other blocks."""
         block = self.mutated_dfb()
         function = remove_all_unused(self._function)
         bound = {binding.var for binding in block.bindings if binding.var is not None}
         blocks = (node for node in walk(function) if isinstance(node, DataflowBlock))
         left = (b for b in blocks if any(binding.var in bound for binding in b.bindings))
         self._restart(function, next(left, DataflowBlock(())))
-        self._forget()
+        self._forget_uses()
 
     def _sequence(self) -> SeqExpr:
-        """What the block stands in."""
+        """The sequence that the block belongs to."""
         for node in walk(self._function):
             if isinstance(node, SeqExpr) and any(block is self._block for block in node.blocks):
                 return node
-        raise MisuseError("the dataflow block does not stand in the function", about=self._block)
+        raise MisuseError("the dataflow block is not in the function", about=self._block)
 
-    def _settle(self) -> None:
-        """Put the bindings that were changed into the function."""
+    def _apply(self) -> None:
+        """Apply the collected changes to the function."""
         if not self._changed:
             return
         seq = self._sequence()
@@ -204,25 +203,25 @@ class DataflowBlockRewrite:
         self._restart(rename(self._function, {seq: changed}), new)
 
 
-def _note_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
+def _add_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
     name = binding.var.name_hint if binding.var is not None else "a cast"
     for var in _uses(binding):
         users.setdefault(var, {})[binding] = name
 
 
 def _uses(binding: Binding) -> Iterator[Var]:
-    """The variables that a binding needs."""
+    """The variables that a binding uses."""
     for part in binding_parts(binding):
         yield from occurring_vars(part)
 
 
 class _Redirect(PyExprMutator):
-    """Lets one variable be meant where another was, and notes what becomes of a block."""
+    """Replaces uses of one variable by another one; `block_after` is the result for a block."""
 
     def __init__(self, old: Var, new: Var, block: DataflowBlock) -> None:
         super().__init__()
         self.old, self.new = old, new
-        self.block = self.found = block
+        self.block = self.block_after = block
 
     @override
     def visit_var_(self, op: Var) -> Any:
@@ -233,5 +232,5 @@ class _Redirect(PyExprMutator):
         result = super().visit_dataflow_block_(block)
         if block is self.block:
             assert isinstance(result, DataflowBlock)
-            self.found = result
+            self.block_after = result
         return result

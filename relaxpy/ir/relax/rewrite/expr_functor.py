@@ -1,6 +1,6 @@
 """Functions over Relax expressions as classes with one method for each kind of node.
 
-This is the style of user code and of TVM; `ir.traverse` is what passes of relaxpy itself use.
+This is the style of user code and of TVM; passes of relaxpy itself use `map_bindings`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from relaxpy.ir.relax.nodes import (
 )
 
 C = TypeVar("C", bound="type[ExprFunctor]")
-_VISIT = 8  # what one takes beside a look at a node
+_VISIT_COST = 8  # how many times as long as a visit of `VisitBudget` a method takes
 
 
 def _no_such_kind(what: str, node: object) -> MisuseError:
@@ -49,25 +49,25 @@ def _no_such_kind(what: str, node: object) -> MisuseError:
 class ExprFunctor:
     """A function over expressions: `visit_expr` calls the method for the kind of the expression.
 
-    Each method is left for a subclass to define.
+    Subclasses define the methods.
 
     Errors:
-        MisuseError (also TypeError): what is visited is no expression, binding, block or variable,
-            or the subclass has no method for its kind; or the stack is too small for it, or time,
-            as so much in it is shared.
+        MisuseError (also TypeError): a node is not an expression, binding, block or variable, or
+            the subclass has no method for its kind. Or an expression is nested too deeply, or has
+            so many shared nodes that the visit takes too long.
     """
 
     _visits: VisitBudget | None = None
 
     def visit_expr(self, expr: Expr | Op) -> Any:
-        """What the method for the kind of `expr` gives."""
+        """The result of the method for the kind of `expr`."""
         if not isinstance(expr, (Expr, Op)):
             raise _no_such_kind("a Relax expression", expr)
         outer = self._visits
         if outer is None:
             self._visits = VisitBudget(expr)
         else:
-            outer.spend(_VISIT)
+            outer.spend(_VISIT_COST)
         try:
             return self._dispatch(expr)  # type: ignore[arg-type]
         except RecursionError:
@@ -109,7 +109,7 @@ class ExprFunctor:
                 return self.visit_if_(expr)
             case Function():
                 return self.visit_function_(expr)
-            case Expr():  # a PrimFunc, which belongs into modules only
+            case Expr():  # a PrimFunc, which only modules contain
                 raise _no_such_kind("a Relax expression", expr)
             case _:
                 assert_never(expr)
@@ -125,7 +125,7 @@ class ExprFunctor:
                 raise _no_such_kind("a binding", binding)
 
     def visit_binding_block(self, block: BindingBlock) -> Any:
-        """What the method for the kind of `block` gives."""
+        """The result of the method for the kind of `block`."""
         match block:
             case DataflowBlock():
                 return self.visit_dataflow_block_(block)
@@ -135,7 +135,7 @@ class ExprFunctor:
                 raise _no_such_kind("a block", block)
 
     def visit_var_def(self, var: Var) -> Any:
-        """What the method for the kind of `var` gives, where `var` is defined."""
+        """The result of the method for the kind of `var`, where `var` is defined."""
         match var:
             case DataflowVar():
                 return self.visit_dataflow_var_def_(var)
@@ -146,7 +146,7 @@ class ExprFunctor:
 
     def _undefined(self, hook: str, node: Node) -> NoReturn:
         raise MisuseError(
-            f"{type(self).__name__} does not say what to do with a {type(node).__name__}",
+            f"{type(self).__name__} has no method for a {type(node).__name__}",
             hint=f"define {hook}",
             about=node,
         )
@@ -241,11 +241,11 @@ class ExprFunctor:
 
 
 def decorated(cls: C, base: type[ExprFunctor]) -> C:
-    """What a decorated class becomes: a class of its own that knows the one written as `_cls`.
+    """The subclass that replaces a decorated class, which is its `_cls`.
 
     Errors:
-        MisuseError (also TypeError): `cls` does not descend from `base`, or does from a class that
-            is decorated itself, where TVM has users descend from its `_cls`.
+        MisuseError (also TypeError): `cls` is not a subclass of `base`, or is one of a decorated
+            class; TVM has users inherit from the `_cls` of that.
     """
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise MisuseError(f"the decorator is for classes that inherit from {base.__name__}")

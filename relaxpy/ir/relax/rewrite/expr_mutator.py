@@ -1,9 +1,10 @@
-"""PyExprMutator: a rewriting of expressions in which subclasses say what becomes of each kind."""
+"""PyExprMutator: rebuilds expressions; subclasses define what each kind is replaced by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, TypeVar, cast
 
 from typing_extensions import override
@@ -50,12 +51,11 @@ M = TypeVar("M", bound="type[PyExprMutator]")
 
 
 class PyExprMutator(ExprFunctor):
-    """Rebuilds expressions over what its methods make of their parts; what is unchanged is shared.
+    """Rebuilds expressions over the results for their operands; unchanged ones are shared.
 
-    Each result is normalised and derived by `builder_`, into which the bindings go; a subclass
-    emits more of them there. Where a binding's value has another info than before, so has its
-    variable, which later uses of the old one then mean. `mod` is where called functions are; a call
-    of one that is not there still gives what it gave.
+    `builder_` normalises and derives each result and receives the bindings; a subclass may emit
+    more of them. If the struct info of a bound value changes, a new variable replaces the old one.
+    `mod` has the functions that are called; a call of another one keeps its struct info.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -65,13 +65,13 @@ class PyExprMutator(ExprFunctor):
 
     @override
     def visit_expr(self, expr: Expr | Op) -> Any:
-        """What becomes of an expression, in normal form and with its info."""
+        """The result for an expression, in normal form and with its struct info."""
         return self._normalized(super().visit_expr(expr))
 
     def visit_expr_post_order(self, expr: Expr | Op) -> Any:
-        """What becomes of an expression when its parts alone are visited.
+        """The expression over the results for its operands.
 
-        For use in the method for its kind, before something is made of the result.
+        The method for a kind of expression uses it before it changes the expression itself.
         """
         default = _DEFAULTS.get(type(expr))
         if default is None:
@@ -83,38 +83,38 @@ class PyExprMutator(ExprFunctor):
             return result
         if not isinstance(result, Expr):
             raise MisuseError(
-                f"{type(self).__name__} makes {type(result).__name__} {result!r:.60} of an "
+                f"{type(self).__name__} returned {type(result).__name__} {result!r:.60} for an "
                 "expression, expected an expression",
                 about=result,
             )
         return self.builder_.normalize(result)
 
     def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] | None = None) -> SeqExpr:
-        """What becomes of the body of a function: `params` and what it binds end with it."""
+        """The result for the body of a function, with which the scope of `params` ends."""
         if not isinstance(expr, SeqExpr):
             expr = SeqExpr((), expr, span=expr.span)
         with self.builder_.inner_scope(params):
             return cast("SeqExpr", self.visit_expr(expr))
 
     def set_var_remap(self, vid: Id | Var, var: Var) -> None:
-        """Let later uses of the variable `vid` mean `var`."""
+        """Replace later uses of the variable `vid` by `var`."""
         self._remap[_variable(vid)] = var
 
     def get_var_remap(self, vid: Id | Var) -> Var:
-        """What uses of the variable `vid` mean by now: itself, or what stands for it."""
-        found = _variable(vid)
-        return self._remap.get(found, found)
+        """The variable that replaces uses of the variable `vid`: itself unless it was remapped."""
+        var = _variable(vid)
+        return self._remap.get(var, var)
 
     def lookup_binding(self, var: Var) -> Expr | None:
         """The value that a variable of the new program is bound to, or None for a parameter."""
         return self.builder_.lookup_binding(var)
 
     def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
-        """`var` if it has an equal info, else one like it that has."""
+        """`var` with this struct info: itself if it has an equal one."""
         return var if var.struct_info == struct_info else replace(var, struct_info=struct_info)
 
     def _info(self, info: StructInfo) -> StructInfo:
-        """The info over what becomes of the shapes in it; a Func info has none of this scope."""
+        """The struct info over the results for its shapes; in a Callable none is of this scope."""
         match info:
             case TensorStructInfo(shape=shape) if shape is not None:
                 new = self.visit_expr(shape)
@@ -122,7 +122,7 @@ class PyExprMutator(ExprFunctor):
             case TupleStructInfo():
                 fields = info.fields
                 parts = tuple(self._info(f) for f in fields)
-                same = all(a is b for a, b in zip(parts, fields, strict=True))
+                same = all(map(is_, parts, fields))
                 return info if same else replace(info, fields=parts)
             case _:
                 return info
@@ -145,7 +145,7 @@ class PyExprMutator(ExprFunctor):
     @override
     def visit_tuple_(self, op: Tuple) -> Any:
         fields = tuple(self.visit_expr(f) for f in op.fields)
-        if all(a is b for a, b in zip(fields, op.fields, strict=True)):
+        if all(map(is_, fields, op.fields)):
             return op
         return rebuild(op, fields=fields)
 
@@ -163,12 +163,12 @@ class PyExprMutator(ExprFunctor):
         body = self.visit_with_new_scope(op.body, params)
         ret = None if op.ret_struct_info is None else self._info(op.ret_struct_info)
         same = body is op.body and ret is op.ret_struct_info
-        if same and all(a is b for a, b in zip(params, op.params, strict=True)):
+        if same and all(map(is_, params, op.params)):
             return op
-        found = body.struct_info
-        if ret is not None and found is not None:
-            fits = check_compatibility(found, ret) is not Compatibility.INCOMPATIBLE
-            ret = ret if fits else found
+        actual = body.struct_info
+        if ret is not None and actual is not None:
+            fits = check_compatibility(actual, ret) is not Compatibility.INCOMPATIBLE
+            ret = ret if fits else actual
         return rebuild(op, params=params, body=body, ret_struct_info=ret)
 
     def _parameter(self, param: Var) -> Var:
@@ -184,8 +184,8 @@ class PyExprMutator(ExprFunctor):
         args = tuple(self.visit_expr(a) for a in op.args)
         if (
             callee is op.op
-            and all(a is b for a, b in zip(infos, op.sinfo_args, strict=True))
-            and all(a is b for a, b in zip(args, op.args, strict=True))
+            and all(map(is_, infos, op.sinfo_args))
+            and all(map(is_, args, op.args))
             and self._is_stable(op.struct_info)
         ):
             return op
@@ -202,7 +202,7 @@ class PyExprMutator(ExprFunctor):
         if (
             body is op.body
             and len(blocks) == len(op.blocks)
-            and all(a is b for a, b in zip(blocks, op.blocks, strict=True))
+            and all(map(is_, blocks, op.blocks))
             and self._is_stable(op.struct_info)
         ):
             return op
@@ -251,7 +251,7 @@ class PyExprMutator(ExprFunctor):
         self._emit(binding)
 
     def _knowing_itself(self, value: Expr, old: Var, new: Var) -> Expr:
-        """A local function that may call itself does so by its new name (SC-4)."""
+        """The value of a binding; a local function that calls itself calls its new variable (SC-4)."""
         if new is old or not isinstance(value, Function) or not mentions(value, old):
             return value
         called = cast("Function", rewrite(value, lambda node: new if node is old else None))

@@ -1,4 +1,4 @@
-"""PyExprVisitor: a walk over expressions in which subclasses say what to do at each kind."""
+"""PyExprVisitor: a visit of all expressions, in which subclasses handle the kinds they need."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ V = TypeVar("V", bound="type[PyExprVisitor]")
 
 
 class PyExprVisitor(ExprFunctor):
-    """Visits every expression, operands first to last, and the shapes in infos after them.
+    """Visits every expression, with its operands in order and then the shapes in its struct info.
 
-    A subclass overrides the methods for what it looks at, and calls `super()` to go on inside.
+    A subclass overrides the methods that it needs, and calls `super()` to visit the operands.
     """
 
     @override

@@ -33,24 +33,23 @@ from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variabl
 
 
 def inline_functions(func: Function, function_map: Mapping[GlobalVar | str, Function]) -> Function:
-    """`func` with the bodies of the given functions in place of calls of them, at every depth.
+    """`func` with the bodies of the functions in place of calls of them, at every depth.
 
-    An ordinary block in a body splits the dataflow block in which the call stands. Where an
-    argument is not known to fit its parameter, or the result its annotation, the check that the
-    call makes becomes a match_cast.
+    An ordinary block in a body splits the dataflow block of the call. If an argument is not known
+    to fit its parameter, or the result its annotation, a match_cast checks it as the call does.
 
     Errors:
-        MisuseError (also TypeError, ValueError): a name is given twice, or what it stands for is no
-            Relax function.
-        TransformError: a function would be put into itself.
+        MisuseError (also TypeError, ValueError): a name occurs twice, or is not that of a Relax
+            function.
+        TransformError: a function would be inlined into itself.
     """
     table: dict[str, Function] = {}
     for key, callee in function_map.items():
         name = key if isinstance(key, str) else key.name_hint
         if name in table:
-            raise MisuseError(f"function {name} is given twice")
+            raise MisuseError(f"function {name} occurs twice in function_map")
         if not isinstance(callee, Function):
-            raise MisuseError(f"{name} is no Relax function, but {type(callee).__name__}")
+            raise MisuseError(f"{name} is not a Relax function, but {type(callee).__name__}")
         table[name] = _derived(callee)
     func = _derived(func)
     after = _Inliner(table).expr(func)
@@ -62,7 +61,7 @@ def _derived(func: Function) -> Function:
 
 
 class _Inliner(BindingRewriter):
-    """Puts the functions of `table` in place of calls; `open` are those inside which it is."""
+    """Replaces calls by the bodies of the functions in `table`; `open` are being inlined."""
 
     def __init__(self, table: Mapping[str, Function]) -> None:
         super().__init__()
@@ -72,27 +71,25 @@ class _Inliner(BindingRewriter):
     @override
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         after = super().sequence(seq)
-        return after if after is seq else _outlasting(after)
+        return after if after is seq else _with_outputs(after)
 
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
-        name = self._callee(binding.value)
-        return None if name is None else self._instance(name, binding, type(block))
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+            return None
+        name = call.op.name_hint
+        return self._inlined(name, call, binding, type(block)) if name in self.table else None
 
-    def _callee(self, value: Expr) -> str | None:
-        if isinstance(value, Call) and isinstance(value.op, GlobalVar):
-            return value.op.name_hint if value.op.name_hint in self.table else None
-        return None
-
-    def _instance(self, name: str, binding: Binding, kind: type[BindingBlock]) -> Rewritten:
-        """The blocks of a copy of the function, the last of which binds what `binding` does."""
+    def _inlined(
+        self, name: str, call: Call, binding: Binding, kind: type[BindingBlock]
+    ) -> Rewritten:
+        """The blocks of a copy of the function, the last of which binds the variable of the call."""
         if name in self.open:
             cycle = " -> ".join([*self.open[self.open.index(name) :], name])
             raise TransformError(
                 f"{name} cannot be inlined, as it calls itself: {cycle}", span=binding.span
             )
-        call = binding.value
-        assert isinstance(call, Call)
         func = copy_with_new_vars(self.table[name])
         if len(func.params) != len(call.args):
             params = counted(len(func.params), "parameter")
@@ -102,13 +99,13 @@ class _Inliner(BindingRewriter):
                 span=call.span,
             )
         pairs = list(zip(func.params, call.args, strict=True))
-        whole, images = in_place_of_parameters(pairs, func.body, call.span)
-        body = replace_variables(whole, images)
-        checks = len(whole.blocks) - len(func.body.blocks)
+        checked, images = in_place_of_parameters(pairs, func.body, call.span)
+        body = replace_variables(checked, images)
+        checks = len(checked.blocks) - len(func.body.blocks)
         blocks = (*(kind(b.bindings) for b in body.blocks[:checks]), *body.blocks[checks:])
-        promised = _unproved_result(func)
-        if promised is not None:
-            promised = replace_variables(promised, images)
+        declared = _unproved_result(func)
+        if declared is not None:
+            declared = replace_variables(declared, images)
         self.open.append(name)
         body = self.expr(rebuild(body, blocks=blocks))
         self.open.pop()
@@ -120,11 +117,11 @@ class _Inliner(BindingRewriter):
             }
             body = rename(body, outputs)
         result = body.body
-        if promised is not None:
+        if declared is not None:
             if isinstance(binding, VarBinding):
-                last = MatchCast(binding.var, result, promised, binding.span)
+                last = MatchCast(binding.var, result, declared, binding.span)
                 return [*body.blocks, kind((last,))]
-            check = MatchCast(None, result, promised, binding.span)
+            check = MatchCast(None, result, declared, binding.span)
             return [*body.blocks, kind((check, replace(binding, value=result)))]
         if isinstance(binding, VarBinding) and isinstance(result, Var) and result in _bound(body):
             return rename(body, {result: binding.var}).blocks
@@ -138,24 +135,23 @@ def _bound(seq: SeqExpr) -> set[Var]:
 
 
 def _unproved_result(func: Function) -> StructInfo | None:
-    """The result annotation, where a call has to check that the body keeps it (FN-8)."""
-    found, promised = func.body.struct_info, func.ret_struct_info
-    if found is None or promised is None:
-        return promised
-    known = check_compatibility(found, promised) is Compatibility.COMPATIBLE
-    return None if known else promised
+    """The result annotation, if a call must check that the body satisfies it (FN-8)."""
+    actual, declared = func.body.struct_info, func.ret_struct_info
+    if actual is None or declared is None:
+        return declared
+    known = check_compatibility(actual, declared) is Compatibility.COMPATIBLE
+    return None if known else declared
 
 
-def _outlasting(seq: SeqExpr) -> SeqExpr:
-    """The sequence with a Var for each DataflowVar that is needed outside its block."""
+def _with_outputs(seq: SeqExpr) -> SeqExpr:
+    """The sequence with a Var for each DataflowVar that is used outside its block."""
     home: dict[Var, int] = {}
-    for place, block in enumerate(seq.blocks):
+    for index, block in enumerate(seq.blocks):
         for binding in block.bindings:
             if isinstance(binding.var, DataflowVar):
-                home[binding.var] = place if isinstance(block, DataflowBlock) else -1
-    outside = {var for var, place in home.items() if place == -1}
-    for place, block in enumerate(seq.blocks):
-        used = occurring_vars(block)
-        outside.update(v for v in used if home.get(v, place) != place)
-    outside.update(v for v in occurring_vars(seq.body) if v in home)
-    return rename(seq, {v: Var(v.name_hint, v.struct_info, v.span) for v in outside})
+                home[binding.var] = index if isinstance(block, DataflowBlock) else -1
+    outputs = {var for var, index in home.items() if index == -1}
+    for index, block in enumerate(seq.blocks):
+        outputs.update(v for v in occurring_vars(block) if home.get(v, index) != index)
+    outputs.update(v for v in occurring_vars(seq.body) if v in home)
+    return rename(seq, {v: Var(v.name_hint, v.struct_info, v.span) for v in outputs})

@@ -1,4 +1,4 @@
-"""The driver of passes: each binding of a program in turn, with what stays the same kept."""
+"""The driver of passes: rewrites the bindings of a program one by one, and keeps the others."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ Step: TypeAlias = Callable[[Binding, BindingBlock], Rewritten]
 class BindingRewriter:
     """Rewrites the bindings of an expression in the order of evaluation.
 
-    A pass overrides `step`; where it keeps track of scopes, it extends `function`, `sequence`,
-    `block` or `binding`, too.
-    What does not change is kept, up to the expression itself, and so are spans and names. Struct
-    info is dropped where that of an operand changes, for normalisation to derive (DER). Only
-    branches and functions inside each other take recursion.
+    A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
+    or `binding`, too. Whatever does not change stays the same object, and spans and names are kept.
+    Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
+    Only nested branches and functions take recursion.
     """
 
     def __init__(self) -> None:
@@ -50,12 +49,11 @@ class BindingRewriter:
         self._values: dict[Expr, Expr] = {}
 
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
-        """What replaces a binding that stands in `block`; its branches and bodies are done.
+        """What replaces a binding of `block`, whose branches or body are rewritten already.
 
-        None or the binding itself leaves it. An expression is the new value of the variable: a leaf
-        takes its place in all later uses, so that the binding goes, any other is bound. Other
-        bindings, of which there may be none, go into the same block, and blocks of them stand by
-        themselves.
+        None or the binding itself keeps it. An expression is the new value of the variable: a leaf
+        replaces later uses of the variable and the binding is removed, any other value is bound.
+        Bindings, of which there may be none, go into the same block. Blocks stay separate.
         """
         return None
 
@@ -72,7 +70,7 @@ class BindingRewriter:
             case Function():
                 new = self.function(expr)
             case If(true_branch=yes, false_branch=no):
-                new = _with_parts(
+                new = _with_operands(
                     expr, true_branch=self.sequence(yes), false_branch=self.sequence(no)
                 )
             case _:
@@ -81,7 +79,7 @@ class BindingRewriter:
 
     def function(self, func: Function) -> Function:
         """The function with its body rewritten."""
-        return _with_parts(func, body=self.sequence(func.body))
+        return _with_operands(func, body=self.sequence(func.body))
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         """The sequence after rewriting, with neighbouring blocks of one kind joined."""
@@ -89,7 +87,7 @@ class BindingRewriter:
         body = self._with_images(seq.body)
         if len(blocks) != len(seq.blocks) or not all(map(is_, blocks, seq.blocks)):
             return rebuild(seq, blocks=tuple(joined(blocks)), body=body)
-        return _with_parts(seq, body=body)
+        return _with_operands(seq, body=body)
 
     def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
         """The blocks that replace a block: itself if none of its bindings changes."""
@@ -110,7 +108,7 @@ class BindingRewriter:
         return [*blocks, with_bindings(block, run)]
 
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        """What replaces a binding: what its value holds is rewritten, then `step` is asked."""
+        """What replaces a binding: its value is rewritten, and then `step` decides."""
         seen = self._with_images(binding)
         if binding.var is not None and seen.var is not None and seen.var is not binding.var:
             self._images[binding.var] = seen.var
@@ -161,20 +159,20 @@ def _outlives(var: Var, leaf: Expr) -> bool:
     )
 
 
-def _with_parts(expr: E, **parts: Expr) -> E:
-    """`expr` over other operands: itself if they are its own."""
-    same = all(part is getattr(expr, name) for name, part in parts.items())
-    return expr if same else rebuild(expr, **parts)
+def _with_operands(expr: E, **operands: Expr) -> E:
+    """`expr` with these operands: itself if it has them already."""
+    same = all(operand is getattr(expr, name) for name, operand in operands.items())
+    return expr if same else rebuild(expr, **operands)
 
 
 def with_bindings(block: BindingBlock, bindings: Sequence[Binding]) -> BindingBlock:
-    """A block like `block` with these bindings: itself if they are its own."""
+    """`block` with these bindings: itself if it has them already."""
     same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
     return block if same else replace(block, bindings=tuple(bindings))
 
 
 def joined(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
-    """The blocks without empty ones, neighbours merged (NF-8, NF-9, NF-10, NF-11)."""
+    """The blocks that are not empty, neighbours merged (NF-8, NF-9, NF-10, NF-11)."""
     filled = [block for block in blocks if block.bindings]
     result: list[BindingBlock] = []
     for _, group in groupby(filled, lambda block: isinstance(block, DataflowBlock)):

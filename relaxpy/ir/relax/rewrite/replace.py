@@ -1,10 +1,10 @@
-"""Functions over other variables: copies, and bodies with values in place of variables."""
+"""Functions with other variables, or with values in place of variables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeGuard, TypeVar, cast
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
@@ -21,12 +21,10 @@ V = TypeVar("V", bound=Node)
 
 
 def copy_with_new_vars(func: Function) -> Function:
-    """A copy in which every variable and shape variable that `func` defines is a new one.
-
-    So both can stand in one module (SC-9).
+    """A copy with new variables and shape variables, so that one module can have both (SC-9).
 
     Errors:
-        MisuseError (also TypeError): `func` is no Relax function.
+        MisuseError (also TypeError): `func` is not a Relax function.
     """
     if not isinstance(func, Function):
         raise MisuseError(f"expected a Function, found {type(func).__name__}", about=func)
@@ -41,10 +39,10 @@ def _definitions(func: Function) -> tuple[list[tir.Var], list[Var]]:
 
 
 def replace_variables(root: N, table: Mapping[V, Node]) -> N:
-    """`root` with images in place of variables; sizes that change are simplified.
+    """`root` with images in place of variables; dimensions that change are simplified.
 
-    Variables whose info mentions a replaced one are made anew. Of what was derived, that stays
-    which the operands do not tell: what a call of a function of the module gives.
+    Variables whose struct info mentions a replaced one are replaced by new ones. Derived struct
+    info is dropped, except for that of calls of module functions, which the operands do not tell.
     """
     done: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
@@ -55,7 +53,7 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
         if node._variable and node in table:
             done[id(node)] = table[node]  # type: ignore[index]
             continue
-        info = _known_result(node)
+        info = node.struct_info if _calls_module_function(node) else None
         if ready:
             new = map_children(lambda child: done[id(child)], node)
             if info is not None and done[id(info)] is not new.struct_info:  # type: ignore[attr-defined]
@@ -71,8 +69,5 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
     return cast("N", done[id(root)])
 
 
-def _known_result(node: Node) -> Node | None:
-    """What a call of a function of the module gives."""
-    if isinstance(node, Call) and isinstance(node.op, GlobalVar):
-        return node.struct_info
-    return None
+def _calls_module_function(node: Node) -> TypeGuard[Call]:
+    return isinstance(node, Call) and isinstance(node.op, GlobalVar)

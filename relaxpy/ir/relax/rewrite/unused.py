@@ -1,4 +1,4 @@
-"""Bindings whose values nothing uses."""
+"""The removal of bindings whose values nothing uses."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ Keep = Callable[[Binding], bool]
 
 @user_facing
 def remove_all_unused(func: E) -> E:
-    """`func` less the bindings whose variable nothing uses; itself if there are none.
+    """`func` without the bindings whose variables nothing uses; itself if there are none.
 
-    Casts and impure calls stay (PU-5 has none of these in dataflow blocks), with what they use.
-    Blocks that are left empty go, and what they kept apart is joined (NF-8, NF-9, NF-11).
+    Casts and impure calls stay, with the bindings that they use; dataflow blocks have no impure
+    calls (PU-5). Empty blocks are removed, and the blocks next to them are merged (NF-8, NF-9,
+    NF-11).
     """
     expect(func, Expr)
     return without_unused(func, lambda binding: isinstance(binding, MatchCast))
 
 
 def without_unused(expr: E, keep: Keep) -> E:
-    """`expr` less the bindings that nothing uses, are no impure calls, and `keep` does not keep."""
+    """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
     needed = _needed(expr, keep)
     return map_bindings(expr, lambda binding, _: None if binding.var in needed else ())
 
 
 def _needed(root: Expr, keep: Keep) -> set[Var | None]:
-    """The variables of bindings that stay: results of sequences and effects depend on them."""
+    """The variables that results and effects depend on; None stands for casts without one."""
     needed: set[Binding] = set()
     used: set[Var] = set()
     binders: dict[Var, list[Binding]] = {}

@@ -1,4 +1,4 @@
-"""The one place where an expression is changed."""
+"""The only function that changes an expression."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from relaxpy.ir.relax.nodes import Expr, StructInfo, as_struct_info
 
 
 def update_struct_info(expr: Expr, struct_info: StructInfo) -> None:
-    """Give `expr`, which was built by hand and is used nowhere yet, its info.
+    """Set the struct info of `expr`, which was built by hand and is not used yet.
 
-    Expressions do not change otherwise, and much that is known of a program rests on it: for
-    another info of an expression that has one, build another by `with_struct_info`.
+    Other code relies on expressions not to change. To change the struct info of an expression that
+    has one, build another expression by `with_struct_info`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): it has another info already, or can have none.
+        MisuseError (also TypeError, ValueError): it has another struct info, or cannot have any.
     """
     if not isinstance(expr, Expr) or hasattr(expr, "with_fields"):
-        raise MisuseError(f"a {type(expr).__name__} is given no info", about=expr)
+        raise MisuseError(f"a {type(expr).__name__} takes no struct info", about=expr)
     info = as_struct_info(struct_info)
     if expr.struct_info is not None and expr.struct_info != info:
         raise MisuseError(
