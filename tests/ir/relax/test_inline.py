@@ -225,7 +225,7 @@ def test_names_and_functions_are_checked() -> None:
     main, gvar = mod["main"], mod.get_global_var("sub")
     with pytest.raises(ValueError, match="sub occurs twice"):
         main.inline_functions({gvar: mod["sub"], "sub": mod["sub"]})  # type: ignore[attr-defined]
-    with pytest.raises(MisuseError, match="no Relax function"):
+    with pytest.raises(MisuseError, match="not a Relax function"):
         main.inline_functions({"sub": 3})  # type: ignore[attr-defined]
 
 

@@ -246,12 +246,12 @@ class PyExprMutator(ExprFunctor):
         if var is not binding.var or value is not binding.value:
             if not isinstance(value, GlobalVar):
                 var = self.with_struct_info(var, self.builder_.struct_info_of(value))
-            value = self._knowing_itself(value, binding.var, var)
+            value = self._with_own_variable(value, binding.var, var)
             binding = self._changed(binding, replace(binding, var=var, value=value))
         self._emit(binding)
 
-    def _knowing_itself(self, value: Expr, old: Var, new: Var) -> Expr:
-        """The value of a binding; a local function that calls itself calls its new variable (SC-4)."""
+    def _with_own_variable(self, value: Expr, old: Var, new: Var) -> Expr:
+        """The value; in a local function that calls itself, with the new variable (SC-4)."""
         if new is old or not isinstance(value, Function) or not mentions(value, old):
             return value
         called = cast("Function", rewrite(value, lambda node: new if node is old else None))

@@ -16,7 +16,6 @@ from relaxpy.ir.relax.nodes import (
     Call,
     DataflowBlock,
     DataflowVar,
-    Expr,
     Function,
     GlobalVar,
     MatchCast,
@@ -84,7 +83,7 @@ class _Inliner(BindingRewriter):
     def _inlined(
         self, name: str, call: Call, binding: Binding, kind: type[BindingBlock]
     ) -> Rewritten:
-        """The blocks of a copy of the function, the last of which binds the variable of the call."""
+        """The blocks of a copy of the function; the last one binds the result of the call."""
         if name in self.open:
             cycle = " -> ".join([*self.open[self.open.index(name) :], name])
             raise TransformError(
