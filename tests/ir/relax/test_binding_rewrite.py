@@ -78,7 +78,7 @@ def test_uses_are_redirected_and_infos_follow() -> None:
     change.remove_unused(variable(func, "a"))
     assert "a" not in name_to_binding(change.mutated_root_fn())
     assert check_well_formed(change.mutated_root_fn()) == []
-    with pytest.raises(MisuseError, match="no variable of the function"):
+    with pytest.raises(MisuseError, match="is not bound by the function"):
         change.replace_all_uses(var("other"), variable(func, "b"))
 
 
@@ -128,6 +128,6 @@ def test_the_block_must_stand_in_the_function() -> None:
     func = program("y = x")
     with pytest.raises(MisuseError, match="is not in the function"):
         DataflowBlockRewrite(rx.DataflowBlock(()), func)
-    with pytest.raises(MisuseError, match="is made of"):
+    with pytest.raises(MisuseError, match="takes a DataflowBlock and"):
         DataflowBlockRewrite(rx.BindingBlock(()), func)  # type: ignore[arg-type]
     assert called(func) == []

@@ -213,7 +213,7 @@ def test_a_functor_says_which_method_is_missing() -> None:
 
     x = var("x")
     assert Count().visit_expr(rx.Tuple((x, x, rx.Tuple((x,))))) == 3
-    with pytest.raises(MisuseError, match="what to do with a Constant") as error:
+    with pytest.raises(MisuseError, match="has no method for a Constant") as error:
         Count().visit_expr(rx.Tuple((rx.const(1),)))
     assert "define visit_constant_" in str(error.value)
 
@@ -228,7 +228,7 @@ KINDS: list[rx.Expr | Op] = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: type(k).__name__)
 def test_a_bare_functor_has_no_method_at_all(kind: rx.Expr | Op) -> None:
-    with pytest.raises(MisuseError, match=f"what to do with a {type(kind).__name__}"):
+    with pytest.raises(MisuseError, match=f"has no method for a {type(kind).__name__}"):
         ExprFunctor().visit_expr(kind)
     PyExprVisitor().visit_expr(kind)
 
@@ -261,7 +261,7 @@ def test_what_is_no_node_of_the_kind_is_refused(visit: Callable[[ExprFunctor], o
     ],
 )
 def test_a_bare_functor_has_no_method_for_bindings(step: Callable[[ExprFunctor], object]) -> None:
-    with pytest.raises(MisuseError, match="does not say what to do"):
+    with pytest.raises(MisuseError, match="has no method for a"):
         step(ExprFunctor())
 
 
