@@ -18,10 +18,12 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
+    Var,
     const,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.registry import Rows, family, register
+from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, sinfo_of
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     refuse,
@@ -63,7 +65,17 @@ def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
     return _filled(builder, call, call.args[1] if value is None else value)
 
 
-@register("relax.full", pure=True, legalize=_legalize_full)
+def _gradient_full(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    shape, value = call.args
+    if not is_differentiable(value) or not is_differentiable(var):
+        return no_gradient(var, call, gradient, builder)
+    total = R.sum(gradient)
+    sinfo = sinfo_of(value)
+    assert sinfo is not None
+    return [R.grad.no_grad(shape), R.astype(total, sinfo.dtype)]
+
+
+@register("relax.full", pure=True, legalize=_legalize_full, gradient=_gradient_full)
 def full(
     shape: ShapeStructInfo, fill_value: TensorStructInfo, call: Call, dtype: DataType | None = None
 ) -> TensorStructInfo:
@@ -80,7 +92,7 @@ def full(
     return tensor(found, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
 
 
-@register("relax.full_like", pure=True, legalize=_legalize_full)
+@register("relax.full_like", pure=True, legalize=_legalize_full, gradient=_gradient_full)
 def full_like(
     x: TensorStructInfo, fill_value: TensorStructInfo, dtype: DataType | None = None
 ) -> TensorStructInfo:
@@ -128,8 +140,8 @@ def _legalize_constant(name: str) -> Legalize:
     return lambda builder, call: _filled(builder, call, value)
 
 
-_create = Rows(_infer_create, _DOC, _legalize_constant)
-_create_like = Rows(_infer_create_like, _LIKE_DOC, _legalize_constant)
+_create = Rows(_infer_create, _DOC, _legalize_constant, gradient=no_gradient)
+_create_like = Rows(_infer_create_like, _LIKE_DOC, _legalize_constant, gradient=no_gradient)
 
 CONSTANTS = family(
     _create("ones", "1"),
@@ -208,7 +220,13 @@ def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
     return te_kernel(builder, topi.arange, "arange", *bounds, dtype, length)
 
 
-@register("relax.arange", pure=True, legalize=_legalize_arange, adapt=_complete_range)
+@register(
+    "relax.arange",
+    pure=True,
+    legalize=_legalize_arange,
+    adapt=_complete_range,
+    gradient=no_gradient,
+)
 def arange(
     start: PrimStructInfo,
     end: PrimStructInfo | None = None,

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, const
+from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
+from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, sinfo_of
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import te_kernel, with_dtype
 from relaxpy.ir.te import topi
@@ -34,7 +35,15 @@ def _converted(x: Constant, dtype: str) -> object:
     return int(value) if low <= int(value) <= high else None
 
 
-@register("relax.astype", pure=True, legalize=_legalize_astype)
+def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    [x] = call.args
+    sinfo = sinfo_of(x)
+    if sinfo is None or not (is_differentiable(x) and is_differentiable(var)):
+        return no_gradient(var, call, gradient, builder)
+    return [astype(gradient, sinfo.dtype)]
+
+
+@register("relax.astype", pure=True, legalize=_legalize_astype, gradient=_gradient)
 def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     """x with its elements converted to `dtype`: toward zero, numbers to Bool by being other than 0.
 

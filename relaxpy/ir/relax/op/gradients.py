@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.registry import R
-from relaxpy.ir.relax.op.rules import literal_shape, same
+from relaxpy.ir.relax.op.rules import literal_shape, normal_axes, refuse, same
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.tir import ops
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import Gradient
@@ -30,6 +33,22 @@ def is_differentiable(expr: Expr) -> bool:
     """Whether `expr` is a tensor that is not known to hold something else than floats."""
     sinfo = sinfo_of(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
+
+
+def require_rank(expr: Expr, name: str) -> int:
+    """The rank of a tensor, which the gradient of the operator `name` needs.
+
+    Errors:
+        StructInfoError: it is unknown.
+    """
+    sinfo = sinfo_of(expr)
+    if sinfo is None or sinfo.ndim < 0:
+        raise refuse(
+            f"the gradient of {name} needs the rank of its operands, found {sinfo}",
+            expr,
+            hint="state it by R.match_cast",
+        )
+    return sinfo.ndim
 
 
 def shape_like(expr: Expr) -> Expr:
@@ -51,6 +70,28 @@ def unbroadcast(gradient: Expr, operand: Expr) -> Expr:
     return cast("Expr", R.collapse_sum_to(gradient, shape_like(operand)))
 
 
+def with_reduced_axes(reduced: Expr, call: Call) -> Expr:
+    """The result of the reduction `call`, or its gradient, with axes of size 1 for those reduced.
+
+    Without an axis in the call it has rank 0, which broadcasts as it is.
+    """
+    axis = call.attrs["axis"]
+    if call.attrs["keepdims"] or axis is None:
+        return reduced
+    return cast("Expr", R.expand_dims(reduced, axis))
+
+
+def count_reduced(call: Call, dtype: DataType) -> Expr:
+    """How many elements of the operand the reduction `call` makes one, as a scalar of `dtype`."""
+    [x] = call.args
+    sinfo, axis = sinfo_of(x), call.attrs["axis"]
+    shape = None if sinfo is None else literal_shape(sinfo)
+    if shape is None:
+        return cast("Expr", R.sum(R.ones_like(x), axis, keepdims=True))
+    axes = range(len(shape)) if axis is None else normal_axes(cast("Any", axis), len(shape))
+    return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
+
+
 def masked(gradient: Expr, condition: Expr) -> Expr:
     """The gradient where the condition is true, else 0."""
     return cast("Expr", R.where(condition, gradient, R.zeros_like(gradient)))
@@ -61,6 +102,22 @@ def no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> 
     return [R.grad.no_grad(arg) for arg in call.args]
 
 
+def of_operand(derivative: Callable[[Expr, Expr, Expr, Call], Any]) -> Gradient:
+    """The rule of an operator on one tensor, from a function of four arguments.
+
+    It returns the gradient of the operand from that of the result, the operand, the result and the
+    call.
+    """
+
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
+        if not is_differentiable(call.args[0]) or not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        others = (R.grad.no_grad(arg) for arg in call.args[1:])
+        return [derivative(gradient, call.args[0], var, call), *others]
+
+    return rule
+
+
 def elementwise(*derivatives: Derivative) -> Gradient:
     """The rule of an operator on elements, from one function for each operand.
 
@@ -69,6 +126,8 @@ def elementwise(*derivatives: Derivative) -> Gradient:
     """
 
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> Sequence[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
         out: list[Expr] = []
         for operand, derivative in zip(call.args, derivatives, strict=True):
             if derivative is None or not is_differentiable(operand):

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.binary import BINARY
+from relaxpy.ir.relax.op.gradients import (
+    is_differentiable,
+    no_gradient,
+    require_rank,
+    sinfo_of,
+    unbroadcast,
+)
 from relaxpy.ir.relax.op.manipulate import permute_dims
-from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     broadcast_sizes,
     differ,
@@ -47,7 +54,36 @@ def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
     )
 
 
-@register("relax.matmul", pure=True, sign="@", legalize=_legalize_matmul)
+def _transposed(matrix: Expr) -> Expr:
+    """A stack of matrices, each transposed."""
+    ndim = require_rank(matrix, "matmul")
+    return permute_dims(matrix, (*range(ndim - 2), ndim - 1, ndim - 2))
+
+
+def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """A vector is a matrix of one row or column in between."""
+    if not is_differentiable(var):
+        return no_gradient(var, call, gradient, builder)
+    a, b = call.args
+    row, column = (require_rank(operand, "matmul") == 1 for operand in (a, b))
+    rows = R.expand_dims(a, 0) if row else a
+    columns = R.expand_dims(b, 1) if column else b
+    if row or column:
+        gradient = R.expand_dims(gradient, [-2] * row + [-1] * column)
+
+    def gradient_of(axis: int, operand: Expr, matrix: Expr) -> Expr:
+        sinfo = sinfo_of(operand)
+        if sinfo is None or not is_differentiable(operand):
+            return cast("Expr", R.grad.no_grad(operand))
+        g = R.astype(gradient, sinfo.dtype) if call.attrs["out_dtype"] else gradient
+        factors = (_transposed(rows), g) if axis else (g, _transposed(columns))
+        product = unbroadcast(matmul(*factors), matrix)
+        return product if operand is matrix else cast("Expr", R.squeeze(product, axis))
+
+    return [gradient_of(0, a, rows), gradient_of(1, b, columns)]
+
+
+@register("relax.matmul", pure=True, sign="@", legalize=_legalize_matmul, gradient=_gradient_matmul)
 def matmul(
     x1: TensorStructInfo, x2: TensorStructInfo, out_dtype: DataType | None = None
 ) -> TensorStructInfo:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,52 +15,43 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     ShapeStructInfo,
     TensorStructInfo,
-    TupleStructInfo,
     Var,
     as_shape,
     const,
 )
-from relaxpy.ir.relax.op.gradients import shape_like
+from relaxpy.ir.relax.op.gradients import (
+    of_operand,
+    shape_like,
+    unbroadcast,
+)
 from relaxpy.ir.relax.op.parameter import integer_literal
 from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     Sizes,
     by_te,
-    common_dtype,
-    common_rank,
     differ,
     is_one,
-    joint_vdevice,
     known_shape,
     literal_shape,
     normal_axes,
-    normal_axis,
     one,
     refuse,
-    refuse_type,
     same,
     shape_operand,
     shown,
     te_kernel,
     tensor,
-    unified_shapes,
 )
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import (
     expanded_sizes,
     product,
     reduced_sizes,
     shape_text,
     tidy,
-    total,
 )
-from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
-
-#: One call does not make more tensors than this.
-MAX_SECTIONS = 1024
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -82,7 +72,18 @@ def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
     return te_kernel(builder, topi.broadcast_to, "broadcast_to", *call.args)
 
 
-@register("relax.broadcast_to", pure=True, legalize=_legalize_broadcast_to)
+def _gradient_broadcast_to(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    return [unbroadcast(gradient, call.args[0]), R.grad.no_grad(call.args[1])]
+
+
+@register(
+    "relax.broadcast_to",
+    pure=True,
+    legalize=_legalize_broadcast_to,
+    gradient=_gradient_broadcast_to,
+)
 def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
     """x repeated along its axes of size 1, and along new leading ones.
 
@@ -248,7 +249,17 @@ def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
     return te_kernel(builder, topi.reshape, "reshape", call.args[0], ShapeExpr(shape))
 
 
-@register("relax.reshape", pure=True, legalize=_legalize_reshape, adapt=_resolve_shape)
+def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return reshape(g, shape_like(x))
+
+
+@register(
+    "relax.reshape",
+    pure=True,
+    legalize=_legalize_reshape,
+    adapt=_resolve_shape,
+    gradient=of_operand(_reshape_back),
+)
 def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorStructInfo:
     """The elements of x in row-major order in another shape.
 
@@ -274,7 +285,9 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     return tensor(found, x.dtype, x.vdevice, shape.ndim)
 
 
-@register("relax.flatten", pure=True, legalize=_legalize_reshape)
+@register(
+    "relax.flatten", pure=True, legalize=_legalize_reshape, gradient=of_operand(_reshape_back)
+)
 def flatten(x: TensorStructInfo) -> TensorStructInfo:
     """The elements of x in row-major order along one axis.
 
@@ -290,7 +303,16 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
-@register("relax.expand_dims", pure=True, legalize=by_te(topi.expand_dims))
+def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return squeeze(g, call.attrs["axis"])
+
+
+@register(
+    "relax.expand_dims",
+    pure=True,
+    legalize=by_te(topi.expand_dims),
+    gradient=of_operand(_gradient_expand_dims),
+)
 def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
     """x with new axes of size 1 at these positions of the result.
 
@@ -318,7 +340,9 @@ def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
     return te_kernel(builder, topi.squeeze, "squeeze", call.args[0], axes)
 
 
-@register("relax.squeeze", pure=True, legalize=_legalize_squeeze)
+@register(
+    "relax.squeeze", pure=True, legalize=_legalize_squeeze, gradient=of_operand(_reshape_back)
+)
 def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorStructInfo:
     """x without these axes of size 1; without all axes of size 1 by default.
 
@@ -349,7 +373,20 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
     return _rearranged(x, reduced_sizes(known, gone, keepdims=False))
 
 
-@register("relax.permute_dims", pure=True, legalize=by_te(topi.transpose))
+def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
+    axes = cast("Sequence[int] | None", call.attrs["axes"])
+    if axes is None:
+        return permute_dims(g)
+    order = normal_axes(axes, len(axes))
+    return permute_dims(g, [order.index(k) for k in range(len(order))])
+
+
+@register(
+    "relax.permute_dims",
+    pure=True,
+    legalize=by_te(topi.transpose),
+    gradient=of_operand(_gradient_permute_dims),
+)
 def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> TensorStructInfo:
     """x with its axis `axes[i]` as axis i; in reverse order by default.
 
@@ -368,117 +405,3 @@ def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> Te
         return x
     shape = literal_shape(x)
     return _of_rank(x, x.ndim) if shape is None else _rearranged(x, [shape[a] for a in order])
-
-
-def _alike(
-    tensors: TupleStructInfo,
-) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
-    """The tensors in a tuple, what they become in their datatype and device, and their rank.
-
-    Errors:
-        StructInfoTypeError: there is none, or something else among them, or they differ in either.
-    """
-    found: list[TensorStructInfo] = []
-    for k, sinfo in enumerate(tensors.fields):
-        if not isinstance(sinfo, TensorStructInfo):
-            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
-        found.append(sinfo)
-    if not found:
-        raise refuse("tensors holds one tensor at least, found none", tensors)
-    dtype, vdevice = common_dtype(found, "tensors"), joint_vdevice(found, strict=False)
-    joined = partial(tensor, dtype=dtype, vdevice=vdevice)
-    return found, joined, common_rank(found, "tensors")
-
-
-def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
-    return topi.concatenate(tensors, axis or 0)
-
-
-@register("relax.concat", pure=True, legalize=by_te(_concatenate, "concatenate"))
-def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
-    """The tensors one after the other along an axis; None needs tensors of rank 1.
-
-    Shapes:
-        tensors  of one datatype and rank, and of the same sizes but along the axis
-        result   their sizes along the axis added
-    Errors:
-        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
-            of range.
-    """
-    sinfos, joined, ndim = _alike(tensors)
-    if axis is None and ndim not in (-1, 1):
-        raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
-    if ndim < 0:
-        return sinfos[0] if len(sinfos) == 1 else joined(None)
-    where = normal_axis(axis or 0, ndim)
-    if len(sinfos) == 1:
-        return sinfos[0]
-    shapes = unified_shapes(sinfos, "tensors", where)
-    if shapes is None:
-        return joined(None, ndim=ndim)
-    sizes = list(shapes[0])
-    sizes[where] = total([shape[where] for shape in shapes])
-    return joined(sizes)
-
-
-@register("relax.stack", pure=True, legalize=by_te(topi.stack))
-def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
-    """The tensors one after the other along a new axis.
-
-    Shapes:
-        tensors  of one datatype and shape
-        result   their number as size of the new axis
-    Errors:
-        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
-            of the range of the result.
-    """
-    sinfos, joined, ndim = _alike(tensors)
-    if ndim < 0:
-        return joined(None)
-    where = normal_axis(axis, ndim + 1)
-    shapes = unified_shapes(sinfos, "tensors")
-    if shapes is None:
-        return joined(None, ndim=ndim + 1)
-    count = ops.const(len(sinfos), "int64")
-    return joined((*shapes[0][:where], count, *shapes[0][where:]))
-
-
-def _split_kernel(
-    x: Tensor, indices_or_sections: int | tuple[int, ...], axis: int
-) -> Tensor | list[Tensor]:
-    parts = topi.split(x, indices_or_sections, axis)
-    return parts if len(parts) > 1 else parts[0]
-
-
-@register("relax.split", pure=True, legalize=by_te(_split_kernel, "split"))
-def split(
-    x: TensorStructInfo, indices_or_sections: int | tuple[int, ...], axis: int = 0
-) -> TupleStructInfo | TensorStructInfo:
-    """x cut along an axis before these indices, or into that many equal sections, but the last.
-
-    Shapes:
-        x       any
-        result  a tuple of one section more than indices, or of that many; a lone one is a tensor
-    Errors:
-        StructInfoError: there are no sections, or the axis is out of range.
-    """
-    cuts = indices_or_sections
-    if isinstance(cuts, int) and cuts <= 0:
-        raise refuse(f"indices_or_sections is a number of sections above 0, found {cuts}", cuts)
-    count = cuts if isinstance(cuts, int) else len(cuts) + 1
-    if count > MAX_SECTIONS:
-        raise refuse(
-            f"indices_or_sections asks for {count} sections, at most {MAX_SECTIONS} are allowed"
-        )
-    where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
-    if count == 1:
-        return x
-    shape = literal_shape(x)
-    if shape is None:
-        return TupleStructInfo((_of_rank(x, x.ndim),) * count)
-    parts = split_bounds(shape[where], cuts)
-    return TupleStructInfo(tuple(_part(x, shape, where, size) for _, size in parts))
-
-
-def _part(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
-    return _rearranged(x, (*shape[:axis], size, *shape[axis + 1 :]))

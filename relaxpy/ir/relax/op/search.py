@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.registry import Rows, family, register
+from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     Legalize,
     broadcast,
@@ -33,7 +34,14 @@ def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     return chosen
 
 
-@register("relax.where", pure=True, legalize=by_te(_where, "where"))
+_where_gradient = elementwise(
+    None,
+    lambda g, condition, x1, x2, y: masked(g, condition),
+    lambda g, condition, x1, x2, y: masked(g, R.logical_not(condition)),
+)
+
+
+@register("relax.where", pure=True, legalize=by_te(_where, "where"), gradient=_where_gradient)
 def where(
     condition: TensorStructInfo, x1: TensorStructInfo, x2: TensorStructInfo
 ) -> TensorStructInfo:
@@ -83,5 +91,5 @@ Errors:
 """
 
 
-_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg)
+_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg, gradient=no_gradient)
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))

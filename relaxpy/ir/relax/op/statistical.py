@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.registry import Rows, family
+from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.gradients import (
+    count_reduced,
+    masked,
+    of_operand,
+    shape_like,
+    with_reduced_axes,
+)
+from relaxpy.ir.relax.op.registry import R, Rows, family
 from relaxpy.ir.relax.op.rules import (
     by_te,
     literal_shape,
@@ -68,20 +76,84 @@ Rule:
 """
 
 
+def _sum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.broadcast_to(with_reduced_axes(g, call), shape_like(x))
+
+
+def _mean_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return _sum_gradient(g, x, y, call) / count_reduced(call, x.struct_info.dtype)
+
+
+def _deviation(x: Any, call: Call) -> Any:
+    return x - R.mean(x, call.attrs["axis"], keepdims=True)
+
+
+def _variance_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    scaled = with_reduced_axes(g, call) * 2 / count_reduced(call, x.struct_info.dtype)
+    return scaled * _deviation(x, call)
+
+
+def _std_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    scaled = with_reduced_axes(g / y, call) / count_reduced(call, x.struct_info.dtype)
+    return scaled * _deviation(x, call)
+
+
+def _extremum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """Equal extrema share the gradient."""
+    chosen = R.equal(x, with_reduced_axes(y, call)).astype(x.struct_info.dtype)
+    return with_reduced_axes(g, call) * chosen / R.sum(chosen, call.attrs["axis"], keepdims=True)
+
+
+def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The product of the other elements, also where some are 0."""
+    axis = call.attrs["axis"]
+    is_zero = R.equal(x, 0)
+    others = R.where(is_zero, R.ones_like(x), x)
+    zeros = is_zero.astype("int64")
+    no_other_zero = R.equal(R.sum(zeros, axis, keepdims=True), zeros)
+    return masked(
+        with_reduced_axes(g, call) * R.prod(others, axis, keepdims=True) / others, no_other_zero
+    )
+
+
 _reduction = Rows(_infer, _DOC.format("{}", ""), lambda name: by_te(getattr(topi, name), name))
 _mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))
 
 REDUCTIONS = family(
-    _reduction("sum", "The sum of the elements along axes; of Booleans, whether one is true."),
-    _mean(
-        "mean", "The sum along axes over the number of elements, on integers rounded toward zero."
-    ),
-    _mean("variance", "The mean of the squared distances from the mean along axes, likewise."),
-    _mean("std", "The square root of the variance along axes, likewise."),
-    _reduction("max", "The largest element along axes; NaN where there is one."),
-    _reduction("min", "The smallest element along axes; NaN where there is one."),
     _reduction(
-        "prod", "The product of the elements along axes; of Booleans, whether all are true."
+        "sum",
+        "The sum of the elements along axes; of Booleans, whether one is true.",
+        gradient=of_operand(_sum_gradient),
+    ),
+    _mean(
+        "mean",
+        "The sum along axes over the number of elements, on integers rounded toward zero.",
+        gradient=of_operand(_mean_gradient),
+    ),
+    _mean(
+        "variance",
+        "The mean of the squared distances from the mean along axes, likewise.",
+        gradient=of_operand(_variance_gradient),
+    ),
+    _mean(
+        "std",
+        "The square root of the variance along axes, likewise.",
+        gradient=of_operand(_std_gradient),
+    ),
+    _reduction(
+        "max",
+        "The largest element along axes; NaN where there is one.",
+        gradient=of_operand(_extremum_gradient),
+    ),
+    _reduction(
+        "min",
+        "The smallest element along axes; NaN where there is one.",
+        gradient=of_operand(_extremum_gradient),
+    ),
+    _reduction(
+        "prod",
+        "The product of the elements along axes; of Booleans, whether all are true.",
+        gradient=of_operand(_prod_gradient),
     ),
 )
 """The operators of this family by their names without `relax.`"""

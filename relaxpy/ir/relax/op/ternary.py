@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.ir.relax.nodes import TensorStructInfo
+from relaxpy.ir.relax.op.gradients import elementwise
 from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.op.rules import (
     by_te,
@@ -16,8 +17,17 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 
+_gradient = elementwise(
+    lambda g, a, b, c, y: g * b, lambda g, a, b, c, y: g * a, lambda g, a, b, c, y: g
+)
 
-@register("relax.ewise_fma", pure=True, legalize=by_te(topi.fused_multiply_add, "ewise_fma"))
+
+@register(
+    "relax.ewise_fma",
+    pure=True,
+    legalize=by_te(topi.fused_multiply_add, "ewise_fma"),
+    gradient=_gradient,
+)
 def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) -> TensorStructInfo:
     """x1 * x2 + x3.
 

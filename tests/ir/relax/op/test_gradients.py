@@ -14,6 +14,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.op.gradients import no_gradient
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, Array, Case
@@ -146,3 +147,21 @@ def test_the_gradient_is_that_of_the_definition(case: Case, symbolic: bool) -> N
         found = by_place.get(place, np.zeros(inputs[place].shape))  # no_grad: it is 0 everywhere
         assert found.shape == inputs[place].shape
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+#: Operators whose gradients are still to come.
+WITHOUT_GRADIENT = {"relax.take", "relax.strided_slice"}
+
+
+@pytest.mark.parametrize("name", sorted({case.operator for case in CASES} - WITHOUT_GRADIENT))
+def test_every_computed_operator_has_a_gradient(name: str) -> None:
+    assert registered_ops()[name].record.gradient is not None, (
+        "pass gradient=..., which is `no_gradient` where it is 0"
+    )
+
+
+@pytest.mark.parametrize("name", sorted({case.operator for case in CASES}))
+def test_a_gradient_other_than_0_is_compared(name: str) -> None:
+    rule = registered_ops()[name].record.gradient
+    if rule not in (None, no_gradient):
+        assert name in {case.operator for case in COMPARED} | {"relax.grad.no_grad"}

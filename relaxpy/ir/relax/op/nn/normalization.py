@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.registry import Rows, family, register
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.op.gradients import of_operand, require_rank
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     by_te,
     literal_shape,
@@ -22,6 +24,9 @@ from relaxpy.ir.relax.op.rules import (
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import shape_text
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _infer_along(data: TensorStructInfo, axis: int = -1) -> TensorStructInfo:
@@ -43,9 +48,23 @@ Rule:
     (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
 """
 _along = Rows(_infer_along, _ALONG_DOC, lambda name: by_te(getattr(topi.nn, name), name))
+
+
+def _gradient_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return (g - R.sum(g * y, call.attrs["axis"], keepdims=True)) * y
+
+
+def _gradient_log_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return g - R.exp(y) * R.sum(g, call.attrs["axis"], keepdims=True)
+
+
 NORMALIZED = family(
-    _along("nn.softmax", "exp(x - m) / sum(exp(x - m))"),
-    _along("nn.log_softmax", "x - m - log(sum(exp(x - m)))"),
+    _along("nn.softmax", "exp(x - m) / sum(exp(x - m))", gradient=of_operand(_gradient_softmax)),
+    _along(
+        "nn.log_softmax",
+        "x - m - log(sum(exp(x - m)))",
+        gradient=of_operand(_gradient_log_softmax),
+    ),
 )
 softmax, log_softmax = NORMALIZED.values()
 
@@ -86,13 +105,75 @@ def _normalized(
     return data if decided else tensor(None, data.dtype, data.vdevice, data.ndim)
 
 
+class _Axes:
+    """The axes of a normalisation in the order of its parameters, and the others."""
+
+    def __init__(self, call: Call) -> None:
+        rank = require_rank(call.args[0], cast("Op", call.op).name)
+        self.axes = normal_axes(cast("Sequence[int]", call.attrs["axes"]), rank, "axes:")
+        self.others = tuple(axis for axis in range(rank) if axis not in self.axes)
+        self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
+
+    def beside_data(self, parameter: Any) -> Any:
+        """A parameter with the rank and the order of axes of the data."""
+        if self._ascending != list(range(len(self.axes))):
+            parameter = R.permute_dims(parameter, self._ascending)
+        return R.expand_dims(parameter, self.others) if self.others else parameter
+
+    def of_parameter(self, gradient: Any) -> Any:
+        """The gradient of a parameter, from one in the shape of the data."""
+        total = R.sum(gradient, self.others) if self.others else gradient
+        if self._ascending == list(range(len(self.axes))):
+            return total
+        return R.permute_dims(total, [self._ascending.index(k) for k in range(len(self.axes))])
+
+
+def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    x, gamma, beta = cast("Any", call.args)
+    along = _Axes(call)
+
+    def mean(value: Any) -> Any:
+        return R.mean(value, along.axes, keepdims=True)
+
+    centered = x - mean(x)
+    inverse = R.rsqrt(mean(centered * centered) + call.attrs["epsilon"])
+    normal = centered * inverse
+    g = gradient * along.beside_data(gamma) if call.attrs["scale"] else gradient
+    return [
+        inverse * (g - mean(g) - normal * mean(g * normal)),
+        along.of_parameter(gradient * normal) if call.attrs["scale"] else R.grad.no_grad(gamma),
+        along.of_parameter(gradient) if call.attrs["center"] else R.grad.no_grad(beta),
+    ]
+
+
+def _gradient_rms_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    x, weight = cast("Any", call.args)
+    along = _Axes(call)
+
+    def mean(value: Any) -> Any:
+        return R.mean(value, along.axes, keepdims=True)
+
+    inverse = R.rsqrt(mean(x * x) + call.attrs["epsilon"])
+    normal = x * inverse
+    g = gradient * along.beside_data(weight)
+    return [
+        inverse * (g - normal * mean(g * normal)),
+        along.of_parameter(gradient * normal),
+    ]
+
+
 def _layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, axes: Sequence[int], **attrs: Any
 ) -> Tensor:
     return topi.nn.layer_norm(data, gamma, beta, axes, **attrs)
 
 
-@register("relax.nn.layer_norm", pure=True, legalize=by_te(_layer_norm, "layer_norm"))
+@register(
+    "relax.nn.layer_norm",
+    pure=True,
+    legalize=by_te(_layer_norm, "layer_norm"),
+    gradient=_gradient_layer_norm,
+)
 def layer_norm(
     data: TensorStructInfo,
     gamma: TensorStructInfo,
@@ -119,7 +200,12 @@ def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float)
     return topi.nn.rms_norm(data, weight, axes, epsilon)
 
 
-@register("relax.nn.rms_norm", pure=True, legalize=by_te(_rms_norm, "rms_norm"))
+@register(
+    "relax.nn.rms_norm",
+    pure=True,
+    legalize=by_te(_rms_norm, "rms_norm"),
+    gradient=_gradient_rms_norm,
+)
 def rms_norm(
     data: TensorStructInfo,
     weight: TensorStructInfo,

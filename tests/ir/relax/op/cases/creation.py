@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import Array, Case, integers
+from tests.ir.relax.op.cases.case import Array, Case, floats, integers
 
 
 def cases() -> Iterator[Case]:
@@ -43,6 +43,14 @@ def cases() -> Iterator[Case]:
         (x,),
         lambda v: op.full_like(v, 7),
         lambda v: np.full_like(v, 7),
+    )
+    yield Case(
+        "relax.full_like",
+        "tensor",
+        (floats(2, 3), np.float32(3.5).reshape(())),
+        op.full_like,
+        np.full_like,
+        needs=("rank",),
     )
     ranges: tuple[tuple[Any, ...], ...] = (
         (5,),

@@ -88,6 +88,7 @@ def cases() -> Iterator[Case]:
         lambda *v: op.nn.layer_norm(*v, axes=[1]),
         lambda v, g, b: _layer_norm(v, g, b, (1,)),
         roundings=2000,
+        smooth=False,  # differences lose what is small beside 1000
     )
     yield Case(
         "relax.nn.layer_norm",

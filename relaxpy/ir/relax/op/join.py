@@ -1,0 +1,240 @@
+"""Operators that join tensors into one, or divide one into several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, cast
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import (
+    require_rank,
+    sinfo_of,
+)
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    Sizes,
+    by_te,
+    common_dtype,
+    common_rank,
+    joint_vdevice,
+    literal_shape,
+    normal_axis,
+    refuse,
+    refuse_type,
+    tensor,
+    unified_shapes,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import (
+    tidy,
+    total,
+)
+from relaxpy.ir.te.topi.transform import split_bounds
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+#: One call does not make more tensors than this.
+MAX_SECTIONS = 1024
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def _alike(
+    tensors: TupleStructInfo,
+) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
+    """The tensors in a tuple, what they become in their datatype and device, and their rank.
+
+    Errors:
+        StructInfoTypeError: there is none, or something else among them, or they differ in either.
+    """
+    found: list[TensorStructInfo] = []
+    for k, sinfo in enumerate(tensors.fields):
+        if not isinstance(sinfo, TensorStructInfo):
+            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        found.append(sinfo)
+    if not found:
+        raise refuse("tensors holds one tensor at least, found none", tensors)
+    dtype, vdevice = common_dtype(found, "tensors"), joint_vdevice(found, strict=False)
+    joined = partial(tensor, dtype=dtype, vdevice=vdevice)
+    return found, joined, common_rank(found, "tensors")
+
+
+def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
+    return topi.concatenate(tensors, axis or 0)
+
+
+def _fields_of(gradients: Expr, count: int) -> list[Expr]:
+    """The fields of a tuple of `count` tensors; of one tensor, which is no tuple, itself."""
+    if isinstance(gradients, Tuple):
+        return list(gradients.fields)
+    return [gradients] if count == 1 else [TupleGetItem(gradients, k) for k in range(count)]
+
+
+def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The slices of the gradient, one for each tensor."""
+    sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
+    tensors = cast("tuple[TensorStructInfo, ...]", sinfos)
+    axis = normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
+    ends: list[PrimExpr] = [ops.const(0, "int64")]
+    for sinfo in tensors:
+        shape = literal_shape(sinfo)
+        if shape is None:
+            raise refuse(
+                f"the gradient of concat needs the shapes of all tensors, found {sinfo}",
+                call,
+                hint="state it by R.match_cast",
+            )
+        ends.append(tidy(ops.add(ends[-1], shape[axis])))
+    if len(tensors) == 1:
+        return [Tuple((gradient,))]
+    cuts = ends[1:-1]
+    if all(isinstance(cut, IntImm) for cut in cuts):
+        parts = split(gradient, [cut.value for cut in cuts], axis)  # type: ignore[attr-defined]
+        return [Tuple(tuple(_fields_of(parts, len(tensors))))]
+    slices = (R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends))
+    return [Tuple(tuple(slices))]
+
+
+@register(
+    "relax.concat",
+    pure=True,
+    legalize=by_te(_concatenate, "concatenate"),
+    gradient=_gradient_concat,
+)
+def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
+    """The tensors one after the other along an axis; None needs tensors of rank 1.
+
+    Shapes:
+        tensors  of one datatype and rank, and of the same sizes but along the axis
+        result   their sizes along the axis added
+    Errors:
+        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
+            of range.
+    """
+    sinfos, joined, ndim = _alike(tensors)
+    if axis is None and ndim not in (-1, 1):
+        raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
+    if ndim < 0:
+        return sinfos[0] if len(sinfos) == 1 else joined(None)
+    where = normal_axis(axis or 0, ndim)
+    if len(sinfos) == 1:
+        return sinfos[0]
+    shapes = unified_shapes(sinfos, "tensors", where)
+    if shapes is None:
+        return joined(None, ndim=ndim)
+    sizes = list(shapes[0])
+    sizes[where] = total([shape[where] for shape in shapes])
+    return joined(sizes)
+
+
+def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    count = len(cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields)
+    axis = cast("int", call.attrs["axis"])
+    slices = _fields_of(split(gradient, count, axis), count)
+    return [Tuple(tuple(R.squeeze(part, axis) for part in slices))]
+
+
+@register("relax.stack", pure=True, legalize=by_te(topi.stack), gradient=_gradient_stack)
+def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
+    """The tensors one after the other along a new axis.
+
+    Shapes:
+        tensors  of one datatype and shape
+        result   their number as size of the new axis
+    Errors:
+        StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
+            of the range of the result.
+    """
+    sinfos, joined, ndim = _alike(tensors)
+    if ndim < 0:
+        return joined(None)
+    where = normal_axis(axis, ndim + 1)
+    shapes = unified_shapes(sinfos, "tensors")
+    if shapes is None:
+        return joined(None, ndim=ndim + 1)
+    count = ops.const(len(sinfos), "int64")
+    return joined((*shapes[0][:where], count, *shapes[0][where:]))
+
+
+def _split_kernel(
+    x: Tensor, indices_or_sections: int | tuple[int, ...], axis: int
+) -> Tensor | list[Tensor]:
+    parts = topi.split(x, indices_or_sections, axis)
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The gradients of the sections one after the other; summed where sections overlap."""
+    [x] = call.args
+    cuts = cast("int | tuple[int, ...]", call.attrs["indices_or_sections"])
+    axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
+    sections = _fields_of(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
+    if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
+        return [concat(sections, axis) if len(sections) > 1 else sections[0]]
+    sinfo = sinfo_of(x)
+    shape = None if sinfo is None else literal_shape(sinfo)
+    if sinfo is None or shape is None:
+        raise refuse(
+            f"the gradient of split at {list(cuts)} needs the shape of x, found {sinfo}", x
+        )
+    total: Expr | None = None
+    for section, (begin, size) in zip(sections, split_bounds(shape[axis], cuts), strict=True):
+        rest = tidy(ops.sub(shape[axis], ops.add(begin, size)))
+        before, after = (
+            R.zeros((*shape[:axis], gap, *shape[axis + 1 :]), sinfo.dtype) for gap in (begin, rest)
+        )
+        padded = concat([before, section, after], axis)
+        total = padded if total is None else cast("Expr", R.add(total, padded))
+    assert total is not None
+    return [total]
+
+
+@register(
+    "relax.split",
+    pure=True,
+    legalize=by_te(_split_kernel, "split"),
+    gradient=_gradient_split,
+)
+def split(
+    x: TensorStructInfo, indices_or_sections: int | tuple[int, ...], axis: int = 0
+) -> TupleStructInfo | TensorStructInfo:
+    """x cut along an axis before these indices, or into that many equal sections, but the last.
+
+    Shapes:
+        x       any
+        result  a tuple of one section more than indices, or of that many; a lone one is a tensor
+    Errors:
+        StructInfoError: there are no sections, or the axis is out of range.
+    """
+    cuts = indices_or_sections
+    if isinstance(cuts, int) and cuts <= 0:
+        raise refuse(f"indices_or_sections is a number of sections above 0, found {cuts}", cuts)
+    count = cuts if isinstance(cuts, int) else len(cuts) + 1
+    if count > MAX_SECTIONS:
+        raise refuse(
+            f"indices_or_sections asks for {count} sections, at most {MAX_SECTIONS} are allowed"
+        )
+    where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
+    if count == 1:
+        return x
+    shape = literal_shape(x)
+    if shape is None:
+        return TupleStructInfo((tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
+    parts = split_bounds(shape[where], cuts)
+    return TupleStructInfo(tuple(_part(x, shape, where, size) for _, size in parts))
+
+
+def _part(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
+    return tensor((*shape[:axis], size, *shape[axis + 1 :]), x.dtype, x.vdevice)
