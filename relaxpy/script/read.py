@@ -199,7 +199,7 @@ class _Text:
         read = {reader.gvars[n.name]: reader.read[n.name] for n in nodes}
         found = IRModule(read | reader.added())
         if self.check_well_formed:
-            check(found, reader.doubtful)
+            check(found, reader.kernels)
         return found
 
     def merged(self, modules: list[IRModule]) -> IRModule:

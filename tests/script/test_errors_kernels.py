@@ -4,9 +4,10 @@ import warnings
 
 import pytest
 
+from relaxpy import tir
 from relaxpy.errors import ParseError, RelaxpyWarning, WellFormedError
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import from_source
+from relaxpy.script import from_source, tir as T
 from tests.script.marked import check_marks
 
 
@@ -410,3 +411,29 @@ def test_variables_of_a_block_mean_nothing_in_front_of_it(lines: list[str]) -> N
         from_source(head + "\n            ".join(body))
     fine = [line.replace("vi < j", "i < j").replace("(4, vi)", "(4, j)") for line in body]
     assert isinstance(from_source(head + "\n            ".join(fine)), PrimFunc)
+
+
+FREE, FREE_BUFFER = tir.Var("free", "int32"), tir.decl_buffer((4,), "float32", "outside")
+
+
+@pytest.mark.rule("PX-7")
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("A[T.int32()] = 1.0", "one of int32 without a name"),
+        ("A[free] = 1.0", "'free'"),
+        ("A[0] = outside[0]", "'outside'"),
+        ("for i in range(free): A[i] = 1.0", "'free'"),
+        ("B = T.alloc_buffer((free,)); B[0] = 1.0", "'free'"),
+        ("assert free > 0, 'm'", "'free'"),
+        ("y: T.int32 = free", "'free'"),
+    ],
+)
+def test_a_variable_that_nothing_defines_is_found_without_a_name(
+    statement: str, name: str
+) -> None:
+    text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    {statement}\n'
+    with pytest.raises(WellFormedError, match=f"nothing defines: {name}") as caught:
+        from_source(text, {"T": T, "free": FREE, "outside": FREE_BUFFER})
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 3

@@ -71,7 +71,7 @@ def text_of(said: tuple[Say, ...], index: str, depth: int) -> Iterator[str]:
             case "allocate":
                 yield f'with T.allocate([{n}], "float32") as {v}_data:'
             case "thread":
-                yield f'with T.launch_thread("threadIdx.x", {n}) as {v}:'
+                yield f'with T.launch_thread("thread.{depth}", {n}) as {v}:'
         binds = say.kind in ("serial", "grid", "block", "let", "thread")
         yield from (f"    {line}" for line in text_of(inner, v if binds else index, depth + 1))
         if say.kind == "if" and say.other is not None:
@@ -79,7 +79,7 @@ def text_of(said: tuple[Say, ...], index: str, depth: int) -> Iterator[str]:
             yield from (f"    {line}" for line in text_of(say.other, index, depth + 1))
 
 
-def build(said: tuple[Say, ...], A: Any, index: Any) -> None:
+def build(said: tuple[Say, ...], A: Any, index: Any, depth: int) -> None:
     """Say statements to the builder that is open."""
     for say in said:
         n, inner = say.number, say.body
@@ -90,41 +90,41 @@ def build(said: tuple[Say, ...], A: Any, index: Any) -> None:
                 T.evaluate(T.call_extern("int32", "f", index))
             case "serial":
                 with T.serial(n, n + 2, annotations={"k": n}) as var:
-                    build(inner, A, var)
+                    build(inner, A, var, depth + 1)
             case "grid":
                 with T.grid(n, 2) as (var, _):
-                    build(inner, A, var)
+                    build(inner, A, var, depth + 1)
             case "block":
                 with T.block(f"b{n}"):
                     var = T.axis.spatial((n, 9), index)
                     T.where(index < n)
-                    build(inner, A, var)
+                    build(inner, A, var, depth + 1)
             case "if":
                 with T.If(index < n):
                     with T.Then():
-                        build(inner, A, index)
+                        build(inner, A, index, depth + 1)
                     if say.other is not None:
                         with T.Else():
-                            build(say.other, A, index)
+                            build(say.other, A, index, depth + 1)
             case "while":
                 with T.While(A[0] < n):
                     T.evaluate(T.continue_loop())
-                    build(inner, A, index)
+                    build(inner, A, index, depth + 1)
             case "let":
                 with T.LetStmt(index + n) as var:
-                    build(inner, A, var)
+                    build(inner, A, var, depth + 1)
             case "assert":
                 with T.Assert(index < n, f"m{n}"):
-                    build(inner, A, index)
+                    build(inner, A, index, depth + 1)
             case "attr":
                 with T.attr(0, "k", n):
-                    build(inner, A, index)
+                    build(inner, A, index, depth + 1)
             case "allocate":
                 with T.allocate([n], "float32"):
-                    build(inner, A, index)
+                    build(inner, A, index, depth + 1)
             case "thread":
-                with T.launch_thread("threadIdx.x", n) as var:
-                    build(inner, A, var)
+                with T.launch_thread(f"thread.{depth}", n) as var:
+                    build(inner, A, var, depth + 1)
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple))
@@ -133,7 +133,7 @@ def test_kernels_are_those_of_their_texts(said: tuple[Say, ...]) -> None:
         T.func_name("main")
         A = T.arg("A", T.Buffer((16,), "int32"))
         i = T.arg("i", T.int32())
-        build(said, A, i)
+        build(said, A, i, 0)
     lines = "\n".join(f"    {line}" for line in text_of(said, "i", 0))
     head = '@T.prim_func\ndef main(A: T.Buffer((16,), "int32"), i: T.int32):\n'
     assert_structural_equal(builder.get(), from_source(head + lines))

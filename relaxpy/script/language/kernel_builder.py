@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 from relaxpy.errors import BuilderStateError, RelaxpyError, Span
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions
@@ -79,7 +78,6 @@ class KernelBuilder:
         self.loops: dict[Var, Range] = {}
         self.threads: dict[Var, str] = {}
         self.named: set[Var] = set()
-        self.candidate_free_vars: list[Var] = []
         self.pointers: set[Var] = set()
         self.bodies: list[Body] = []
         self.root = Block(None)
@@ -180,11 +178,6 @@ class KernelBuilder:
             span=span,
         )
 
-    def may_have_free_vars(self) -> bool:
-        """Whether there may be variables that neither a statement nor a parameter defines."""
-        bound = {v for b in self.buffer_map.values() for v in (*b.shape, *b.strides, b.elem_offset)}
-        return not bound.issuperset(self.candidate_free_vars)
-
     def new_var(self, name: str, dtype: str | PointerType) -> Var:
         """Create a variable that the program defines."""
         var = Var(name, dtype)
@@ -265,12 +258,6 @@ class KernelBuilder:
         finally:
             self.blocks.pop()
         self.has_block = True
-        # The values of its iteration variables and its predicate are outside of their scope.
-        axes = {axis.var for axis in state.iter_vars}
-        conditions = [*state.iter_values, *([] if state.predicate is None else [state.predicate])]
-        self.candidate_free_vars += [
-            n for v in conditions for n in walk(v) if isinstance(n, Var) and n in axes
-        ]
         span = self.span(at)
         result = stmt.Block(
             tuple(state.iter_vars),

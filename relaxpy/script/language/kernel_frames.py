@@ -180,8 +180,6 @@ class RecordBuilder(KernelBuilder):
                 if not bound.name:
                     set_name(bound, name or "v")
                 self.named.add(bound)
-                if var is not None:
-                    self.candidate_free_vars.append(bound)
                 return bound, lambda body: stmt.LetStmt(bound, value, body, span)
             case records.AssertForm(condition=condition, message=message):
                 return None, lambda body: stmt.AssertStmt(condition, message, body, span)

@@ -68,14 +68,14 @@ def reported(program: Program) -> Iterator[Report]:
         raise failure.with_traceback(None) from None
 
 
-def check(found: IRModule | BaseFunc, doubtful: Sequence[PrimFunc]) -> None:
-    """Check what was read, of kernels those that are doubtful.
+def check(found: IRModule | BaseFunc, kernels: Sequence[PrimFunc]) -> None:
+    """Check the function or module that was read, and the kernels that were read for it.
 
     Errors:
         WellFormedError: with every criterion that is broken.
     """
     wrong = check_well_formed(found)
-    wrong += [fault for kernel in doubtful for fault in kernel_faults(kernel)]
+    wrong += [fault for kernel in kernels for fault in kernel_faults(kernel)]
     if wrong:
         raise WellFormedError(wrong)
 
@@ -172,7 +172,7 @@ class FunctionsReader:
         self.gvars: dict[str, GlobalVar] = {}
         self.module = ModuleRef(self.gvars)
         self.devices = Devices()
-        self.doubtful: list[PrimFunc] = []
+        self.kernels: list[PrimFunc] = []
         self.in_class = False
         self.captured: dict[str, BaseFunc] = {}
         self._adopted: list[str] = []
@@ -253,8 +253,7 @@ class FunctionsReader:
             self.poison(definition)
             return
         self.define(definition.node.name, func)
-        if reader.may_have_free_vars():
-            self.doubtful.append(func)
+        self.kernels.append(func)
 
     def returns(self, gvar: GlobalVar) -> DataType | None:
         """The result datatype of a kernel."""
@@ -539,7 +538,7 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         reader.declare(definition)
         reader.run()
         if not report.errors and definition.options.check_well_formed:
-            check(reader.read[name], reader.doubtful)
+            check(reader.read[name], reader.kernels)
     func = reader.read[name]
     if not reader.captured:
         return func
@@ -566,7 +565,7 @@ def read_module(
         reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of, python=python)
         found = reader.module(node)
         if found is not None and options.check_well_formed:
-            check(found, reader.functions.doubtful)
+            check(found, reader.functions.kernels)
     assert found is not None
     try:
         return options.finish(found)

@@ -7,11 +7,12 @@ from typing import Literal, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import Diagnostic, MisuseError, Span, WellFormedError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.buffer import Buffer, IterVar
-from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, Var
+from relaxpy.ir.tir.expr import ConstExpr, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.reduce import Reduce
 from relaxpy.ir.tir.stmt import (
     AttrStmt,
     BufferRealize,
@@ -40,7 +41,8 @@ class _Definitions:
         self.span: Span | None = None
 
     def fault(self, message: str, var: Var, rule: str | None = None) -> None:
-        diagnostic = Diagnostic(f"{message} {var.name!r}", rule=rule, span=self.span)
+        name = repr(var.name) if var.name else f"one of {var.dtype} without a name"
+        diagnostic = Diagnostic(f"{message} {name}", rule=rule, span=self.span)
         self.faults.setdefault((message, var), diagnostic)
 
     def use(self, var: Var) -> None:
@@ -123,6 +125,7 @@ class _Definitions:
 
     def declared(self, buffer: Buffer, scope: Scope) -> None:
         """Check the shape of a buffer that is declared here, and define its strides and offset."""
+        self.span = buffer.span or self.span
         self.free(buffer, scope)
         for size in buffer.shape:
             for child in walk(size):
@@ -132,6 +135,8 @@ class _Definitions:
 
 def _steps(node: Node) -> list[Step]:
     """Return the steps through the fields of a node."""
+    if isinstance(node, PrimExpr) and not node._binds and not isinstance(node, Reduce):
+        return [("visit", child, []) for child in children(node)]
     own: Scope = []
     if isinstance(node, (DeclBuffer, BufferRealize)):
         steps: list[Step] = [("bind", node, own)]

@@ -219,10 +219,8 @@ class KernelReader(KernelState):
             case Var() if not value.name:
                 fresh = value.renamed(name)
                 self.named.add(fresh)
-                self.candidate_free_vars.append(fresh)
                 return fresh
             case Var() if value not in self.named:
-                self.candidate_free_vars.append(value)
                 return value
             case IterVar():
                 return value.var
