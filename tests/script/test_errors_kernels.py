@@ -153,7 +153,7 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
                     #    ^^^^^^^^ T.init is given twice for this block
                         A[0] = 0
             with T.block("c") as c:
-            #                    ^ with T.block stands alone, without `as`
+            #                    ^ T.block has no value: leave out `as`
                 T.evaluate(0)
             with A:
             #    ^ with takes T.block and the like, found buffer A
@@ -429,11 +429,99 @@ FREE, FREE_BUFFER = tir.Var("free", "int32"), tir.decl_buffer((4,), "float32", "
         ("y: T.int32 = free", "'free'"),
     ],
 )
-def test_a_variable_that_nothing_defines_is_found_without_a_name(
-    statement: str, name: str
-) -> None:
+def test_a_variable_that_nothing_defines_is_found_without_a_name(statement: str, name: str) -> None:
     text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    {statement}\n'
     with pytest.raises(WellFormedError, match=f"nothing defines: {name}") as caught:
         from_source(text, {"T": T, "free": FREE, "outside": FREE_BUFFER})
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 3
+
+
+def test_truth_values_are_no_positions() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), n: T.int32):
+            A[n > 1] = 1.0
+        #   ^^^^^^^^ an index of A is an integer, found `n > 1` of bool
+            A[0] = A[True]
+            #      ^^^^^^^ an index of A is an integer, found `T.bool(True)` of bool
+            for i in range(n > 1):
+            #              ^^^^^ a loop runs over integers, found `n > 1` of bool
+                A[0] = 1.0
+            with T.block("b"):
+                v = T.axis.spatial(4, n > 1)
+                #                     ^^^^^ a block variable stands for an integer, found `n > 1`
+                # ... of bool
+                T.reads(A[n > 1:4])
+                #       ^^^^^^^^^^ a begin is an integer, found `n > 1` of bool
+    """)
+
+
+def test_slices_that_are_no_vectors() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4, 8), "float32"), n: T.int32):
+            A[0, 0:4] = A[0:2, 0:8:2]
+            #           ^^^^^^^^^^^^^ only the last index of A may be a vector
+            # hint: write a loop for each index that runs
+            A[0, 0:4] = A[0, 3:-1:-1]
+            #           ^^^^^^^^^^^^^ the step of a slice is positive, found -1
+            A[0, ::-1] = 1.0
+            #    ^^^^ the step of a slice is positive, found -1
+            A[0, 0:4:0] = 1.0
+            #    ^^^^^ the step of a slice is positive, found 0
+            A[0, 4:0] = 1.0
+            #    ^^^ a slice that is a vector has at least one element
+            A[0, 0:n] = 1.0
+            #    ^^^ a slice that is a vector has a constant length, found `n`
+            T.evaluate(A[0, 0:n:2])
+            #          ^^^^^^^^^^^ a slice that is a vector has a constant length, found
+            # ... `(n + 1) // 2`
+    """)
+
+
+def test_augmented_assignments_are_marked_as_a_whole() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "int32")):
+            A[0] **= 2
+        #   ^^^^^^^^^^ ** is not defined between `A[0]` of float32 and 2
+            # hint: write T.pow(A[0], 2)
+            B[0] /= 3
+        #   ^^^^^^^^^ / on integers leaves the rounding open
+            # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
+            A[0], B[0] = 1.0, 2
+        #   ^^^^ an element is assigned to in a statement of its own
+    """)
+
+
+def test_a_declared_datatype_is_that_of_the_value() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(n: T.int32) -> T.int32:
+            x: T.int32 = 1.5
+            #            ^^^ x is int32, the value is 1.5
+            y: T.float32 = n
+            #              ^ y is float32, the value is int32
+            if n > 0:
+                return 1.5
+            #          ^^^ the result is int32, the value is 1.5
+            if n > 1:
+                return T.float32(n)
+            #          ^^^^^^^^^^^^ the result is int32, the value is float32
+            return 2.0
+    """)
+
+
+def test_frames_without_a_value_take_no_name() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            with T.attr(0, "key", 1) as x:
+            #                           ^ T.attr has no value: leave out `as`
+                A[0] = 1.0
+            with T.serial(4) as i:
+            #    ^^^^^^^^^^^ a loop is a for statement
+            # hint: write for i in T.serial(4):
+                A[i] = 1.0
+    """)

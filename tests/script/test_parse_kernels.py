@@ -8,6 +8,7 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir, stmt
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import ForKind
 from relaxpy.script import from_source, tir as T
@@ -438,3 +439,59 @@ def test_names_of_the_function_around_may_be_said_to_be_that() -> None:
     assert "for i in range(4)" in func.script()
     with pytest.raises(ParseError, match="global is not part of a kernel"):
         kernel("global size")
+
+
+def test_steps_of_a_slice_stay_beside_other_slices() -> None:
+    func = kernel("A[0, 0:4] = A[1:2, 0:8:2]\nA[0, n + 1:n + 5] += x")
+    first, second = (s for s in walk(func.body) if isinstance(s, stmt.BufferStore))
+    assert str(first.value) == "A[1, 0:8:2]"
+    assert str(second.value) == "A[0, n + 1:n + 1 + 4:1] + T.Broadcast(x, 4)"
+
+
+def test_members_of_lists_are_defined_like_names() -> None:
+    func = kernel("""
+for i, j, k in T.grid(4, 4, 4):
+    with T.block("b"):
+        *vs, vk = T.axis.remap("SSR", [i, j, k])
+        buffers = {"a": T.alloc_buffer((4,)), "b": [T.alloc_buffer((4,)), 2]}
+        buffers["a"][vs[0]] = buffers["b"][0][vs[1]] + buffers["b"][1]
+""")
+    block = block_named(func, "b")
+    assert [v.var.name for v in block.iter_vars] == ["vs_0", "vs_1", "vk"]
+    assert [b.name for b in block.alloc_buffers] == ["buffers_0", "buffers_1_0"]
+    [store] = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
+    assert str(store.value) == "buffers_1_0[vs_1] + T.float32(2.0)"
+
+
+def test_contexts_in_one_statement_are_nested() -> None:
+    func = kernel('with T.block("b"), T.init():\n    A[0, 0] = 1.0')
+    assert isinstance(block_named(func, "b").init, stmt.BufferStore)
+
+
+def bumped(buffer: Buffer) -> int:
+    T.buffer_store(buffer, 1.0, [0])
+    return 2
+
+
+def test_the_index_of_an_augmented_assignment_is_read_once() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32")):
+        A[bumped(A)] += 3.0
+
+    stores = [s for s in walk(f.body) if isinstance(s, stmt.BufferStore)]
+    assert [str(s.value) for s in reversed(stores)] == ["A[2] + T.float32(3.0)", "T.float32(1.0)"]
+
+
+THREE, HALF = np.int64(3), np.float32(0.5)
+
+
+def test_scalars_of_numpy_take_the_declared_datatype() -> None:
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32")) -> T.float64:
+        x: T.float64 = THREE
+        A[THREE] = THREE
+        return HALF
+
+    values = [s.value for s in walk(f.body) if isinstance(s, (stmt.LetStmt, stmt.BufferStore))]
+    assert sorted(map(str, values)) == ["T.float32(3.0)", "T.float64(3.0)"]
+    assert str(only(f, stmt.Evaluate).value) == "T.ret(T.float64(0.5))"  # type: ignore[attr-defined]

@@ -99,7 +99,7 @@ def main(A: T.Buffer((4,), "float32"), n: T.int32):
                 with T.Else():
                     A[0] = T.float32(1)
             with T.While(n > 0) as k:
-            #                      ^ with T.While stands alone, without `as`
+            #                      ^ T.While has no value: leave out `as`
                 pass
             with T.While(n):
             #            ^ expected a Boolean, found `n` of int32 [PX-4]

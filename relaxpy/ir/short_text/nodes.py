@@ -115,7 +115,7 @@ class ShortText:
         match index:
             case tir.Ramp(base=base, stride=tir.IntImm(value=step), lanes=int() as lanes):
                 stop = ops.add(base, step * lanes)
-                if vector_index(slice(base, stop, step)) is not index:
+                if step < 1 or vector_index(slice(base, stop, step), stop) is not index:
                     return None
                 bounds = Concat(self.prim_doc(base), ":", self.prim_doc(stop))
                 return Concat(bounds, f":{step}")

@@ -37,8 +37,10 @@ class Range(Node):
             stop = _check_integer(ops.convert(begin), "an end")
             start, size = ops.const(0, stop.dtype), stop
         else:
+            _check_integer(ops.convert(begin), "a begin")
+            _check_integer(ops.convert(end), "an end")
             start, stop = ops.match_dtypes(begin, end)
-            size = _extent(_check_integer(start, "a begin"), stop)
+            size = _extent(start, stop)
         object.__setattr__(self, "min", start)
         object.__setattr__(self, "extent", size)
 
@@ -81,7 +83,7 @@ def _check_pointer(data: object, name: object) -> None:
 
 def _check_integer(value: PrimExpr, what: str) -> PrimExpr:
     """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
-    if not value.dtype.is_int or value.dtype.vector:
+    if not value.dtype.is_int or value.dtype.is_bool or value.dtype.vector:
         raise MisuseError(f"{what} is an integer, found `{value}` of {value.dtype}", about=value)
     return value
 
@@ -236,12 +238,11 @@ class Buffer(Node):
         indices = _expand(indices, self.ndim)
         if len(indices) != self.ndim:
             raise MisuseError(index_count(self, indices))
-        if any(isinstance(i, slice) and i.step is None for i in indices):
+        slices = [i for i in indices if isinstance(i, slice)]
+        if slices and all(i.step is None for i in slices):
             return BufferRegion(self, _region(self, indices))
         points = [
-            vector_index(slice(i.start, size if i.stop is None else i.stop, i.step))
-            if isinstance(i, slice)
-            else i
+            vector_index(i, size) if isinstance(i, slice) else i
             for i, size in zip(indices, self.shape, strict=True)
         ]
         return BufferLoad(self, [i for i in points if not isinstance(i, EllipsisType)])
@@ -361,17 +362,32 @@ def _region(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Range, ...]:
     return tuple(ranges)
 
 
-def vector_index(index: slice) -> PrimExpr:
-    """Return the index for a slice with a step: a Ramp, or its start if it has one element.
+def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
+    """Return the index for a slice of a dimension: a Ramp, or its start if it has one element.
 
     Errors:
-        MisuseError: the number of its elements is not constant.
+        MisuseError: the number of its elements is not constant, or the step is not positive.
     """
-    start, stop = ops.match_dtypes(0 if index.start is None else index.start, index.stop)
-    lanes = ops.ceildiv(_extent(start, stop), index.step)
+    end, step = size if index.stop is None else index.stop, 1 if index.step is None else index.step
+    start, stop = ops.match_dtypes(0 if index.start is None else index.start, end)
+    known = ops.convert(step)
+    if isinstance(known, IntImm) and known.value <= 0:
+        raise MisuseError(f"the step of a slice is positive, found {known}", about=step)
+    lanes = _constant(ops.ceildiv(_extent(start, stop), step))
     if not isinstance(lanes, IntImm):
-        raise MisuseError(f"a slice with a step has a constant length, found `{lanes}`")
-    return start if lanes.value == 1 else Ramp(start, index.step, lanes.value)
+        raise MisuseError(f"a slice that is a vector has a constant length, found `{lanes}`")
+    if lanes.value < 1:
+        raise MisuseError("a slice that is a vector has at least one element")
+    return start if lanes.value == 1 else Ramp(start, step, lanes.value)
+
+
+def _constant(value: PrimExpr) -> PrimExpr:
+    """Return `value`, simplified if it is not a constant already."""
+    if isinstance(value, IntImm):
+        return value
+    from relaxpy.ir.arith.prove import simplify
+
+    return simplify(value)
 
 
 def _is_one(size: PrimExpr) -> bool:
@@ -399,7 +415,8 @@ class BufferRegion(Node):
     def __prim_expr__(self) -> PrimExpr:
         """Return the elements as a vector load, if they are contiguous and constant in number."""
         extents = [rng.extent for rng in self.region]
-        if extents and isinstance(lanes := extents[-1], IntImm) and all(map(_is_one, extents[:-1])):
+        lanes = _constant(extents[-1]) if extents else None
+        if isinstance(lanes, IntImm) and all(map(_is_one, extents[:-1])):
             *indices, start = [rng.min for rng in self.region]
             last = start if lanes.value == 1 else Ramp(start, 1, lanes.value)
             return BufferLoad(self.buffer, [*indices, last])
@@ -443,7 +460,7 @@ def check_access(
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
     for value in values:
-        if not value.dtype.is_int:
+        if not value.dtype.is_int or value.dtype.is_bool:
             raise MisuseError(
                 f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}",
                 about=value,

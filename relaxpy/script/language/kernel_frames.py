@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
@@ -405,7 +407,7 @@ def scalar(value: object, dtype: DataType | None) -> PrimExpr:
 
     Errors: MisuseError if there is no such expression.
     """
-    if dtype is not None and isinstance(value, (bool, int, float)):
+    if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
         return ops.const(value, dtype)
     if isinstance(value, str):
         raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)

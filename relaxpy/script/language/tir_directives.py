@@ -55,13 +55,16 @@ def vector_datatype(name: str) -> DatatypeName | None:
 # --- loops
 
 
+def _integer(argument: ExprLike, rule: str) -> PrimExpr:
+    value = ops.convert(argument)
+    if not value.dtype.is_int or value.dtype.is_bool or value.dtype.vector:
+        raise MisuseError(f"{rule}, found `{value}` of {value.dtype}", about=argument)
+    return value
+
+
 def _bounds(start: ExprLike, stop: ExprLike | None) -> tuple[PrimExpr, PrimExpr]:
     for end in (start, stop):
-        value = ops.convert(0 if end is None else end)
-        if not value.dtype.is_int or value.dtype.lanes != 1:
-            raise MisuseError(
-                f"a loop runs over integers, found `{value}` of {value.dtype}", about=end
-            )
+        _integer(0 if end is None else end, "a loop runs over integers")
     span = Range(start) if stop is None else Range(start, stop)
     return span.min, span.extent
 
@@ -143,12 +146,7 @@ class Axis:
 
     @staticmethod
     def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
-        value = ops.convert(binding)
-        if not value.dtype.is_int or value.dtype.lanes != 1:
-            raise MisuseError(
-                f"a block variable stands for an integer, found `{value}` of {value.dtype}",
-                about=binding,
-            )
+        value = _integer(binding, "a block variable stands for an integer")
         if isinstance(dom, Range):
             return records.AxisForm(dom, value, kind)
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)

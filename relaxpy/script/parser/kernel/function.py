@@ -8,21 +8,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
-from relaxpy.ir.arith.prove import simplify
+from relaxpy.errors import Diagnostic, RelaxpyError, warn
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, check_access, index_count
+from relaxpy.ir.tir.buffer import Buffer, IterVar, check_access, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
-from relaxpy.script.language.kernel_frames import FRAMES, result_type, scalar, typed_var
-from relaxpy.script.language.wording import describe, shown
+from relaxpy.script.language.kernel_frames import (
+    FRAMES,
+    NAMED,
+    SCOPED,
+    result_type,
+    scalar,
+    typed_var,
+)
+from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
+from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
 from relaxpy.script.parser.kernel.state import KernelState
 from relaxpy.script.parser.source.report import docstring_removed, header, refusal
@@ -30,8 +38,11 @@ from relaxpy.script.parser.source.scope import POISON, Poisoned
 from relaxpy.script.parser.source.text import Positioned
 from relaxpy.script.parser.source.type_params import type_parameters
 
-#: What `with` takes by itself.
-_ALONE = (records.BlockForm, records.InitForm, records.WhileForm, records.IfForm)
+#: The frames without a value that `as` could name.
+_VALUELESS = (
+    *(records.BlockForm, records.InitForm, records.WhileForm, records.IfForm, records.BranchForm),
+    *(records.AttrForm, records.RealizeForm, records.AssertForm),
+)
 
 
 class KernelReader(KernelState):
@@ -166,6 +177,8 @@ class KernelReader(KernelState):
         if isinstance(target, ast.Name):
             self.call_at(at, self.bind, target.id, value, target, at)
             return
+        if isinstance(target, ast.Subscript):
+            raise self.error(target, "an element is assigned to in a statement of its own")
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "only names and elements of buffers can be assigned to")
         names = [part.id for part in target.elts if isinstance(part, ast.Name)]
@@ -226,8 +239,22 @@ class KernelReader(KernelState):
                 return value.var
             case PrimExpr() | bool() | int() | float():
                 return self.let(name, ops.convert(value), at)
+            case list() | tuple() | dict():
+                return self.members_defined(name, value, at)
             case _:
                 return value
+
+    def members_defined(self, name: str, value: Any, at: ast.expr) -> Any:
+        """`value` with the directives in it applied, their results called `name_0` and so on."""
+        if isinstance(value, (*NAMED, *SCOPED)):
+            return self.define(name, value, at)
+        if type(value) not in (list, tuple, dict):
+            return value
+        members = list(value.values() if isinstance(value, dict) else value)
+        results = [self.members_defined(f"{name}_{k}", m, at) for k, m in enumerate(members)]
+        if all(old is new for old, new in zip(members, results, strict=True)):
+            return value
+        return type(value)(zip(value, results, strict=True) if isinstance(value, dict) else results)
 
     def is_made(self, value: Var | Buffer) -> bool:
         """Whether a function of the user's made this for the kernel, without a name."""
@@ -251,25 +278,38 @@ class KernelReader(KernelState):
         var = typed_var(node.target.id, self.values.value(node.annotation))
         if var is None:
             raise self.error(node.annotation, "a variable in a kernel is a scalar or a handle")
-        given = self.values.value(node.value)
-        if var.dtype.is_int and isinstance(given, float) and not given.is_integer():
-            raise self.error(node.value, f"{node.target.id} is {var.dtype}, the value is {given}")
-        value: PrimExpr = self.call_at(node.value, scalar, given, var.dtype)
-        if value.dtype != var.dtype:
-            raise self.error(
-                node.value, f"{node.target.id} is {var.dtype}, the value is {value.dtype}"
-            )
+        value = self.typed(self.values.value(node.value), var.dtype, node.target.id, node.value)
         if node.target.id in self.scope.frames[-1]:
             raise self.error(node.target, f"{node.target.id!r} is already defined in this scope")
         self.named.add(var)
         self.scope.set(node.target.id, self.let(node.target.id, value, node, var))
 
-    def store(self, target: ast.Subscript, value: object, node: ast.stmt) -> None:
+    def typed(self, value: object, dtype: DataType, name: str, at: ast.expr) -> PrimExpr:
+        """`value`, which a program declares to be of `dtype` where it is called `name`."""
+        result: PrimExpr = self.call_at(at, scalar, value, dtype)
+        inexact = dtype.is_int and isinstance(value, (float, np.floating)) and value != int(value)
+        if inexact or result.dtype != dtype:
+            actual = value if inexact else result.dtype or "void"
+            raise self.error(at, f"{name} is {dtype}, the value is {actual}")
+        return result
+
+    def store(self, target: ast.Subscript, value: object, node: ast.Assign) -> None:
         """Read `buffer[index] = value`."""
         buffer = self.buffer_at(target)
-        indices = self.indices(buffer, target)
+        self.store_at(buffer, self.values.value(target.slice), target, value, node)
+
+    def store_at(
+        self,
+        buffer: Buffer,
+        index: object,
+        target: ast.Subscript,
+        value: object,
+        node: ast.Assign | ast.AugAssign,
+    ) -> None:
+        """Store `value` to the element of `buffer` at `index`, which `target` names."""
+        indices = self.indices(buffer, index, target)
         dtype, _, _ = self.call_at(target, check_access, buffer, indices)
-        at = getattr(node, "value", target)
+        at = node.value
         converted: PrimExpr = self.call_at(at, scalar, value, dtype)
         stored = self.call_at(at, ops.cast_to, converted, dtype)
         self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
@@ -284,20 +324,19 @@ class KernelReader(KernelState):
             )
         return buffer
 
-    def indices(self, buffer: Buffer, target: ast.Subscript) -> tuple[PrimExpr, ...]:
+    def indices(self, buffer: Buffer, index: object, target: ast.Subscript) -> tuple[PrimExpr, ...]:
         """The indices of a store; a slice stands for a vector of them."""
-        index = self.values.value(target.slice)
-        given = index if isinstance(index, tuple) else (index,)
+        indices = index if isinstance(index, tuple) else (index,)
         nodes = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        if len(given) != buffer.ndim:
-            raise self.error(target.slice, index_count(buffer, given))
-        if len(nodes) != len(given):
-            nodes = [target.slice] * len(given)
+        if len(indices) != buffer.ndim:
+            raise self.error(target.slice, index_count(buffer, indices))
+        if len(nodes) != len(indices):
+            nodes = [target.slice] * len(indices)
         return tuple(
-            self.call_at(at, _vector, part, size)
-            if isinstance(part, slice)
-            else self.call_at(at, ops.convert, part)
-            for at, part, size in zip(nodes, given, buffer.shape, strict=True)
+            self.call_at(at, vector_index, index, size)
+            if isinstance(index, slice)
+            else self.call_at(at, ops.convert, index)
+            for at, index, size in zip(nodes, indices, buffer.shape, strict=True)
         )
 
     def change(self, node: ast.AugAssign) -> None:
@@ -313,7 +352,8 @@ class KernelReader(KernelState):
         index = self.values.value(target.slice)
         old = self.call_at(target, lambda: buffer[index])
         value = self.values.value(node.value)
-        self.store(target, self.values.binary(node.op, old, value, node.value), node)
+        changed = ast.copy_location(ast.BinOp(target, node.op, node.value), node)
+        self.store_at(buffer, index, target, self.values.binary(node.op, old, value, changed), node)
 
     def for_loop(self, node: ast.For) -> None:
         """Read `for targets in form:`."""
@@ -360,8 +400,11 @@ class KernelReader(KernelState):
                         "range in a kernel takes an end, or a start and an end",
                         hint="for steps, run over their number and multiply the loop variable",
                     )
-                form: records.LoopForm = self.call_at(node, tir_directives.serial, *args)
-                return form
+                try:
+                    return tir_directives.serial(*args)
+                except RelaxpyError as error:
+                    at = argument_node(node, args, kwargs, error.about) or node
+                    raise as_parse_error(error, self.program.span(at)) from None
         value = self.values.value(node)
         if isinstance(value, records.LoopForm):
             return value
@@ -400,13 +443,13 @@ class KernelReader(KernelState):
         at = first.context_expr
         form = self.values.value(at)
         name = first.optional_vars
-        if isinstance(form, _ALONE) and (name is not None or rest):
-            word = ast.unparse(at.func) if isinstance(at, ast.Call) else "this"
-            raise self.error(
-                name or rest[0].context_expr, f"with {word} stands alone, without `as`"
-            )
-        if not isinstance(form, FRAMES) or isinstance(form, records.LoopForm):
+        if isinstance(form, records.LoopForm):
+            hint = f"write for {'i' if name is None else ast.unparse(name)} in {shown(at)}:"
+            raise self.error(at, "a loop is a for statement", hint=hint)
+        if not isinstance(form, FRAMES):
             raise self.error(at, f"with takes T.block and the like, found {describe(form)}")
+        if isinstance(form, _VALUELESS) and name is not None:
+            raise self.error(name, f"{form.display_name} has no value: leave out `as`")
         if name is not None and not isinstance(name, ast.Name):
             raise self.error(name, "only a name can stand here")
         names = [] if name is None else [name.id]
@@ -422,7 +465,7 @@ class KernelReader(KernelState):
         if node.value is None:
             raise self.error(node, "return in a kernel has a value", hint="leave it out otherwise")
         value = self.values.value(node.value)
-        if not isinstance(value, (PrimExpr, bool, int, float)):
+        if not isinstance(value, (PrimExpr, bool, int, float, np.generic)):
             raise self.error(
                 node.value,
                 f"a kernel returns a scalar, found {describe(value)}",
@@ -430,7 +473,10 @@ class KernelReader(KernelState):
                 if isinstance(value, Buffer)
                 else None,
             )
-        result = self.call_at(node.value, scalar, value, self.ret_type)
+        if self.ret_type:
+            result = self.typed(value, self.ret_type, "the result", node.value)
+        else:
+            result = self.call_at(node.value, scalar, value, None)
         self.add(stmt.Evaluate(intrin.ret(result), self.program.span(node)))
 
     def check(self, node: ast.Assert, test: ast.expr, message: ast.expr | None) -> None:
@@ -472,18 +518,3 @@ def _same(present: object, value: object) -> bool:
         if isinstance(value, (bool, int, float, str)):
             return type(present) is type(value) and present == value
     return present is value
-
-
-def _vector(part: slice, size: PrimExpr) -> PrimExpr:
-    """The indices that a slice in a store stands for."""
-    start = ops.convert(0 if part.start is None else part.start)
-    stop = size if part.stop is None else part.stop
-    step = 1 if part.step is None else part.step
-    if isinstance(step, int) and step <= 0:
-        raise MisuseError(f"the step of a slice is positive, found {step}", about=step)
-    lanes = simplify(ops.ceildiv(ops.sub(stop, start), step))
-    if not isinstance(lanes, tir.IntImm):
-        raise MisuseError(f"a slice in a store has a constant length, found `{lanes}`")
-    if lanes.value < 1:
-        raise MisuseError("a slice in a store has at least one member")
-    return start if lanes.value == 1 else tir.Ramp(start, step, lanes.value)
