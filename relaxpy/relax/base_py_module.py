@@ -1,5 +1,3 @@
-"""Modules that hold Python functions beside graph functions and kernels."""
+"""Modules that also contain Python functions."""
 
-from relaxpy.exec.python_module import BasePyModule
-
-__all__ = ["BasePyModule"]
+from relaxpy.exec.python_module import BasePyModule as BasePyModule

@@ -1,7 +1,3 @@
-"""Changes to one dataflow block of a function."""
+"""Rewriting of one dataflow block of a function."""
 
-from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
-
-__all__ = [
-    "DataflowBlockRewrite",
-]
+from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite

@@ -1,7 +1,3 @@
 """The builder of Relax programs."""
 
-from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-
-__all__ = [
-    "BlockBuilder",
-]
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder

@@ -1,11 +1,9 @@
-"""Tensors that are spread over several devices."""
+"""Tensors that are distributed over several devices."""
 
 from relaxpy.ir.relax.nodes.distributed import (
-    DeviceMesh,
-    DTensorStructInfo,
-    Placement,
-    PlacementSpec,
-    device_mesh,
+    DeviceMesh as DeviceMesh,
+    DTensorStructInfo as DTensorStructInfo,
+    Placement as Placement,
+    PlacementSpec as PlacementSpec,
+    device_mesh as device_mesh,
 )
-
-__all__ = ["DTensorStructInfo", "DeviceMesh", "Placement", "PlacementSpec", "device_mesh"]

@@ -1,23 +1,8 @@
 """Visitors and mutators of expressions, for subclassing."""
 
-from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
-from relaxpy.ir.relax.rewrite.expr_mutator import (
-    PyExprMutator,
-    PyExprMutator as ExprMutator,
-    mutator,
-)
-from relaxpy.ir.relax.rewrite.expr_visitor import (
-    PyExprVisitor,
-    PyExprVisitor as ExprVisitor,
-    visitor,
-)
+from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator, mutator as mutator
+from relaxpy.ir.relax.rewrite.expr_visitor import PyExprVisitor as PyExprVisitor, visitor as visitor
 
-__all__ = [
-    "ExprFunctor",
-    "ExprMutator",
-    "ExprVisitor",
-    "PyExprMutator",
-    "PyExprVisitor",
-    "mutator",
-    "visitor",
-]
+ExprMutator = PyExprMutator
+ExprVisitor = PyExprVisitor

@@ -1,25 +1,13 @@
-"""What is known of a value before it runs."""
+"""Struct info: what is known of a value at compile time."""
 
 from relaxpy.ir.relax.nodes import (
-    EnvFunc,
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    StructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
+    EnvFunc as EnvFunc,
+    FuncStructInfo as FuncStructInfo,
+    ObjectStructInfo as ObjectStructInfo,
+    PrimStructInfo as PrimStructInfo,
+    ShapeStructInfo as ShapeStructInfo,
+    StructInfo as StructInfo,
+    TensorStructInfo as TensorStructInfo,
+    TupleStructInfo as TupleStructInfo,
 )
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-
-__all__ = [
-    "DTensorStructInfo",
-    "EnvFunc",
-    "FuncStructInfo",
-    "ObjectStructInfo",
-    "PrimStructInfo",
-    "ShapeStructInfo",
-    "StructInfo",
-    "TensorStructInfo",
-    "TupleStructInfo",
-]
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo as DTensorStructInfo

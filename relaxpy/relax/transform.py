@@ -1,28 +1,17 @@
 """The passes over Relax programs."""
 
-from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext
-from relaxpy.ir.relax.transform import (
-    BindingRewriter,
-    DataflowBlockPass,
-    FunctionPass,
-    LegalizeOps,
-    Normalize,
-    NormalizeGlobalVar,
-    dataflowblock_pass,
-    function_pass,
-    map_bindings,
+from relaxpy.ir.relax.dpl.fusion import (
+    FusionPattern as FusionPattern,
+    PatternCheckContext as PatternCheckContext,
 )
-
-__all__ = [
-    "BindingRewriter",
-    "DataflowBlockPass",
-    "FunctionPass",
-    "FusionPattern",
-    "LegalizeOps",
-    "Normalize",
-    "NormalizeGlobalVar",
-    "PatternCheckContext",
-    "dataflowblock_pass",
-    "function_pass",
-    "map_bindings",
-]
+from relaxpy.ir.relax.transform import (
+    BindingRewriter as BindingRewriter,
+    DataflowBlockPass as DataflowBlockPass,
+    FunctionPass as FunctionPass,
+    LegalizeOps as LegalizeOps,
+    Normalize as Normalize,
+    NormalizeGlobalVar as NormalizeGlobalVar,
+    dataflowblock_pass as dataflowblock_pass,
+    function_pass as function_pass,
+    map_bindings as map_bindings,
+)

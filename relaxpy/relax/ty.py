@@ -1,35 +1,19 @@
-"""The types of the older documents, a view of StructInfo."""
+"""The static types of older versions of Relax: struct info without shapes."""
 
 from relaxpy.ir.relax.nodes.static_type import (
-    AnyType,
-    DynTensorType,
-    DynTensorType as TensorType,
-    FuncType,
-    ObjectType,
-    PackedFuncType,
-    ShapeType,
-    TupleType,
-    Type,
-    erase_struct_info,
-    find_glb,
-    find_lub,
-    is_subtype,
-    wrap_type,
+    AnyType as AnyType,
+    DynTensorType as DynTensorType,
+    FuncType as FuncType,
+    ObjectType as ObjectType,
+    PackedFuncType as PackedFuncType,
+    ShapeType as ShapeType,
+    TupleType as TupleType,
+    Type as Type,
+    erase_struct_info as erase_struct_info,
+    find_glb as find_glb,
+    find_lub as find_lub,
+    is_subtype as is_subtype,
+    wrap_type as wrap_type,
 )
 
-__all__ = [
-    "AnyType",
-    "DynTensorType",
-    "FuncType",
-    "ObjectType",
-    "PackedFuncType",
-    "ShapeType",
-    "TensorType",
-    "TupleType",
-    "Type",
-    "erase_struct_info",
-    "find_glb",
-    "find_lub",
-    "is_subtype",
-    "wrap_type",
-]
+TensorType = DynTensorType

@@ -1,16 +1,8 @@
-"""What backends look for in programs."""
+"""Patterns for backends, and their registry."""
 
-from relaxpy.relax.backend import pattern_registry, patterns
+from relaxpy.relax.backend import pattern_registry as pattern_registry, patterns as patterns
 from relaxpy.relax.backend.pattern_registry import (
-    get_pattern,
-    get_patterns_with_prefix,
-    register_patterns,
+    get_pattern as get_pattern,
+    get_patterns_with_prefix as get_patterns_with_prefix,
+    register_patterns as register_patterns,
 )
-
-__all__ = [
-    "get_pattern",
-    "get_patterns_with_prefix",
-    "pattern_registry",
-    "patterns",
-    "register_patterns",
-]

@@ -1,19 +1,10 @@
-"""Rewriting of what patterns match."""
+"""Rewriting of the expressions that patterns match."""
 
 from relaxpy.ir.relax.dpl.rewriter import (
-    ExprPatternRewriter,
-    OrRewriter,
-    PatternMatchingRewriter,
-    TupleRewriter,
-    rewrite_bindings,
-    rewrite_call,
+    ExprPatternRewriter as ExprPatternRewriter,
+    OrRewriter as OrRewriter,
+    PatternMatchingRewriter as PatternMatchingRewriter,
+    TupleRewriter as TupleRewriter,
+    rewrite_bindings as rewrite_bindings,
+    rewrite_call as rewrite_call,
 )
-
-__all__ = [
-    "ExprPatternRewriter",
-    "OrRewriter",
-    "PatternMatchingRewriter",
-    "TupleRewriter",
-    "rewrite_bindings",
-    "rewrite_call",
-]

@@ -1,10 +1,4 @@
-"""What helps to look at and to test programs."""
+"""Tools to inspect and test programs."""
 
-from relaxpy.ir.relax.dump_ast import dump_ast
-from relaxpy.relax.testing import ast_printer, transform
-
-__all__ = [
-    "ast_printer",
-    "dump_ast",
-    "transform",
-]
+from relaxpy.ir.relax.dump_ast import dump_ast as dump_ast
+from relaxpy.relax.testing import ast_printer as ast_printer, transform as transform

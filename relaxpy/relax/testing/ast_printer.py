@@ -1,8 +1,3 @@
-"""The tree of nodes that a program is, as text."""
+"""The text of the syntax tree of a program."""
 
-from relaxpy.ir.relax.dump_ast import ASTPrinter, dump_ast
-
-__all__ = [
-    "ASTPrinter",
-    "dump_ast",
-]
+from relaxpy.ir.relax.dump_ast import ASTPrinter as ASTPrinter, dump_ast as dump_ast

@@ -1,7 +1,5 @@
-"""What passes over dataflow blocks ask before they reuse memory."""
+"""Analyses that tests of passes use."""
 
-from relaxpy.ir.relax.analysis.variables import dataflow_liveness_analysis
-
-__all__ = [
-    "dataflow_liveness_analysis",
-]
+from relaxpy.ir.relax.analysis.variables import (
+    dataflow_liveness_analysis as dataflow_liveness_analysis,
+)
