@@ -216,7 +216,7 @@ class DynamicOperator:
         names = [p.name for p in record.parameters if p.is_operand] if record is not None else []
         for i, arg in enumerate(args):
             operand = names[i] if len(names) == len(args) else f"operand {i + 1}"
-            notes.append(f"{operand} is {Context().info_of(arg)}")
+            notes.append(f"{operand} is {Context().sinfo_of(arg)}")
         prefix = "" if diagnostic.message.startswith(self.name) else f"{self.name}: "
         return RuntimeCheckError(
             prefix + diagnostic.message,

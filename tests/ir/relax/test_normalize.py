@@ -168,7 +168,7 @@ def test_the_callee_of_call_pure_packed_is_a_callee(x: rx.Var) -> None:
 
 @pytest.mark.rule("NF-4", "WF-9")
 def test_an_operator_cannot_be_bound(x: rx.Var) -> None:
-    with pytest.raises(StructInfoError, match=r"relax\.shape_of is no value"):
+    with pytest.raises(StructInfoError, match=r"relax\.shape_of is not a value"):
         normalize_function(function([x], pure("f", Op("relax.shape_of"))))  # type: ignore[arg-type]
 
 

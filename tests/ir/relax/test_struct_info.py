@@ -258,7 +258,7 @@ def test_a_tuple_of_too_many_nodes_is_refused_where_its_struct_info_is_needed() 
         value = rx.Tuple((value, value))
     assert value.struct_info is None
     with pytest.raises(MisuseError, match="131072 nodes"):
-        Context().info_of(value)
+        Context().sinfo_of(value)
 
 
 def test_what_a_let_binds_is_no_shape_variable() -> None:

@@ -45,7 +45,7 @@ def derive_call_ret_struct_info(
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
         raise MisuseError(f"expected a BlockBuilder, found {type(ctx).__name__}", about=ctx)
-    return apply_signature(alpha_rename(func_sinfo, ctx.context.sizes), call, ctx.context)
+    return apply_signature(alpha_rename(func_sinfo, ctx.context.shape_vars), call, ctx.context)
 
 
 @user_facing

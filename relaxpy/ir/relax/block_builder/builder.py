@@ -448,7 +448,7 @@ class BlockBuilder:
         Errors:
             StructInfoError: nothing is known about it.
         """
-        return self._out.ctx.info_of(expr)
+        return self._out.ctx.sinfo_of(expr)
 
     @user_facing
     def emit_func_output(

@@ -180,7 +180,7 @@ class Emitter:
             self._rename_bound_shape_vars(param)
 
     def _add_shape_vars(self, sizes: Iterable[tir.Var], log: list[tir.Var]) -> None:
-        known = self.ctx.sizes
+        known = self.ctx.shape_vars
         for size in sizes:
             if size not in known:
                 known.add(size)
@@ -195,7 +195,7 @@ class Emitter:
         scope = self.scope
         if scope.dataflow:
             raise BuilderStateError("the scope ends inside a dataflow block")
-        info = self.ctx.info_of(result)
+        info = self.ctx.sinfo_of(result)
         info = erase_to_well_defined(info, Except(scope.variables), Except(scope.shape_vars))
         blocks = tuple(b.finish() for b in scope.blocks if b.bindings)
         seq = original
@@ -217,7 +217,7 @@ class Emitter:
         self.deferred = None
         scope = self.scopes.pop()
         self.ctx.variables.difference_update(scope.variables, scope.params)
-        self.ctx.sizes.difference_update(scope.shape_vars, scope.param_shape_vars)
+        self.ctx.shape_vars.difference_update(scope.shape_vars, scope.param_shape_vars)
         if not self.scopes:
             self.evaluated.clear()
             self.unnamed.clear()
@@ -279,7 +279,7 @@ class Emitter:
         scope.dataflow = False
         self.ctx.variables.difference_update(scope.local)
         for var in scope.erased:
-            del self.ctx.infos[var]
+            del self.ctx.sinfo_by_var[var]
             self._rename_bound_shape_vars(var)
         scope.local, scope.erased = set(), []
 
@@ -408,7 +408,7 @@ class Emitter:
         annotated = var is not None and var.struct_info is not None
         value = self._with_deferred_bound(value, changes=annotated)
         self._note_effects(value, scope)
-        info = self.ctx.info_of(value)
+        info = self.ctx.sinfo_of(value)
         rule = "DER-22" if isinstance(value, Function) else "DER-18"
         is_unnamed = var is None and not hint
         var = self._variable(scope, var, info, value, hint, rule, output=output, span=span)
@@ -489,7 +489,7 @@ class Emitter:
         elif kept is not annotation:
             var = replace(var, struct_info=kept)
         if kept is not info:
-            self.ctx.infos[var] = info
+            self.ctx.sinfo_by_var[var] = info
             scope.erased.append(var)
         return var
 
@@ -510,7 +510,7 @@ class Emitter:
         """
         with self._shape_vars_of(func.params):
             check_purity(func, self._finished[func.body])
-            body = self.ctx.info_of(func.body)
+            body = self.ctx.sinfo_of(func.body)
             ret = func.ret_struct_info
             if ret is None:
                 ret = body
@@ -527,7 +527,7 @@ class Emitter:
         try:
             yield
         finally:
-            self.ctx.sizes.difference_update(added)
+            self.ctx.shape_vars.difference_update(added)
 
     def declare(self, var: Var) -> None:
         """Make `var` visible before it is bound: a function may call itself (DER-21)."""
@@ -537,12 +537,12 @@ class Emitter:
     def _rename_bound_shape_vars(self, var: Var) -> None:
         """DER-51: rename shape variables that a Callable binds, so that they are not in scope."""
         info = var.struct_info
-        if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.infos:
-            renamed = alpha_rename(info, self.ctx.sizes)
+        if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.sinfo_by_var:
+            renamed = alpha_rename(info, self.ctx.shape_vars)
             if renamed is not info:
-                self.ctx.infos[var] = renamed
+                self.ctx.sinfo_by_var[var] = renamed
 
     def declare_global(self, name: str, info: StructInfo) -> None:
         """Declare the signature of a function of the module."""
         self.ctx.signatures[name] = info
-        self.ctx.apart.pop(name, None)
+        self.ctx.renamed.pop(name, None)

@@ -57,7 +57,7 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
     """
     if isinstance(call.op, Op):
         return infer_op_call(call.op, call, ctx)
-    return apply_signature(ctx.callee_info(call.op), call, ctx)
+    return apply_signature(ctx.callee_sinfo(call.op), call, ctx)
 
 
 def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
@@ -107,12 +107,12 @@ def _call_closure(
             else None,
             about=extra,
         )
-    args = tuple(ctx.info_of(arg) for arg in call.args)
-    images = map_params(params, args, ctx.sizes)
+    args = tuple(ctx.sinfo_of(arg) for arg in call.args)
+    images = map_params(params, args, ctx.shape_vars)
     for i, (arg, actual, param) in enumerate(zip(call.args, args, params, strict=True)):
         expected = substitute_info(param, images)
         check_argument(f"argument {i + 1} of {name}", arg, actual, expected, call, ctx)
-    unmapped = [var for var in bound_shape_vars(info, ctx.sizes) if var not in images]
+    unmapped = [var for var in bound_shape_vars(info, ctx.shape_vars) if var not in images]
     return erase_to_well_defined(substitute_info(info.ret, images), Except(()), Except(unmapped))
 
 
@@ -120,7 +120,7 @@ def check_argument(
     what: str, arg: Expr, actual: StructInfo, expected: StructInfo, call: Call, ctx: Context
 ) -> None:
     """DER-41: raise an error if an argument is incompatible, or warn if it may be."""
-    compatibility = check_compatibility(actual, expected, ctx.sizes)
+    compatibility = check_compatibility(actual, expected, ctx.shape_vars)
     if compatibility is Compatibility.COMPATIBLE:
         return
     message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
@@ -134,7 +134,7 @@ def check_argument(
 
 
 def _because(actual: StructInfo, expected: StructInfo, ctx: Context) -> str:
-    reason = explain_incompatibility(actual, expected, ctx.sizes)
+    reason = explain_incompatibility(actual, expected, ctx.shape_vars)
     return f": {reason}" if reason else ""
 
 
@@ -148,7 +148,7 @@ def _incompatible(actual: StructInfo, expected: StructInfo) -> type[StructInfoEr
 
 def cast_hint(actual: StructInfo, expected: StructInfo, ctx: Context) -> str | None:
     """SI-15: the match_cast to write where more must be known; None if it cannot succeed."""
-    if isinstance(actual, FuncStructInfo) or provably_disjoint(actual, expected, ctx.sizes):
+    if isinstance(actual, FuncStructInfo) or provably_disjoint(actual, expected, ctx.shape_vars):
         return None
     return f"declare what it is first: R.match_cast(..., {expected})"
 
@@ -159,7 +159,7 @@ def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Contex
     Errors:
         StructInfoError: the value is not known to be a tuple, or has fewer fields.
     """
-    info = ctx.info_of(value)
+    info = ctx.sinfo_of(value)
     if not isinstance(info, TupleStructInfo):
         tensor = isinstance(info, TensorStructInfo)
         raise StructInfoTypeError(
@@ -185,7 +185,7 @@ def check_condition(cond: Expr, ctx: Context) -> None:
     Errors:
         StructInfoError: it is not, or not known to be.
     """
-    info = ctx.info_of(cond)
+    info = ctx.sinfo_of(cond)
     if isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool:
         return
     expected = TensorStructInfo((), "bool")  # type: ignore[arg-type]
@@ -205,7 +205,9 @@ def infer_if(expr: If, ctx: Context) -> StructInfo:
         StructInfoError: the condition is not a Boolean tensor of rank 0.
     """
     check_condition(expr.cond, ctx)
-    return struct_info_lca(ctx.info_of(expr.true_branch), ctx.info_of(expr.false_branch), ctx.sizes)
+    return struct_info_lca(
+        ctx.sinfo_of(expr.true_branch), ctx.sinfo_of(expr.false_branch), ctx.shape_vars
+    )
 
 
 def check_annotation(
@@ -222,7 +224,7 @@ def check_annotation(
     Errors:
         StructInfoError: the two are incompatible.
     """
-    compatibility = check_compatibility(actual, annotation, ctx.sizes)
+    compatibility = check_compatibility(actual, annotation, ctx.shape_vars)
     if compatibility is Compatibility.COMPATIBLE:
         return
     is_possible = compatibility is Compatibility.POSSIBLE
@@ -243,10 +245,10 @@ def check_annotation(
 
 def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
     """Warn if a cast cannot succeed (DER-26)."""
-    actual = ctx.info_of(value)
-    if not provably_disjoint(actual, info, ctx.sizes):
+    actual = ctx.sinfo_of(value)
+    if not provably_disjoint(actual, info, ctx.shape_vars):
         return
-    reason = explain_disjointness(actual, info, ctx.sizes)
+    reason = explain_disjointness(actual, info, ctx.shape_vars)
     message = f"this cast of {actual} to {info} always fails: {reason}"
     ctx.warn(message, rule="DER-26", about=(value,))
 

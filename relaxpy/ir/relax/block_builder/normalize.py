@@ -287,7 +287,7 @@ class Normalizer:
             case Tuple():
                 if same and node.has_field_infos:
                     return node
-                fields = TupleStructInfo(tuple(self.out.ctx.info_of(f) for f in done))
+                fields = TupleStructInfo(tuple(self.out.ctx.sinfo_of(f) for f in done))
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
@@ -318,7 +318,7 @@ class Normalizer:
         """A variable or literal, with its variables replaced."""
         if isinstance(expr, Var):
             var = self._vars.get(expr, expr)
-            self.out.ctx.info_of(var)
+            self.out.ctx.sinfo_of(var)
             return var
         if self._shape_vars and isinstance(expr, ShapeExpr):
             values = tuple(substitute(v, self._shape_vars) for v in expr.values)
@@ -328,7 +328,7 @@ class Normalizer:
             value = substitute(expr.value, self._shape_vars)
             return expr if value is expr.value else PrimValue(value, span=expr.span)
         if not isinstance(expr, GlobalVar):
-            self.out.ctx.info_of(expr)
+            self.out.ctx.sinfo_of(expr)
         return expr
 
     def info(self, info: S) -> S:
@@ -373,7 +373,7 @@ class Normalizer:
         if self._false_claims is None or node.struct_info is None:
             return
         declared = self.info(node.struct_info)
-        if not is_base_of(declared, derived, self.out.ctx.sizes):
+        if not is_base_of(declared, derived, self.out.ctx.shape_vars):
             self._false_claims.add(node, declared, derived, rule)
 
     def sequence(self, seq: SeqExpr, params: Sequence[Var] = ()) -> SeqExpr:
@@ -388,7 +388,7 @@ class Normalizer:
                 self.out.open_scope(params)
                 self._blocks(seq.blocks)
                 result = self.out.close_scope(self.leaf(seq.body), seq)
-            self._check_claim(seq, self.out.ctx.info_of(result), "DER-13")
+            self._check_claim(seq, self.out.ctx.sinfo_of(result), "DER-13")
             return result
         finally:
             self._visits = outer
@@ -448,7 +448,7 @@ class Normalizer:
             for binding in block.bindings
             if isinstance(binding, MatchCast)
             for var in definable_shape_vars(binding.struct_info)
-            if self._shape_vars.get(var, var) not in self.out.ctx.sizes
+            if self._shape_vars.get(var, var) not in self.out.ctx.shape_vars
         ]
         return {var: var.renamed(var.name) for var in bound}
 
@@ -520,7 +520,7 @@ class Normalizer:
         try:
             result = self.out.finish_function(self._over_normal_body(func))
             if result is not func:
-                self._check_claim(func, self.out.ctx.info_of(result), "DER-43")
+                self._check_claim(func, self.out.ctx.sinfo_of(result), "DER-43")
             return result
         except RelaxpyError as error:
             error.located(func.body.span or func.span)

@@ -201,6 +201,10 @@ class DTensorStructInfo(StructInfo):
                     about=placement,
                 )
 
+    def is_placed_like(self, other: DTensorStructInfo) -> bool:
+        """Whether both have the same mesh and placement."""
+        return self.device_mesh == other.device_mesh and self.placement == other.placement
+
     @property
     def shape(self) -> Expr | None:
         """The shape of the whole tensor."""

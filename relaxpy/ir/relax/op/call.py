@@ -98,7 +98,7 @@ def operand_sinfo(call: Call, ctx: Context) -> tuple[Expr, tuple[StructInfo, ...
             "takes what to call and a tuple of operands", rule="OP-5", about=call
         )
     callee, packed = call.args[0], call.args[1]
-    sinfo = ctx.info_of(packed)
+    sinfo = ctx.sinfo_of(packed)
     if not isinstance(sinfo, TupleStructInfo):
         raise StructInfoTypeError(f"the operands are a tuple, found {sinfo}", about=packed)
     return callee, sinfo.fields
@@ -144,7 +144,7 @@ def _scalars(call: Call, ctx: Context) -> tuple[StructInfo, ...]:
     """The struct info of the scalars that are the members of the shape after the operands."""
     if len(call.args) < 3:
         return ()
-    sinfo = ctx.info_of(call.args[2])
+    sinfo = ctx.sinfo_of(call.args[2])
     if len(call.args) > 3 or not isinstance(sinfo, ShapeStructInfo) or sinfo.values is None:
         raise StructInfoTypeError(
             f"tir_vars is a shape with known members, found {sinfo}", about=call.args[2]
@@ -179,12 +179,12 @@ def _check_kernel(
         )
     if not ctx.knows(callee):
         if ctx.closed:
-            ctx.global_info(callee)
+            ctx.global_sinfo(callee)
         return
     given = (*inputs, *outputs, *scalars)
-    if _plainly_fit(given, ctx.signatures[callee.name_hint], ctx.sizes):
+    if _plainly_fit(given, ctx.signatures[callee.name_hint], ctx.shape_vars):
         return
-    sinfo = ctx.callee_info(callee)
+    sinfo = ctx.callee_sinfo(callee)
     if not isinstance(sinfo, FuncStructInfo) or sinfo.params is None:
         raise StructInfoTypeError(
             f"{callee.name_hint} is {sinfo}, not a PrimFunc", rule="OP-1", about=callee
@@ -198,16 +198,16 @@ def _check_kernel(
             rule="OP-5",
             about=call.args[1],
         )
-    images = map_params(sinfo.params, given, ctx.sizes)
+    images = map_params(sinfo.params, given, ctx.shape_vars)
     for i, (found, param) in enumerate(zip(given, sinfo.params, strict=True)):
         expected = substitute_info(param, images)
-        if not provably_disjoint(found, expected, ctx.sizes):
+        if not provably_disjoint(found, expected, ctx.shape_vars):
             continue
         operand = i < len(inputs)
         what = f"operand {i + 1}" if operand else f"output {i - len(inputs) + 1}"
         if i >= len(inputs) + len(outputs):
             what = f"scalar {i - len(inputs) - len(outputs) + 1}"
-        reason = explain_disjointness(found, expected, ctx.sizes)
+        reason = explain_disjointness(found, expected, ctx.shape_vars)
         packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
             f"{what} of {callee.name_hint} is {found}, the kernel takes {expected}: {reason}",
@@ -466,7 +466,7 @@ def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
     """
     if not call.args:
         raise StructInfoTypeError("takes what to call", about=call)
-    sinfo = ctx.info_of(call.args[0])
+    sinfo = ctx.sinfo_of(call.args[0])
     if not isinstance(sinfo, FuncStructInfo) or sinfo.params is not None or not sinfo.derive_func:
         raise StructInfoTypeError(
             f"expected a packed function, found {sinfo}", rule="OP-9", about=call.args[0]

@@ -33,7 +33,7 @@ def _function_and_tuple(call: Call, ctx: Context) -> tuple[StructInfo, TupleStru
     """The struct info of both arguments."""
     if len(call.args) != 2:
         raise StructInfoTypeError("takes a function and a tuple of arguments", about=call)
-    callee, packed = map(ctx.info_of, call.args)
+    callee, packed = map(ctx.sinfo_of, call.args)
     if not isinstance(callee, (FuncStructInfo, ObjectStructInfo)):
         raise StructInfoTypeError(f"expected a function, found {callee}", about=call.args[0])
     if not isinstance(packed, TupleStructInfo):

@@ -53,10 +53,10 @@ def _operand_of(sinfo: StructInfo, call: Call, ctx: Context) -> object:
     """The operand of this very struct info, or the field of a tuple among them; else `sinfo`."""
     fields = [f for a in call.args if isinstance(a, Tuple) for f in a.fields]
     for operand in (*call.args, *fields):
-        if ctx.info_of(operand) is sinfo:
+        if ctx.sinfo_of(operand) is sinfo:
             return operand
     for operand in call.args:
-        whole = ctx.info_of(operand)
+        whole = ctx.sinfo_of(operand)
         if isinstance(whole, TupleStructInfo) and any(f is sinfo for f in whole.fields):
             return operand
     return sinfo

@@ -94,7 +94,7 @@ def _infer_assert(call: Call, ctx: Context) -> StructInfo:
     if not call.args:
         raise StructInfoTypeError("takes a condition")
     condition = call.args[0]
-    sinfo = ctx.info_of(condition)
+    sinfo = ctx.sinfo_of(condition)
     if not isinstance(sinfo, (TensorStructInfo, PrimStructInfo)):
         raise StructInfoTypeError(f"the condition is a Boolean, found {sinfo}", about=condition)
     unknown = isinstance(sinfo, TensorStructInfo) and sinfo.dtype.is_void
@@ -103,7 +103,7 @@ def _infer_assert(call: Call, ctx: Context) -> StructInfo:
     if isinstance(sinfo, TensorStructInfo) and sinfo.ndim > 0:
         raise StructInfoTypeError(f"the condition has rank 0, found {sinfo}", about=condition)
     for arg in call.args[1:]:
-        ctx.info_of(arg)
+        ctx.sinfo_of(arg)
     return UNIT
 
 

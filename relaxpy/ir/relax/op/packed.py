@@ -34,7 +34,7 @@ from relaxpy.ir.relax.relations.context import Context
 def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
     result = packed_result(replace(call, attrs=EMPTY_ATTRS), ctx)
     outputs = result.fields if isinstance(result, TupleStructInfo) else (result,)
-    inputs = [ctx.info_of(arg) for arg in call.args[1:]]
+    inputs = [ctx.sinfo_of(arg) for arg in call.args[1:]]
     indices = operand_of_output(call, len(inputs), len(outputs), names=("argument", "result"))
     for index, output in zip(indices, outputs, strict=True):
         if index != -1 and not is_base_of(output, inputs[index]):
@@ -77,7 +77,7 @@ def call_inplace_packed(
 
 def _infer_with_context(call: Call, ctx: Context) -> StructInfo:
     packed_derivation(call, ctx)
-    packed = ctx.info_of(call.args[1]) if len(call.args) == 2 else None
+    packed = ctx.sinfo_of(call.args[1]) if len(call.args) == 2 else None
     if not isinstance(packed, TupleStructInfo):
         raise StructInfoTypeError("takes what to call and a tuple of arguments", about=call)
     return declared_sinfo(call.sinfo_args, TupleStructInfo(()))

@@ -39,7 +39,7 @@ def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
 
 def _infer(call: Call, ctx: Context) -> StructInfo:
     for arg in call.args:
-        ctx.info_of(arg)
+        ctx.sinfo_of(arg)
     python_callee(call)
     if len(call.sinfo_args) != 1:
         raise StructInfoTypeError(

@@ -340,7 +340,7 @@ def _for_rules_of_users(call: Call, ctx: Context) -> Context:
     The operands of the call itself have to be in scope all the same (DER-3).
     """
     for arg in call.args:
-        ctx.info_of(arg)
+        ctx.sinfo_of(arg)
     return replace(ctx, closed=False)
 
 

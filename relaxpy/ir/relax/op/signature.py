@@ -205,7 +205,7 @@ class Signature:
         rest: list[object] = []
         for i, arg in enumerate(call.args):
             parameter = operands[i] if i < len(operands) else operands[-1]
-            sinfo = ctx.info_of(arg)
+            sinfo = ctx.sinfo_of(arg)
             if parameter.is_absent(sinfo):
                 continue
             if not isinstance(sinfo, parameter.kinds):

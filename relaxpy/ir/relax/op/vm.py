@@ -74,7 +74,7 @@ def kill_object(obj: StructInfo) -> TupleStructInfo:
 def _infer_call_tir_dyn(call: Call, ctx: Context) -> StructInfo:
     if len(call.args) != 2 or not isinstance(call.args[0], (GlobalVar, ExternFunc)):
         raise StructInfoTypeError("takes a kernel and a tuple of arguments", about=call)
-    packed = ctx.info_of(call.args[1])
+    packed = ctx.sinfo_of(call.args[1])
     if not isinstance(packed, TupleStructInfo):
         raise StructInfoTypeError(f"the arguments are a tuple, found {packed}", about=call.args[1])
     if not packed.fields or not isinstance(packed.fields[-1], ShapeStructInfo):

@@ -1,4 +1,4 @@
-"""Least upper and greatest lower bounds of infos under `<<:`."""
+"""Least upper bounds (LUB) and greatest lower bounds (GLB) of struct info."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from relaxpy.ir.relax.relations.shape_vars import (
 )
 from relaxpy.ir.tir import expr as tir
 
-Scope = Container[tir.Var]
-
 
 @user_facing
 def struct_info_lca(
     lhs: rx.StructInfo, rhs: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo:
-    """The least info that is above both ("unify").
+    """The least upper bound ("unification"): the most specific base of both.
 
     Rule:
         SUB-20, SUB-21, SUB-22, SUB-23, SUB-24, SUB-25, SUB-26, SUB-27.
-        `shape_vars` are in scope around both.
+        `shape_vars` are in scope at both.
     """
     lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
@@ -56,28 +54,23 @@ def struct_info_lca(
             return rx.TupleStructInfo(
                 tuple(struct_info_lca(x, y, shape_vars) for x, y in zip(p, q, strict=True))
             )
-        case DTensorStructInfo(), DTensorStructInfo() if _alike(lhs, rhs):
-            whole = struct_info_lca(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
-            return replace(lhs, tensor_sinfo=whole)  # type: ignore[arg-type]
+        case DTensorStructInfo(), DTensorStructInfo() if lhs.is_placed_like(rhs):
+            tensor = struct_info_lca(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
+            return replace(lhs, tensor_sinfo=tensor)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
-            return _function_lub(lhs, rhs, shape_vars) or rx.ObjectStructInfo()
+            return _callable_lub(lhs, rhs, shape_vars) or rx.ObjectStructInfo()
         case _:
             return rx.ObjectStructInfo()
-
-
-def _alike(a: DTensorStructInfo, b: DTensorStructInfo) -> bool:
-    """Whether two tensors are spread over the same devices in the same way."""
-    return a.device_mesh == b.device_mesh and a.placement == b.placement
 
 
 @user_facing
 def struct_info_glb(
     lhs: rx.StructInfo, rhs: rx.StructInfo, shape_vars: Container[tir.Var] = ()
 ) -> rx.StructInfo | None:
-    """The greatest info that is below both, or None where there is none.
+    """The greatest lower bound: the least specific struct info of which both are bases, or None.
 
     Rule:
-        SUB-31, SUB-32, SUB-33, SUB-34, SUB-35. `shape_vars` are in scope around both.
+        SUB-31, SUB-32, SUB-33, SUB-34, SUB-35. `shape_vars` are in scope at both.
     """
     lhs, rhs = rx.as_struct_info(lhs), rx.as_struct_info(rhs)
     if is_base_of(rhs, lhs, shape_vars):
@@ -91,11 +84,11 @@ def struct_info_glb(
             fields = [struct_info_glb(x, y, shape_vars) for x, y in zip(p, q, strict=True)]
             known = tuple(f for f in fields if f is not None)
             return rx.TupleStructInfo(known) if len(known) == len(fields) else None
-        case DTensorStructInfo(), DTensorStructInfo() if _alike(lhs, rhs):
-            part = struct_info_glb(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
-            return None if part is None else replace(lhs, tensor_sinfo=part)  # type: ignore[arg-type]
+        case DTensorStructInfo(), DTensorStructInfo() if lhs.is_placed_like(rhs):
+            tensor = struct_info_glb(lhs.tensor_sinfo, rhs.tensor_sinfo, shape_vars)
+            return None if tensor is None else replace(lhs, tensor_sinfo=tensor)  # type: ignore[arg-type]
         case rx.FuncStructInfo(), rx.FuncStructInfo():
-            return _function_glb(lhs, rhs, shape_vars)
+            return _callable_glb(lhs, rhs, shape_vars)
         case _:
             return None
 
@@ -112,7 +105,7 @@ def _same_shape(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> bool:
 
 
 def _tensor_glb(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> rx.TensorStructInfo | None:
-    """SUB-33: what is unknown on one side gives way to the other; a conflict has no bound."""
+    """SUB-33: a property that one operand leaves unknown is that of the other."""
     if a.shape is not None and b.shape is not None and not _same_shape(a, b):
         return None
     dtypes = {d for d in (a.dtype, b.dtype) if not d.is_void}
@@ -127,74 +120,74 @@ def _tensor_glb(a: rx.TensorStructInfo, b: rx.TensorStructInfo) -> rx.TensorStru
     )
 
 
-def _aligned(
-    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
-) -> tuple[rx.FuncStructInfo, rx.FuncStructInfo]:
-    """Both, the own variables of `b` called as those of `a` that stand in their places.
+def _callable_lub(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Container[tir.Var]
+) -> rx.FuncStructInfo | None:
+    """SUB-28, SUB-29, SUB-30 if neither is a base of the other; None means Object."""
+    if a.params is None and b.params is None:
+        purity = a.purity and b.purity
+        return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
+    return _closure_bound(a, b, scope, upper=True)
 
-    A variable goes with the first one that it meets and that goes with no other, so that which of
-    the two comes first does not matter (SUB-20).
+
+def _callable_glb(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Container[tir.Var]
+) -> rx.FuncStructInfo | None:
+    """SUB-36, SUB-37, SUB-38 if neither is a base of the other."""
+    if a.params is None and b.params is None:
+        purity = a.purity or b.purity
+        if b.derive_func == rx.EMPTY_DERIVE:
+            return replace(a, purity=purity)
+        return replace(b, purity=purity) if a.derive_func == rx.EMPTY_DERIVE else None
+    return _closure_bound(a, b, scope, upper=False)
+
+
+def _closure_bound(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Container[tir.Var], *, upper: bool
+) -> rx.FuncStructInfo | None:
+    """The LUB (`upper`) or GLB of Callables with parameters, or None if there is none.
+
+    Callables are contravariant in their parameters, so these get the opposite bound.
+    """
+    if a.params is None or b.params is None or len(a.params) != len(b.params):
+        return None
+    a, renamed = _aligned(a, b, scope)
+    bound = (*bound_shape_vars(a, scope), *bound_shape_vars(renamed, scope))
+    inner = extended(scope, bound)
+    assert a.params is not None
+    assert renamed.params is not None
+    of_result, of_params = struct_info_lca, struct_info_glb
+    if not upper:
+        of_result, of_params = of_params, of_result  # type: ignore[assignment]
+    ret = of_result(a.ret, renamed.ret, inner)
+    params = [of_params(p, q, inner) for p, q in zip(a.params, renamed.params, strict=True)]
+    if ret is None or any(param is None for param in params):
+        return None
+    purity = (a.purity and b.purity) if upper else (a.purity or b.purity)
+    result = rx.FuncStructInfo(params, ret, purity)  # type: ignore[arg-type]
+    if any(var in bound for var in free_shape_vars(result, scope)):
+        return None
+    pairs = [(result, a), (result, b)] if upper else [(a, result), (b, result)]
+    sound = not bound or all(is_base_of(base, derived, scope) for base, derived in pairs)
+    return result if sound else None
+
+
+def _aligned(
+    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Container[tir.Var]
+) -> tuple[rx.FuncStructInfo, rx.FuncStructInfo]:
+    """`a` and `b`, with the bound variables of `b` renamed to those of `a` at the same positions.
+
+    A variable is paired with the first one that it meets and that has no partner yet, so that the
+    result does not depend on the order of the operands (SUB-20).
     """
     a = alpha_rename_clashes(a, b, scope)
     renamed = alpha_rename(b, scope)
     assert a.params is not None
     assert renamed.params is not None
-    free = set(bound_shape_vars(a, scope))
+    unpaired = set(bound_shape_vars(a, scope))
     table: dict[tir.Var, tir.PrimExpr] = {}
     for var, image in matched_pairs(renamed.params, a.params, scope):
-        if image in free and var not in table:
+        if image in unpaired and var not in table:
             table[var] = image
-            free.discard(image)
+            unpaired.discard(image)
     return a, substitute_info(renamed, table)
-
-
-def _function_lub(
-    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
-) -> rx.FuncStructInfo | None:
-    """SUB-28, SUB-29, SUB-30, where neither is below the other; None stands for Object."""
-    purity = a.purity and b.purity
-    if a.params is None and b.params is None:
-        return rx.FuncStructInfo(None, rx.ObjectStructInfo(), purity, derive_func=rx.EMPTY_DERIVE)
-    if a.params is None or b.params is None or len(a.params) != len(b.params):
-        return None
-    a, other = _aligned(a, b, scope)
-    own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
-    inner = extended(scope, own)
-    assert a.params is not None
-    assert other.params is not None
-    params = [struct_info_glb(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
-    known = tuple(p for p in params if p is not None)
-    if len(known) != len(params):
-        return None
-    found = rx.FuncStructInfo(known, struct_info_lca(a.ret, other.ret, inner), purity)
-    if own and not (is_base_of(found, a, scope) and is_base_of(found, b, scope)):
-        return None
-    return found
-
-
-def _function_glb(
-    a: rx.FuncStructInfo, b: rx.FuncStructInfo, scope: Scope
-) -> rx.FuncStructInfo | None:
-    """SUB-36, SUB-37, SUB-38, where neither is below the other."""
-    purity = a.purity or b.purity
-    if a.params is None and b.params is None:
-        if b.derive_func == rx.EMPTY_DERIVE:
-            return replace(a, purity=purity)
-        return replace(b, purity=purity) if a.derive_func == rx.EMPTY_DERIVE else None
-    if a.params is None or b.params is None or len(a.params) != len(b.params):
-        return None
-    a, other = _aligned(a, b, scope)
-    own = (*bound_shape_vars(a, scope), *bound_shape_vars(other, scope))
-    inner = extended(scope, own)
-    assert a.params is not None
-    assert other.params is not None
-    params = [struct_info_lca(p, q, inner) for p, q in zip(a.params, other.params, strict=True)]
-    ret = struct_info_glb(a.ret, other.ret, inner)
-    if ret is None:
-        return None
-    found = rx.FuncStructInfo(tuple(params), ret, purity)
-    if any(var in own for var in free_shape_vars(found, scope)):
-        return None
-    if own and not (is_base_of(a, found, scope) and is_base_of(b, found, scope)):
-        return None
-    return found

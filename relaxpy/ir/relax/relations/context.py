@@ -1,4 +1,4 @@
-"""What derivation knows around an expression: scopes, signatures, the prover, warnings."""
+"""The context of derivation: scopes, signatures, the prover, warnings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from relaxpy.ir.tir import expr as tir
 
 
 def written_at(expr: Expr) -> Span | None:
-    """Where an operand stands, if it says so itself: a variable only knows where it is bound.
+    """The position of an operand, or None for a variable, whose span is that of its definition.
 
-    Who reports an error about an operand without a position knows it, or takes that of the whole.
+    An error about an operand without a position is reported at the enclosing expression.
     """
     return None if isinstance(expr, Var) else expr.span
 
@@ -45,58 +45,57 @@ def _nothing_known(name: str) -> None:
     return None
 
 
-def _no_value(found: object) -> RelaxpyError:
-    if isinstance(found, Op):
+def _not_a_value(node: object) -> RelaxpyError:
+    if isinstance(node, Op):
         return StructInfoError(
-            f"operator {found.name} is no value; it can only be called", rule="WF-9", about=found
+            f"operator {node.name} is not a value; it can only be called", rule="WF-9", about=node
         )
     return MisuseError(
-        f"expected a Relax expression, found {type(found).__name__} {found!r:.60}", about=found
+        f"expected a Relax expression, found {type(node).__name__} {node!r:.60}", about=node
     )
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """The surroundings that a derivation rule sees.
+    """What the struct info rule of a call knows beside the call.
 
-    The `signatures` of the module's functions own variables that stand nowhere else (DER-51), for
-    which `apart` renames them when they are first asked for.
-    `infos` is Δ where it differs from what a variable itself carries (DER-51), `variables` and
-    `sizes` are the variables and shape variables in scope (Σ). In a `closed` context, which spans a
-    whole program, a variable that is not among them is an error; an open one belongs to expressions
-    that are still being put together. With `suppress_warnings` there are no warnings,
-    as its program was derived before. A front end that knows the positions of operands passes
-    `place`. Functions of a module that is not at hand are what is `assumed` of them.
+    `variables` and `shape_vars` are the variables in scope (Σ), and `sinfo_by_var` is Δ where it
+    differs from the struct info of the variable itself (DER-51). In a `closed` context, which spans
+    a whole program, a variable out of scope is an error; an open context is for expressions that
+    are still being built. `signatures` are those of the module's functions, and `renamed` the same
+    with new bound shape variables, which occur nowhere else (DER-51). Functions of an unknown
+    module have the `assumed` signature. `suppress_warnings` is set for programs that were derived
+    before. A front end that knows the positions of operands passes `span_of`.
     """
 
     variables: set[Var] = field(default_factory=set)
-    sizes: set[tir.Var] = field(default_factory=set)
-    infos: dict[Var, StructInfo] = field(default_factory=dict)
+    shape_vars: set[tir.Var] = field(default_factory=set)
+    sinfo_by_var: dict[Var, StructInfo] = field(default_factory=dict)
     signatures: MutableMapping[str, StructInfo] = field(default_factory=dict)
-    apart: dict[str, StructInfo] = field(default_factory=dict)
+    renamed: dict[str, StructInfo] = field(default_factory=dict)
     find_function: Callable[[str], BaseFunc | None] = _nothing_known
     closed: bool = False
     suppress_warnings: bool = False
     assumed: StructInfo | None = None
-    place: Callable[[Expr], Span | None] = written_at
+    span_of: Callable[[Expr], Span | None] = written_at
 
-    def info_of(self, expr: Expr) -> StructInfo:
-        """The info of a leaf, or of an expression that has been derived (DER-3).
+    def sinfo_of(self, expr: Expr) -> StructInfo:
+        """The struct info of a leaf, or of an expression that was derived (DER-3).
 
         Errors:
-            StructInfoError: a variable is not in scope, or nothing was derived yet.
+            StructInfoError: a variable is not in scope, or the expression was not derived.
         """
         if isinstance(expr, Var):
-            return self._variable_info(expr)
+            return self._variable_sinfo(expr)
         if isinstance(expr, GlobalVar):
-            return self.global_info(expr)
+            return self.global_sinfo(expr)
         if not isinstance(expr, Expr):
-            raise _no_value(expr)
+            raise _not_a_value(expr)
         info = expr.struct_info
         if info is not None:
             return info
         if isinstance(expr, Tuple):
-            return TupleStructInfo(tuple(self.info_of(f) for f in expr.fields))
+            return TupleStructInfo(tuple(self.sinfo_of(f) for f in expr.fields))
         raise StructInfoError(
             f"nothing is known yet about this {type(expr).__name__}",
             rule="SI-1",
@@ -105,8 +104,8 @@ class Context:
             about=expr,
         )
 
-    def _variable_info(self, var: Var) -> StructInfo:
-        info = self.infos.get(var) or var.struct_info
+    def _variable_sinfo(self, var: Var) -> StructInfo:
+        info = self.sinfo_by_var.get(var) or var.struct_info
         if info is None or (self.closed and var not in self.variables):
             raise StructInfoError(
                 f"variable {var.name_hint} is not in scope"
@@ -118,14 +117,14 @@ class Context:
             )
         return info
 
-    def callee_info(self, callee: Expr) -> StructInfo:
-        """The info of what is called; the shape variables it owns stand nowhere else (MAP-9)."""
-        info = self.info_of(callee)
+    def callee_sinfo(self, callee: Expr) -> StructInfo:
+        """The struct info of a callee; its bound shape variables occur nowhere else (MAP-9)."""
+        info = self.sinfo_of(callee)
         if isinstance(callee, GlobalVar) and callee.name_hint in self.signatures:
             return info
-        return alpha_rename(info, self.sizes)
+        return alpha_rename(info, self.shape_vars)
 
-    def global_info(self, var: GlobalVar) -> StructInfo:
+    def global_sinfo(self, var: GlobalVar) -> StructInfo:
         """The signature of a function of the module (AST-8).
 
         Errors:
@@ -143,14 +142,14 @@ class Context:
         return info
 
     def _signature(self, name: str) -> StructInfo | None:
-        found = self.apart.get(name)
-        said = self.signatures.get(name) if found is None else None
-        if said is not None:
-            found = self.apart[name] = alpha_rename(said)
-        return found
+        renamed = self.renamed.get(name)
+        declared = self.signatures.get(name) if renamed is None else None
+        if declared is not None:
+            renamed = self.renamed[name] = alpha_rename(declared)
+        return renamed
 
     def function_of(self, var: GlobalVar) -> BaseFunc | None:
-        """The function that `var` stands for, or None where it is not known yet."""
+        """The function that `var` refers to, or None if it is not known yet."""
         return self.find_function(var.name_hint)
 
     def knows(self, var: GlobalVar) -> bool:
@@ -158,31 +157,31 @@ class Context:
         return var.name_hint in self.signatures
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
-        """True if the two are equal for all values of their variables, False if for none."""
+        """True if `a` and `b` are equal for all values of their variables, False if for none."""
         return prove_equal(a, b)
 
     def warn(
         self, message: str, *, rule: str, about: tuple[Expr, ...] = (), hint: str | None = None
     ) -> None:
-        """Issue a RelaxpyWarning, at the first position of what it is about, innermost first."""
+        """Issue a RelaxpyWarning at the first expression in `about` that has a position."""
         if not self.suppress_warnings:
-            spans = (self.place(expr) for expr in about)
+            spans = (self.span_of(expr) for expr in about)
             warn(Diagnostic(message, rule, next(filter(None, spans), None), hint))
 
     def is_pure_callee(self, callee: Expr) -> bool:
-        """PU-12: whether the info of a called value says that calling it is pure."""
-        info = self.info_of(callee)
+        """PU-12: whether the struct info of a callee declares calls of it pure."""
+        info = self.sinfo_of(callee)
         return isinstance(info, FuncStructInfo) and info.purity
 
 
 class Except(Container[Any]):
-    """Everything but a few: what is in scope when just these have left it."""
+    """Contains everything except some items: the scope that only these have left."""
 
-    __slots__ = ("gone",)
+    __slots__ = ("_excluded",)
 
-    def __init__(self, gone: Iterable[object]) -> None:
-        self.gone = gone if isinstance(gone, (set, frozenset)) else frozenset(gone)
+    def __init__(self, excluded: Iterable[object]) -> None:
+        self._excluded = excluded if isinstance(excluded, (set, frozenset)) else frozenset(excluded)
 
     @override
     def __contains__(self, item: object) -> bool:
-        return item not in self.gone
+        return item not in self._excluded

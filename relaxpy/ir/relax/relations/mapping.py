@@ -1,4 +1,4 @@
-"""Matching of infos: which size each unbound shape variable of one has in the other (MAP)."""
+"""Matching of struct info: the values of shape variables that make one equal the other (MAP)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Pair = tuple[tir.Var, tir.PrimExpr]
 def shape_var_map(
     s1: rx.StructInfo, s2: rx.StructInfo, bound: Container[tir.Var] = ()
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The image in `s2` of each lone variable of `s1` that is not in `bound`, the leftmost one.
+    """The value in `s2` of each definable variable of `s1`, at its leftmost position.
 
     Rule:
         MAP-1, MAP-2, MAP-3, MAP-4, MAP-5, MAP-6, MAP-7, MAP-8.
-        The variables in `bound` are in scope around both.
+        The variables in `bound` are in scope at both, and get no value.
     """
     return map_params((as_struct_info(s1),), (as_struct_info(s2),), as_scope(bound))
 
@@ -40,9 +40,9 @@ def map_params(
     infos: Sequence[rx.StructInfo],
     bound: Container[tir.Var] = (),
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The union of the mappings of `params` onto `infos`, pair by pair (DER-40, CMP-20).
+    """The value in `infos` of each definable variable of `params` (DER-40, CMP-20).
 
-    Parameters are to be matched together: what one of them binds, a Func info in another one uses.
+    All parameters are matched together, since a Callable in one may use what another one binds.
     """
     table: dict[tir.Var, tir.PrimExpr] = {}
     for var, image in matched_pairs(params, infos, bound):
@@ -55,9 +55,9 @@ def matched_pairs(
     infos: Sequence[rx.StructInfo],
     bound: Container[tir.Var] = (),
 ) -> Iterator[Pair]:
-    """Each lone variable of `params` that is not in `bound` with what `infos` have at its place.
+    """Each use of a definable variable of `params` with the expression at its position in `infos`.
 
-    From left to right, one pair for each place.
+    The pairs are in order from left to right; variables in `bound` are left out.
     """
     unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
     scope = extended(bound, unbound)
@@ -77,17 +77,17 @@ def _pairs(
             yield from chain.from_iterable(
                 _pairs(x, y, unbound, scope1, scope2) for x, y in zip(a, b, strict=True)
             )
-        case DTensorStructInfo(tensor_sinfo=whole1), DTensorStructInfo(tensor_sinfo=whole2):
-            yield from _pairs(whole1, whole2, unbound, scope1, scope2)
+        case DTensorStructInfo(tensor_sinfo=a), DTensorStructInfo(tensor_sinfo=b):
+            yield from _pairs(a, b, unbound, scope1, scope2)
         case rx.FuncStructInfo(params=a), rx.FuncStructInfo(params=b) if (
             a is not None and b is not None and len(a) == len(b)
         ):
-            hidden = bound_shape_vars(s2, scope2)
+            local = bound_shape_vars(s2, scope2)
             inner1 = extended(scope1, bound_shape_vars(s1, scope1))
-            inner2 = extended(scope2, hidden)
+            inner2 = extended(scope2, local)
             for x, y in zip(a, b, strict=True):
                 for var, image in _pairs(x, y, unbound, inner1, inner2):
-                    if not any(v in hidden for v in variables_of(image)):
+                    if not any(v in local for v in variables_of(image)):
                         yield var, image
         case (
             (rx.TensorStructInfo(), rx.TensorStructInfo())
@@ -104,5 +104,5 @@ def _pairs(
 
 
 def _fits(var: tir.Var, image: tir.PrimExpr) -> bool:
-    """Whether the image can stand for the variable: integers for integers, else the same dtype."""
+    """Whether the variable can have this value: both are integers or have the same datatype."""
     return var.dtype == image.dtype or (var.dtype.is_int and image.dtype.is_int)

@@ -97,7 +97,7 @@ class GraphState:
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
         self.values.size_of = self.size
-        builder.context.place = self.values.place_of
+        builder.context.span_of = self.values.place_of
 
     @property
     def program(self) -> Program:

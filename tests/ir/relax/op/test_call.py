@@ -51,7 +51,7 @@ def bb() -> BlockBuilder:
     return BlockBuilder(mod)
 
 
-def info_of(bb: BlockBuilder, call: rx.Call) -> rx.StructInfo:
+def sinfo_of(bb: BlockBuilder, call: rx.Call) -> rx.StructInfo:
     with bb.testing_scope():
         info = bb.emit(call).struct_info
     assert info is not None
@@ -63,9 +63,9 @@ ONE, TWO, SCALED = (rx.GlobalVar(name) for name in ("one", "two", "scaled"))
 
 @pytest.mark.rule("OP-3", "OP-4", "OP-6", "OP-7")
 def test_call_tir_gives_what_its_outputs_are(bb: BlockBuilder) -> None:
-    assert info_of(bb, op.call_tir(ONE, X, tensor(N, 4))) == tensor(N, 4)
+    assert sinfo_of(bb, op.call_tir(ONE, X, tensor(N, 4))) == tensor(N, 4)
     outputs = [tensor(N), tensor(3, 8)]
-    assert info_of(bb, op.call_tir(TWO, [X], outputs)) == tuple_of(*outputs)
+    assert sinfo_of(bb, op.call_tir(TWO, [X], outputs)) == tuple_of(*outputs)
     assert op.call_tir.pure
 
 
@@ -81,11 +81,11 @@ def test_operands_become_a_tuple_in_the_call() -> None:
 @pytest.mark.rule("OP-1")
 def test_call_tir_calls_a_kernel_of_the_module(bb: BlockBuilder) -> None:
     with pytest.raises(StructInfoTypeError, match=r"(?s)relax is a Relax function.*hint.*relax\("):
-        info_of(bb, op.call_tir(rx.GlobalVar("relax"), X, tensor(2)))
+        sinfo_of(bb, op.call_tir(rx.GlobalVar("relax"), X, tensor(2)))
     with pytest.raises(StructInfoTypeError, match="call_dps_packed"):
-        info_of(bb, op.call_tir(rx.ExternFunc("f"), X, tensor(2)))
+        sinfo_of(bb, op.call_tir(rx.ExternFunc("f"), X, tensor(2)))
     with pytest.raises(StructInfoTypeError, match="OP-1"):
-        info_of(bb, op.call_tir(X, X, tensor(2)))
+        sinfo_of(bb, op.call_tir(X, X, tensor(2)))
     with pytest.raises(MisuseError, match="expected a PrimFunc"):
         op.call_tir("f", X, tensor(2))
     missing = op.call_tir(rx.GlobalVar("nowhere"), X, tensor(2))
@@ -109,14 +109,14 @@ def test_outputs_say_datatype_and_shape(
     bb: BlockBuilder, outputs: rx.StructInfo, rule: str
 ) -> None:
     with pytest.raises(StructInfoTypeError, match=rf"relax\.call_tir: .*{rule}"):
-        info_of(bb, op.call_tir(ONE, X, outputs))
+        sinfo_of(bb, op.call_tir(ONE, X, outputs))
 
 
 @pytest.mark.rule("OP-3")
 def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
     call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
     with pytest.raises(StructInfoError, match="takes the struct info of one output, found 0"):
-        info_of(bb, call)
+        sinfo_of(bb, call)
 
 
 @pytest.mark.rule("OP-2", "OP-3", "OP-4", "OP-9", "RES-50")
@@ -169,7 +169,7 @@ def test_a_shape_that_does_not_fit_the_outputs(
     bb: BlockBuilder, sizes: object, info: object, rule: str, message: str
 ) -> None:
     with pytest.raises(RelaxpyError, match=rf"(?s){message}") as caught:
-        info_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=info))
+        sinfo_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=info))
     assert [d.rule for d in caught.value.diagnostics] == [rule]
     with pytest.raises(
         MisuseError, match=r"pass either out_sinfo or sinfo_args, found both.*OP-11"
@@ -216,7 +216,7 @@ def test_more_operands_than_the_form_has_are_refused() -> None:
 def test_an_output_may_have_a_shape_that_a_variable_holds(bb: BlockBuilder) -> None:
     s = var("s", shape(N, 4))
     out = rx.TensorStructInfo(s, "float32")
-    assert info_of(bb, op.call_tir(ONE, X, out)) == out
+    assert sinfo_of(bb, op.call_tir(ONE, X, out)) == out
 
 
 @pytest.mark.rule("OP-8")
@@ -236,34 +236,34 @@ def test_what_provably_disagrees_with_the_kernel_is_an_error(
     bb: BlockBuilder, args: list[rx.Expr], outputs: rx.StructInfo, message: str
 ) -> None:
     with pytest.raises(StructInfoTypeError, match=message):
-        info_of(bb, op.call_tir(ONE, args, outputs))
+        sinfo_of(bb, op.call_tir(ONE, args, outputs))
 
 
 @pytest.mark.rule("OP-8")
 def test_the_operand_at_fault_is_known(bb: BlockBuilder) -> None:
     y = var("y", tensor(N, 5))
     with pytest.raises(StructInfoTypeError) as caught:
-        info_of(bb, op.call_tir(ONE, [y], tensor(N, 4)))
+        sinfo_of(bb, op.call_tir(ONE, [y], tensor(N, 4)))
     assert caught.value.about is y
 
 
 @pytest.mark.rule("OP-8", "SI-14")
 @pytest.mark.parametrize("known", [rank(2), rx.TensorStructInfo(None, ""), tensor(size("m"), 4)])
 def test_what_is_not_known_is_left_to_run_time(bb: BlockBuilder, known: rx.StructInfo) -> None:
-    assert info_of(bb, op.call_tir(ONE, [var("y", known)], tensor(N, 4))) == tensor(N, 4)
+    assert sinfo_of(bb, op.call_tir(ONE, [var("y", known)], tensor(N, 4))) == tensor(N, 4)
 
 
 def test_scalars_at_the_end_are_tir_vars(bb: BlockBuilder) -> None:
     y = var("y", tensor(N))
     call = op.call_tir(SCALED, [y], tensor(N), tir_vars=[N])
     assert isinstance(call.args[2], rx.ShapeExpr)
-    assert info_of(bb, call) == tensor(N)
+    assert sinfo_of(bb, call) == tensor(N)
     with pytest.raises(StructInfoTypeError, match="1 operand, 1 output and 2 scalars"):
-        info_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=[N, N]))
+        sinfo_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=[N, N]))
     with pytest.raises(MisuseError, match="tir_vars is a shape"):
         op.call_tir(SCALED, [y], tensor(N), tir_vars="n")
     with pytest.raises(StructInfoTypeError, match="tir_vars is a shape with known members"):
-        info_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=y))
+        sinfo_of(bb, op.call_tir(SCALED, [y], tensor(N), tir_vars=y))
 
 
 def test_call_tir_inplace_reuses_operands(bb: BlockBuilder) -> None:
@@ -271,9 +271,9 @@ def test_call_tir_inplace_reuses_operands(bb: BlockBuilder) -> None:
     bump = rx.GlobalVar("bump")
     call = op.call_tir_inplace(bump, X, 0, tensor(N, 4))
     assert call.attrs["inplace_indices"] == (0,)
-    assert info_of(bb, call) == tensor(N, 4)
+    assert sinfo_of(bb, call) == tensor(N, 4)
     fresh = op.call_tir_inplace(ONE, X, [0, -1], [tensor(N, 4), tensor(N, 4)])
-    assert info_of(bb, fresh) == tuple_of(tensor(N, 4), tensor(N, 4))
+    assert sinfo_of(bb, fresh) == tuple_of(tensor(N, 4), tensor(N, 4))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_call_tir_inplace_checks_what_it_reuses(
     bb: BlockBuilder, indices: list[int], outputs: list[rx.StructInfo], message: str
 ) -> None:
     with pytest.raises(StructInfoTypeError, match=message):
-        info_of(bb, op.call_tir_inplace(ONE, X, indices, outputs))
+        sinfo_of(bb, op.call_tir_inplace(ONE, X, indices, outputs))
 
 
 @pytest.mark.rule("OP-9", "OP-10", "OP-11")
@@ -315,16 +315,16 @@ def test_call_dps_packed_is_an_impure_call_tir_of_a_packed_function(bb: BlockBui
 def test_call_pure_packed_is_pure_and_gives_what_the_packed_function_gives(
     bb: BlockBuilder,
 ) -> None:
-    assert info_of(bb, op.call_pure_packed("f", X, 1)) == Object
-    assert info_of(bb, op.call_pure_packed("f", X, sinfo_args=prim())) == prim()
+    assert sinfo_of(bb, op.call_pure_packed("f", X, 1)) == Object
+    assert sinfo_of(bb, op.call_pure_packed("f", X, sinfo_args=prim())) == prim()
     both = op.call_pure_packed("f", sinfo_args=[prim(), tensor(2)], scale=2)
-    assert info_of(bb, both) == tuple_of(prim(), tensor(2))
+    assert sinfo_of(bb, both) == tuple_of(prim(), tensor(2))
     assert both.attrs["scale"] == 2
     derive = rx.EnvFunc("count", lambda call, ctx: prim(len(call.args)))
     f = var("f", packed(derive))
-    assert info_of(bb, op.call_pure_packed(f, X, X)) == prim(2)
+    assert sinfo_of(bb, op.call_pure_packed(f, X, X)) == prim(2)
     with pytest.raises(StructInfoTypeError, match="expected a packed function"):
-        info_of(bb, op.call_pure_packed(X))
+        sinfo_of(bb, op.call_pure_packed(X))
 
 
 @pytest.mark.rule("DER-30", "PU-13")

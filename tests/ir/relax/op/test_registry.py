@@ -188,7 +188,7 @@ def test_a_call_built_by_hand_is_checked_too(window: OpDef) -> None:
 def test_a_rule_may_ask_for_call_and_context(scratch: list[str]) -> None:
     @register("test.known", pure=True)
     def known(x: rx.StructInfo, call: rx.Call, ctx: Context) -> rx.StructInfo:
-        value = ctx.info_of(call.args[0])
+        value = ctx.sinfo_of(call.args[0])
         return prim(1 if value is x else 0)
 
     assert known.needs_context
