@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from relaxpy.errors import Diagnostic, RelaxpyError, RelaxpyWarning
+from relaxpy.entry import user_facing
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, RelaxpyWarning
 from relaxpy.screen import coloured, takes_colour
 
 
+@user_facing
 def show_diagnostics(
-    found: RelaxpyError | RelaxpyWarning | Diagnostic | Iterable[Diagnostic],
+    problem: RelaxpyError | RelaxpyWarning | Diagnostic | Iterable[Diagnostic],
 ) -> None:
     """Print what is wrong with a program to standard error.
 
-    `found` is an error, a warning, or what `check_well_formed` gives.
+    `problem` is an error, a warning, or the result of `check_well_formed`.
     """
     in_colour = takes_colour(sys.stderr)
-    for diagnostic in _all(found):
+    for diagnostic in _diagnostics_of(problem):
         text = str(diagnostic)
         if in_colour:
             text = coloured(text, [list(diagnostic.styled_texts(diagnostic.where))], sys.stderr)
         print(text, file=sys.stderr)
 
 
-def _all(
-    found: RelaxpyError | RelaxpyWarning | Diagnostic | Iterable[Diagnostic],
-) -> Iterable[Diagnostic]:
-    match found:
+def _diagnostics_of(problem: object) -> Sequence[Diagnostic]:
+    match problem:
         case RelaxpyError():
-            return found.diagnostics
+            return problem.diagnostics
         case RelaxpyWarning():
-            return [found.diagnostic or Diagnostic(str(found))]
+            return [problem.diagnostic or Diagnostic(str(problem))]
         case Diagnostic():
-            return [found]
+            return [problem]
+        case Iterable():
+            diagnostics = list(problem)
+            if all(isinstance(item, Diagnostic) for item in diagnostics):
+                return diagnostics
         case _:
-            return found
+            pass
+    raise MisuseError(f"expected an error or diagnostics, found {problem!r:.60}", about=problem)

@@ -41,6 +41,7 @@ if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
         raise _unknown_member(_sys.modules[__name__], "I", name)
 
 
+@_user_facing
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
     """The device of this kind and number in the module's list; without a kind, among all."""
     if not (target is None or isinstance(target, str)):
@@ -50,6 +51,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _record
     return _records.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
+@_user_facing
 def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> _records.AttrsForm:
     """Set attributes of the module; with `allow_overwrite`, they replace existing ones."""
     if not isinstance(allow_overwrite, bool):
@@ -60,6 +62,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     return _records.AttrsForm("module", _records.attributes(attrs), allow_overwrite)
 
 
+@_user_facing
 def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.GlobalInfosForm:
     """Add global infos to the module: lists by name."""
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):

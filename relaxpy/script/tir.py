@@ -139,7 +139,7 @@ else:
 
     @_user_facing
     def __getattr__(name):
-        found = _directives.vector_datatype(name)
+        found = _directives.unlisted_datatype(name)
         if found is None:
             raise _unknown_member(_sys.modules[__name__], "T", name)
         return found
@@ -147,7 +147,7 @@ else:
 
 def _offers(name: str) -> Any:
     """Whether there is such a name beside those listed: datatypes of any number of lanes."""
-    return _directives.vector_datatype(name) is not None
+    return _directives.unlisted_datatype(name) is not None
 
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]

@@ -1,5 +1,6 @@
 """Where decorators find the text: files, notebook cells, closures, annotations that are strings."""
 
+import copy
 import importlib
 import linecache
 import subprocess
@@ -205,7 +206,39 @@ not indented
         def main(x: R.Tensor((4,), "float32")):
             return x
 
+        @staticmethod
+        @R.function
+        def other(x: R.Tensor((4,), "float32")):
+            return x
+
     assert isinstance(Module, IRModule)
+    assert [var.name_hint for var in Module.functions] == ["main", "other"]
+
+
+def test_a_function_in_a_class_is_read_when_python_asks_for_it() -> None:
+    with pytest.raises(ParseError) as caught:
+
+        @I.ir_module
+        class Module:
+            @R.function
+            def first(x: R.Tensor((4,), "float32")):
+                return y
+
+            @staticmethod
+            @R.function
+            def second(x: R.Tensor((4,), "float32")):
+                return z
+
+    assert [d.message for d in caught.value.diagnostics] == ["unknown name 'y'", "unknown name 'z'"]
+
+    class Holder:
+        @R.function
+        def f(x: R.Tensor((4,), "float32")):
+            return x
+
+        g = copy.copy(f)
+
+    assert isinstance(Holder.g, Function)
 
 
 def test_parts_of_a_function_that_are_captured() -> None:

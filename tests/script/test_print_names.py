@@ -149,6 +149,14 @@ def test_options_are_true_or_false(key: str):
         caller.script(**{key: "no"})
 
 
+def test_a_wrong_option_is_located():
+    with pytest.raises(MisuseError) as caught:
+        caller.show(width=80, indent_spaces=0)
+    [_, line, caret] = str(caught.value).split("\n")
+    assert line.strip() == "caller.show(width=80, indent_spaces=0)"
+    assert caret.index("^") == line.index("0)")
+
+
 def test_global_infos_are_shown_as_in_a_module():
     assert script(VDevice("cuda", 1, "shared")) == 'I.vdevice("cuda", 1, "shared")'
     assert script(VDevice("llvm"), ir_prefix="ir") == 'ir.vdevice("llvm")'
@@ -174,3 +182,9 @@ def test_devices_outside_functions_are_written_in_full():
     extern = rx.ExternFunc("f", rx.FuncStructInfo.opaque_func(ret=info))
     infos = {"vdevice": [first, second]}
     round_trip(IRModule({"f": extern}, {"info": info}, infos))
+
+
+@pytest.mark.parametrize("dtype", ["int2", "int4", "uint2", "uint4"])
+def test_integers_of_few_bits_read_back(dtype: str):
+    n = tir.Var("n", dtype)
+    round_trip(PrimFunc([n], stmt.Evaluate(n + tir.IntImm(dtype, 1)), dtype))

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.text import Text
 
-from relaxpy.errors import Diagnostic, ParseError
+from relaxpy.errors import Diagnostic, MisuseError, ParseError
 from relaxpy.screen import coloured
 from relaxpy.script import from_source, show_diagnostics
 
@@ -75,3 +75,9 @@ def test_who_wants_no_colours_gets_none(
     monkeypatch.setenv(name, value)
     show_diagnostics(error)
     assert screen.getvalue() == f"{error}\n"
+
+
+@pytest.mark.parametrize("value", [3, ["text"], None])
+def test_only_diagnostics_are_shown(value: object) -> None:
+    with pytest.raises(MisuseError, match="expected an error or diagnostics, found"):
+        show_diagnostics(value)  # type: ignore[arg-type]

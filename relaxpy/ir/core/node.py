@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 
@@ -43,11 +44,13 @@ class Node:
         """Return whether `other` is this node itself."""
         return self is other
 
+    @user_facing
     def script(self, **options: object) -> str:
         """Return the TVMScript text; for `options` see `relaxpy.script.printer.script`."""
         text: str = hooks.call("script", self, **options)
         return text
 
+    @user_facing
     def show(
         self, style: str | None = None, black_format: bool | None = None, **options: object
     ) -> None:

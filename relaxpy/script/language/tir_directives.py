@@ -24,7 +24,7 @@ from relaxpy.script.language.eager import directive
 from relaxpy.script.language.records import BufferSpec, DatatypeName, HandleName, as_dtype
 
 _LANES = (2, 4, 8, 16, 32, 64)
-_VECTOR = re.compile(r"[a-z]\w*x[1-9][0-9]*", re.ASCII)
+_UNLISTED = re.compile(r"[a-z]\w*x[1-9][0-9]*|u?int[124]", re.ASCII)
 _FLOATS = (
     *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
     *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
@@ -42,9 +42,9 @@ def datatypes() -> dict[str, DatatypeName | HandleName]:
     return {name: DatatypeName(DataType(dtype)) for name, dtype in spellings.items()}
 
 
-def vector_datatype(name: str) -> DatatypeName | None:
-    """The vector datatype called `name`, such as `uint1x4` or `float32x3`, or None."""
-    if not _VECTOR.fullmatch(name):
+def unlisted_datatype(name: str) -> DatatypeName | None:
+    """The vector or small integer datatype called `name`, such as `float32x3` or `int4`, or None."""
+    if not _UNLISTED.fullmatch(name):
         return None
     try:
         return DatatypeName(DataType(name))

@@ -227,6 +227,8 @@ class Deferred:
         return self.__get__(None)(*args)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python asks for these while it makes the class
+            raise AttributeError(name)
         return getattr(self.__get__(None), name)
 
 

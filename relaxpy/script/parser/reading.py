@@ -104,16 +104,28 @@ class Definition:
         return None if self.options.private else self.gvar.name_hint
 
 
+def directive_of(
+    node: ast.FunctionDef, values: GraphEvaluator
+) -> records.FunctionOptions | MacroOptions | None:
+    """The first decorator that is R.function, T.prim_func or a macro; None without one."""
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
+            continue
+        value = values.value(decorator)
+        if isinstance(value, records.FunctionOptions | MacroOptions):
+            return value
+    return None
+
+
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
     """The options of a function's decorators.
 
     Errors:
         ParseError: none of them is R.function or T.prim_func.
     """
-    for part in node.decorator_list:
-        found = values.value(part)
-        if isinstance(found, records.FunctionOptions):
-            return found
+    options = directive_of(node, values)
+    if isinstance(options, records.FunctionOptions):
+        return options
     where = node.decorator_list[0] if node.decorator_list else name_of(node)
     raise values.error(
         where,
@@ -148,14 +160,11 @@ def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
-    """The macro that a function in a text is decorated to be; None if it is none."""
-    for part in node.decorator_list:
-        found = values.value(part)
-        if isinstance(found, MacroOptions):
-            return Macro(node, program, values.scope, found)
-        if isinstance(found, records.FunctionOptions):
-            break
-    return None
+    """The macro that a function in a text is decorated to be; None if it is not one."""
+    options = directive_of(node, values)
+    if not isinstance(options, MacroOptions):
+        return None
+    return Macro(node, program, values.scope, options)
 
 
 class FunctionsReader:

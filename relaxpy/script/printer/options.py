@@ -51,11 +51,11 @@ class Options:
         for key in ("show_meta", "show_all_struct_info", "verbose_expr"):
             value = getattr(self, key)
             if not isinstance(value, bool):
-                raise MisuseError(f"{key} is True or False, found {value!r:.60}")
+                raise MisuseError(f"{key} is True or False, found {value!r:.60}", about=value)
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise MisuseError(f"{key} is a positive integer, found {value!r}")
+                raise MisuseError(f"{key} is a positive integer, found {value!r:.60}", about=value)
 
     @staticmethod
     def of(given: Mapping[str, object]) -> Options:
@@ -65,10 +65,11 @@ class Options:
             MisuseError (also TypeError, ValueError): there is no such option, or not such a value.
         """
         known = [f.name for f in fields(Options)]
-        for key in given:
+        for key, value in given.items():
             if key not in known:
                 raise MisuseError(
                     f"the printer has no option {key!r}; it has {', '.join(known)}",
+                    about=value,
                     hint=close_names(key, known),
                 )
         return Options(**given)  # type: ignore[arg-type]
@@ -76,6 +77,8 @@ class Options:
 
 def _require_name(key: str, value: object) -> None:
     if not isinstance(value, str) or not is_name(value):
-        raise MisuseError(f"{key} is a Python name, found {value!r:.60}")
+        raise MisuseError(f"{key} is a Python name, found {value!r:.60}", about=value)
     if value.startswith("__") or value in ("_", "metadata", "range"):
-        raise MisuseError(f"{key} cannot be {value!r:.60}, which is reserved in a program")
+        raise MisuseError(
+            f"{key} cannot be {value!r:.60}, which is reserved in a program", about=value
+        )

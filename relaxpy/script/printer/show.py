@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
@@ -36,6 +37,7 @@ _TOKENS = re.compile(
 )
 
 
+@user_facing
 @gc_paused
 def script(node: Node, **options: object) -> str:
     """The TVMScript text of `node`; see `Options`.
@@ -53,6 +55,7 @@ def script(node: Node, **options: object) -> str:
         ) from None
 
 
+@user_facing
 def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
     """What the text of `node` calls `metadata`: large constants, and objects without a text.
 
@@ -61,6 +64,7 @@ def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
     return Document(node, Options.of(options)).metadata.table
 
 
+@user_facing
 def show(
     node: Node, style: str | None = None, black_format: bool | None = None, **options: object
 ) -> None:
@@ -73,7 +77,9 @@ def show(
         MisuseError (also TypeError, ValueError): no such style, or as for `script`.
     """
     if style is not None and style not in _THEMES:
-        raise MisuseError(f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}")
+        raise MisuseError(
+            f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}", about=style
+        )
     text = script(node, **options)
     if style is None and hasattr(ipython(), "kernel"):
         page = {"text/plain": text, "text/html": _page(text)}
