@@ -222,12 +222,12 @@ def test_a_function_in_a_class_is_read_when_python_asks_for_it() -> None:
         class Module:
             @R.function
             def first(x: R.Tensor((4,), "float32")):
-                return y
+                return y  # noqa: F821
 
             @staticmethod
             @R.function
             def second(x: R.Tensor((4,), "float32")):
-                return z
+                return z  # noqa: F821
 
     assert [d.message for d in caught.value.diagnostics] == ["unknown name 'y'", "unknown name 'z'"]
 

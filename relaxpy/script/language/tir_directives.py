@@ -43,7 +43,7 @@ def datatypes() -> dict[str, DatatypeName | HandleName]:
 
 
 def unlisted_datatype(name: str) -> DatatypeName | None:
-    """The vector or small integer datatype called `name`, such as `float32x3` or `int4`, or None."""
+    """The datatype of a vector or small integer, such as `float32x3` and `int4`, or None."""
     if not _UNLISTED.fullmatch(name):
         return None
     try:
