@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 from relaxpy import tir
@@ -525,3 +526,156 @@ def test_frames_without_a_value_take_no_name() -> None:
             # hint: write for i in T.serial(4):
                 A[i] = 1.0
     """)
+
+
+def test_what_has_no_value_is_no_operand() -> None:
+    check_marks(
+        """
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), n: T.int32):
+            A[T.axis.spatial(4, n)] = 1.0
+        #     ^^^^^^^^^^^^^^^^^^^^ T.axis is a directive, which has no value in an expression
+            # hint: give it a line of its own, and what it defines a name
+            A[0] = T.float32
+            #      ^^^^^^^^^ T.float32 is a datatype, expected a scalar expression
+            # hint: T.float32(x) is a value of it
+            A[0] = A[0] + T.exp(B)
+            #                   ^ expected a scalar expression, found buffer B
+            # hint: kernels compute by element: index buffers, inside loops
+            v = T.int32()
+            with T.let(v, 3.5):
+            #    ^^^^^^^^^^^^^ v of int32 is bound to float32
+                A[v] = 1.0
+            if n and n > 1:
+            #  ^ expected a Boolean, found `n` of int32 [PX-4]
+            # hint: compare it, as in n != 0
+                A[0] = 1.0
+            R.match_cast(A, R.Tensor((4,)))
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ an R.match_cast is not part of a kernel
+            if n > 0:
+                y = 1.0
+            A[0] = y
+            #      ^ unknown name 'y'
+            # hint: what a branch binds ends with it: choose by a if c else b, or store to a buffer
+    """,
+        ParseError,
+    )
+
+
+def test_annotations_that_declare_no_parameter() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(
+            A: T.Buffer,
+            #  ^^^^^^^^ a parameter is a buffer, a handle or a scalar, found class T.Buffer
+            # hint: a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")
+            B: T.Buffer((size, 4), "float32"),
+            #            ^^^^ unknown name 'size'
+            # hint: take a handle, as a: T.handle, and begin with size = T.int32(), then A =
+            # ... T.match_buffer(a, (size,))
+            C: T.Buffer((4, -1), "float32"),
+            #               ^^ a dimension of a buffer is not negative, found -1
+            n: "int32",
+            #  ^^^^^^^ a parameter is a buffer, a handle or a scalar, found 'int32'
+            # hint: annotations are no strings: write n: T.int32
+            m: T.void,
+            #  ^^^^^^ a parameter is a buffer, a handle or a scalar, found a datatype
+        ):
+            T.evaluate(0)
+    """)
+
+
+def test_calls_between_kernels_fit_their_parameters() -> None:
+    check_marks("""
+        @I.ir_module
+        class Module:
+            @T.prim_func
+            def main(A: T.Buffer((4,), "float32")):
+                Module.store(A, A)
+        #       ^^^^^^^^^^^^^^^^^^ store takes 1 argument, found 2
+                A[0] = Module.store(A)
+                #      ^^^^^^^^^^^^^^^ `store(A)` has no value
+
+            @T.prim_func
+            def store(A: T.Buffer((4,), "float32")):
+                A[0] = 1.0
+    """)
+
+
+def test_a_kernel_may_call_a_graph_function_of_its_module() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def graph(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return x
+
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        Module.graph(A)
+""")
+    assert "cls.graph(A.data)" in mod.script()
+
+
+def endless(n: int) -> int:
+    return endless(n)
+
+
+def set_first(buffer: tir.Buffer) -> None:
+    buffer[0] = 1.0  # type: ignore[index]
+
+
+def error_of(function: object) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        T.prim_func(function)
+    return caught.value
+
+
+TABLE = np.arange(4)
+
+
+def test_errors_in_python_that_a_kernel_uses() -> None:
+    def recursive(A: T.Buffer((4,), "float32")):
+        A[0] = endless(3)
+
+    def assigning(A: T.Buffer((4,), "float32")):
+        set_first(A)
+
+    def looking_up(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = TABLE[i]
+
+    error = error_of(recursive)
+    assert error.diagnostic.message == "endless calls itself too often"
+    assert error.diagnostic.span is not None
+    error = error_of(assigning)
+    assert error.diagnostic.hint is not None
+    assert error.diagnostic.hint.startswith("write T.buffer_store(A, value, [index])")
+    error = error_of(looking_up)
+    assert error.diagnostic.message.startswith("the members of a ndarray are chosen while")
+
+
+def test_a_macro_of_a_kernel_returns_nothing() -> None:
+    check_marks("""
+        @T.macro
+        def first(A):
+            return A[0]
+        #   ^^^^^^^^^^^ a macro of a kernel returns nothing
+        # hint: write its result to a buffer, or make it a Python function
+
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            first(A)
+    """)
+
+
+def test_notes_name_only_the_code_of_users() -> None:
+    with pytest.raises(ParseError) as caught:
+        from_source('@T.prim_func\ndef f(A: T.Buffer((4.0,), "float32")):\n    A[0] = 1.0\n')
+    assert caught.value.diagnostic.notes == ()
+
+
+def test_attributes_of_a_block_may_be_arrays() -> None:
+    text = '@T.prim_func\ndef f(n: T.int32):\n    with T.block("b"):\n'
+    text += '        T.block_attr({"k": data})\n        T.block_attr({"k": data})\n'
+    assert isinstance(from_source(text, {"T": T, "data": TABLE}), PrimFunc)

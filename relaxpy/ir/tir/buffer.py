@@ -250,6 +250,19 @@ class Buffer(Node):
     def __iter__(self) -> None:
         raise MisuseError(f"buffer {self.name} cannot be iterated over; loop over its indices")
 
+    def __setitem__(self, index: object, value: object) -> None:
+        raise MisuseError(
+            f"Python cannot assign to elements of buffer {self.name}: it is no array",
+            hint=f"write T.buffer_store({self.name}, value, [index]), or assign in a kernel's text",
+        )
+
+    def __prim_expr__(self) -> PrimExpr:
+        raise MisuseError(
+            f"expected a scalar expression, found buffer {self.name}",
+            about=self,
+            hint="kernels compute by element: index buffers, inside loops",
+        )
+
     def vload(
         self,
         begin: Sequence[ExprLike],

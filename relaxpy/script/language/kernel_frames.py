@@ -340,8 +340,10 @@ class RecordBuilder(KernelBuilder):
                 raise self.error(at, "write `with ...:`, or while and if as in Python")
             case records.AxisForm() | records.RemapForm():
                 raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
-            case _:
+            case records.Form() if isinstance(form, (*NAMED, records.BufferSpec)):
                 raise self.error(at, f"{describe(form)} must be given a name")
+            case _:
+                raise self.error(at, f"{describe(form)} is not part of a kernel")
 
     def evaluate(self, value: PrimExpr, at: Any) -> None:
         """Evaluate an expression for its side effect; break and continue must be inside a loop."""
@@ -354,7 +356,7 @@ class RecordBuilder(KernelBuilder):
         """Add the attributes of a block; a key may be repeated with the same value."""
         assert isinstance(attrs, dict)
         for key, value in attrs.items():
-            if key in table and table[key] != value:
+            if key in table and Attrs({key: table[key]}) != Attrs({key: value}):
                 raise self.error(
                     at, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
                 )
@@ -378,7 +380,7 @@ def _region(argument: object) -> BufferRegion:
 def typed_var(name: str, argument: object) -> Var | None:
     """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
     if isinstance(argument, (records.DatatypeName, records.HandleName)):
-        return Var(name, argument.dtype)
+        return Var(name, argument.dtype) if argument.dtype else None
     if isinstance(argument, Var):
         return argument if argument.name else argument.renamed(name)
     return None
@@ -411,4 +413,7 @@ def scalar(value: object, dtype: DataType | None) -> PrimExpr:
         return ops.const(value, dtype)
     if isinstance(value, str):
         raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)
-    return ops.convert(value)
+    found = ops.convert(value)
+    if not found.dtype:
+        raise MisuseError(f"`{found}` has no value", about=value)
+    return found

@@ -21,7 +21,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
-from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.stmt import ForKind
 
 if TYPE_CHECKING:
@@ -64,6 +64,13 @@ class Form:
     @override
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __prim_expr__(self) -> PrimExpr:
+        raise MisuseError(
+            f"{self.display_name} is a directive, which has no value in an expression",
+            about=self,
+            hint="give it a line of its own, and what it defines a name",
+        )
 
     def _values(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__match_args__)
@@ -124,7 +131,15 @@ class PythonOptions:
 class DatatypeName:
     """A datatype: `T.int32` in an annotation, `T.int32(x)` a value, `T.int32()` a variable."""
 
+    display_name: ClassVar[str] = "datatype"
     dtype: DataType
+
+    def __prim_expr__(self) -> PrimExpr:
+        raise MisuseError(
+            f"T.{self.dtype or 'void'} is a datatype, expected a scalar expression",
+            about=self,
+            hint=f"T.{self.dtype}(x) is a value of it" if self.dtype else None,
+        )
 
     def __call__(
         self, value: ExprLike | None = None, dtype: str | None = None, is_size_var: bool = False
@@ -167,6 +182,7 @@ def as_dtype(value: object) -> DataType:
 class HandleName:
     """`T.handle`: in an annotation an untyped pointer, when called a pointer variable."""
 
+    display_name: ClassVar[str] = "datatype"
     dtype: DataType = DataType("handle")  # noqa: RUF009
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
@@ -222,7 +238,11 @@ def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object])
 
 
 def _dimensions(shape: Any) -> tuple[ExprLike, ...]:
-    return _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
+    dims = _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
+    for dim in dims:
+        if isinstance(dim, (int, np.integer, IntImm)) and int(dim) < 0:
+            raise MisuseError(f"a dimension of a buffer is not negative, found {dim}", about=dim)
+    return dims
 
 
 def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:

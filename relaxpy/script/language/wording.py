@@ -72,7 +72,7 @@ def describe(value: object) -> str:
     if inspect.isroutine(value):
         return f"function {getattr(value, '__name__', value)!r}"
     if inspect.isclass(value):
-        return f"class {value.__name__}"
+        return f"class {getattr(value, 'display_name', value.__name__)}"
     hint = getattr(value, "name_hint", None) if isinstance(value, Node) else None
     kind = getattr(value, "display_name", type(value).__name__)
     article = "an" if kind[:1] in "AEIOUaeiou" or kind[:2] == "R." else "a"
@@ -276,11 +276,15 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
     if len(nodes) > MAX_NODES_SEARCHED:
         return None
-    if any(_is_size_in(part, node) for part in nodes):
+    kinds = {kind for part in nodes if (kind := _kind_with_dimension(part, node))}
+    if kinds and not _in_signature(enclosing, node):
+        return f"declare a new size before: {node.id} = T.int64()"
+    if kinds:
         return (
-            f"in a signature sizes are strings: {node.id!r}"
-            if _in_signature(enclosing, node)
-            else f"declare a new size before: {node.id} = T.int64()"
+            f"take a handle, as a: T.handle, and begin with {node.id} = T.int32(), then "
+            f"A = T.match_buffer(a, ({node.id},))"
+            if kinds == {"Buffer"}
+            else f"in a signature sizes are strings: {node.id!r}"
         )
     lines = [
         part.lineno
@@ -295,7 +299,13 @@ def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
     branches = (part for part in nodes if isinstance(part, ast.If))
     if not any(part.lineno <= first <= (part.end_lineno or first) for part in branches):
         return "what a block binds ends with it: use it there, or bind it before"
+    if any(ast.unparse(d).partition("(")[0].endswith("prim_func") for d in _decorators(enclosing)):
+        return "what a branch binds ends with it: choose by a if c else b, or store to a buffer"
     return "what a branch binds ends with it: bind the same name last in both branches"
+
+
+def _decorators(function: ast.AST) -> Sequence[ast.expr]:
+    return function.decorator_list if isinstance(function, ast.FunctionDef) else ()
 
 
 def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
@@ -317,13 +327,15 @@ def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stm
     return [s for s in found if line <= (s.end_lineno or s.lineno)]
 
 
-def _is_size_in(part: ast.AST, node: ast.Name) -> bool:
-    """Whether `part` is an annotation with `node` among its dimensions."""
+def _kind_with_dimension(part: ast.AST, node: ast.Name) -> str | None:
+    """The kind of annotation that `part` is, if `node` is among its dimensions."""
     if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
-        return False
+        return None
     shapes = [a for a in part.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
-    named = part.func.attr in ("Tensor", "Shape")
-    return named and any(n is node for shape in shapes for n in ast.walk(shape))
+    kind = part.func.attr
+    if kind not in ("Tensor", "Shape", "Buffer"):
+        return None
+    return kind if any(n is node for shape in shapes for n in ast.walk(shape)) else None
 
 
 def _in_signature(function: ast.AST, node: ast.Name) -> bool:

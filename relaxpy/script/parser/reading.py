@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
@@ -264,16 +264,35 @@ class FunctionsReader:
         self.define(definition.node.name, func)
         self.kernels.append(func)
 
-    def returns(self, gvar: GlobalVar) -> DataType | None:
-        """The result datatype of a kernel."""
+    def returns(self, gvar: GlobalVar, count: int) -> DataType | None:
+        """The result datatype of a kernel that is called with `count` arguments.
+
+        Errors: MisuseError if it takes another number of them.
+        """
         name = gvar.name_hint
-        definition = self.by_symbol.get(name)
+        definition, func = self.by_symbol.get(name), self.read.get(name)
+        ret: DataType | None = None
+        if definition is not None:
+            spec = definition.node.args
+            expected = len(spec.posonlyargs) + len(spec.args)
+            ret = self._declared_result(definition)
+        elif isinstance(func, PrimFunc):
+            expected, ret = len(func.params), func.ret_type
+        else:
+            return None
+        if count != expected:
+            raise MisuseError(f"{name} takes {counted(expected, 'argument')}, found {count}")
+        return ret
+
+    def _declared_result(self, definition: Definition) -> DataType | None:
+        """The datatype that a kernel declares to return; None if it is no kernel."""
+        name, returns = definition.gvar.name_hint, definition.node.returns
         if name not in self._returns:
             self._returns[name] = None
-            if definition is not None and definition.node.returns is not None:
+            if returns is not None and definition.options.dialect == "tir":
                 scope = self.scope.for_function(*definition.names)
                 reader = KernelReader(definition.program, scope, guard=self.guard)
-                self._returns[name] = reader.return_type(definition.node.returns)
+                self._returns[name] = reader.return_type(returns)
         return self._returns[name]
 
     def graph_reader(self, definition: Definition) -> GraphReader:

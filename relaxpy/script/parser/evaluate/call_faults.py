@@ -65,11 +65,8 @@ def raised_at(error: BaseException) -> str | None:
     """The last line of the user's Python that ran before a called function raised an error."""
     place, trace = None, error.__traceback__
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(_HERE):
-            place = f"raised at {file}:{trace.tb_lineno}"
+        frame = trace.tb_frame
+        if not frame.f_globals.get("__name__", "").startswith("relaxpy."):
+            place = f"raised at {frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
-
-
-_HERE = __file__.rpartition("script")[0]

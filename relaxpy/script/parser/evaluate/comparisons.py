@@ -12,6 +12,8 @@ from functools import reduce
 from types import BuiltinFunctionType
 from typing import Any
 
+import numpy as np
+
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, ops
@@ -115,9 +117,16 @@ def check_index(owner: object, index: Any) -> None:
 
     Errors: MisuseError about the part of the index that is not.
     """
-    if not isinstance(owner, (*_CONTAINERS, str, range)):
+    if not isinstance(owner, (*_CONTAINERS, str, range, np.ndarray)):
         return
-    parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
+    members = index if isinstance(owner, np.ndarray) and isinstance(index, tuple) else (index,)
+    parts = [
+        part
+        for member in members
+        for part in (
+            (member.start, member.stop, member.step) if isinstance(member, slice) else (member,)
+        )
+    ]
     if isinstance(owner, dict) and (index in owner or not is_of_program([index, *owner])):
         return
     for part in parts:

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.wording import (
     array_hint,
     as_parse_error,
@@ -349,6 +350,11 @@ class Evaluator:
             raise as_parse_error(error, self.span(where)).noted(place) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None
+        except RecursionError:
+            if not is_helper(function):
+                raise
+            message = f"{ast.unparse(node.func)} calls itself too often"
+            raise self.error(node, message) from None
 
     def _call_error(
         self,
@@ -552,6 +558,8 @@ class Evaluator:
                     return result
                 result = MISSING
             found = self.value(part)
+            if isinstance(found, PrimExpr):
+                self._prim(part, ops.truth, found)
             result = found if result is MISSING else self._prim(part, combine, result, found)
             if isinstance(result, Node) and not isinstance(result, PrimExpr):
                 self.truth(result, part, node)

@@ -62,7 +62,7 @@ class KernelReader(KernelState):
                     body, symbol, private_as=node.name if symbol is None else None, at=node
                 )
             except RelaxpyError as error:
-                self.report.add(error)
+                self.report.add(as_parse_error(error, self.program.span(node)))
                 return None
 
     def read_signature(self, node: ast.FunctionDef) -> None:
@@ -84,7 +84,7 @@ class KernelReader(KernelState):
                 found = POISON
             except RelaxpyError as error:
                 found = POISON
-                self.report.add(error.located(self.program.span(arg)))
+                self.report.add(as_parse_error(error, self.program.span(arg)))
             self.scope.set(arg.arg, found)
         if node.returns is not None:
             try:
@@ -114,9 +114,7 @@ class KernelReader(KernelState):
             raise self.error(
                 arg.annotation,
                 f"a parameter is a buffer, a handle or a scalar, found {describe(given)}",
-                hint='tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
-                if is_annotation(given)
-                else None,
+                hint=_parameter_hint(given),
             )
         self.parameter(arg.arg, var)
         return var
@@ -254,7 +252,9 @@ class KernelReader(KernelState):
         results = [self.members_defined(f"{name}_{k}", m, at) for k, m in enumerate(members)]
         if all(old is new for old, new in zip(members, results, strict=True)):
             return value
-        return type(value)(zip(value, results, strict=True) if isinstance(value, dict) else results)
+        if isinstance(value, dict):
+            return dict(zip(value, results, strict=True))
+        return tuple(results) if isinstance(value, tuple) else results
 
     def is_made(self, value: Var | Buffer) -> bool:
         """Whether a function of the user's made this for the kernel, without a name."""
@@ -509,6 +509,19 @@ class KernelReader(KernelState):
                 )
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
+
+
+def _parameter_hint(annotation: object) -> str | None:
+    """What to write in place of an annotation that declares no parameter."""
+    if annotation is records.BufferSpec:
+        return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
+    if is_annotation(annotation):
+        return 'tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
+    if annotation in (int, float, bool):
+        return "scalars are of a datatype, as in n: T.int32"
+    if isinstance(annotation, str):
+        return "annotations are no strings: write n: T.int32"
+    return None
 
 
 def _same(present: object, value: object) -> bool:

@@ -36,7 +36,7 @@ class KernelEvaluator(Evaluator):
         program: Program,
         scope: Scope,
         guard: Guard,
-        returns: Callable[[GlobalVar], DataType | None],
+        returns: Callable[[GlobalVar, int], DataType | None],
     ) -> None:
         Evaluator.__init__(self, program, scope, guard)
         self.returns = returns
@@ -55,7 +55,7 @@ class KernelEvaluator(Evaluator):
             if kwargs:
                 raise self.error(node.keywords[0], "a function of the module takes no keywords")
             values = [a.data if isinstance(a, Buffer) else ops.convert(a) for a in args]
-            return tir.Call(self.returns(function) or "", function, values)
+            return tir.Call(self.returns(function, len(values)) or "", function, values)
         if isinstance(function, BaseFunc):
             raise self.error(
                 node.func,
@@ -80,7 +80,7 @@ class KernelState(RecordBuilder):
         *,
         guard: Guard = OPEN,
         report: Report | None = None,
-        returns: Callable[[GlobalVar], DataType | None] = lambda _: None,
+        returns: Callable[[GlobalVar, int], DataType | None] = lambda _, __: None,
     ) -> None:
         RecordBuilder.__init__(self)
         self.report = report if report is not None else Report()
@@ -117,6 +117,10 @@ class KernelState(RecordBuilder):
         """
         if macro.options.dialect != "tir":
             raise self.error(node.func, "a macro of Relax cannot be used in a kernel")
+        for part in ast.walk(macro.node):
+            if isinstance(part, ast.Return):
+                hint = "write its result to a buffer, or make it a Python function"
+                raise macro.program.error(part, "a macro of a kernel returns nothing", hint=hint)
         self.unrolling.add(len(macro.node.body), node, self.values)
         with expanded(self.values, macro, args, kwargs, node):
             self.statements.read(macro.body(), self.statement)

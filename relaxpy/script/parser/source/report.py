@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
+from relaxpy.script.language.wording import as_parse_error
 from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
 from relaxpy.script.parser.source.text import Program
 
@@ -74,7 +75,7 @@ class Statements:
                 self.poison(node)
             except RelaxpyError as error:
                 self.poison(node)
-                self.report.add(error.located(self.reading.program.span(header(node))))
+                self.report.add(as_parse_error(error, self.reading.program.span(header(node))))
 
     def poison(self, node: ast.stmt) -> None:
         """Mark every name that `node` would have bound."""
