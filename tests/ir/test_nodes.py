@@ -187,7 +187,7 @@ def test_tuples_are_built_and_projected():
 @pytest.mark.rule("AST-9")
 @pytest.mark.parametrize("index", [-1, 1.0, "0", N])
 def test_a_tuple_index_is_a_constant_from_zero(index: object):
-    with pytest.raises(MisuseError, match="a tuple index is an integer from 0") as caught:
+    with pytest.raises(MisuseError, match="a tuple index is an integer >= 0") as caught:
         rx.TupleGetItem(rx.Var("t"), index)
     assert caught.value.diagnostic.rule == "AST-9"
 
@@ -562,13 +562,13 @@ def test_constants_have_the_byte_order_of_the_machine():
     assert constant.data.dtype.isnative
     assert constant.data.tolist() == [1, 2]
     assert constant.struct_info == TensorStructInfo((2,), "int32")
-    with pytest.raises(MisuseError, match="no tensor can be made"):
+    with pytest.raises(MisuseError, match="cannot make a tensor"):
         rx.Constant([[1], [1, 2]])
 
 
 @pytest.mark.parametrize("value", [2**40, -(2**31) - 1, [1, 2**31], np.array([2**40])])
 def test_a_number_that_32_bits_cannot_hold_needs_a_datatype(value: object):
-    with pytest.raises(MisuseError, match="int32 cannot hold") as caught:
+    with pytest.raises(MisuseError, match="int32 cannot represent") as caught:
         rx.const(value)
     assert "int64" in str(caught.value)
     assert rx.const(value, "int64").data.tolist() == np.array(value).tolist()

@@ -122,15 +122,18 @@ def test_placements_are_read_and_written() -> None:
         (lambda: DeviceMesh((2, 2), (0, 1)), r"of shape \(2, 2\) has 4 devices, found 2"),
         (lambda: device_mesh((2,), I.Range(0, 4)), r"of shape \(2,\) has 2 devices, found 4"),
         (lambda: device_mesh((10**9,), I.Range(0, 10**9)), "at most 65536 devices"),
-        (lambda: DeviceMesh(2, (0, 1)), "a size along each axis"),  # type: ignore[arg-type]
+        (lambda: DeviceMesh(2, (0, 1)), "the shape of a mesh is a list"),  # type: ignore[arg-type]
         (lambda: DeviceMesh((2,), (0, -1)), "numbered from 0"),
-        (lambda: PlacementSpec.sharding(-1), "an axis is counted from 0"),
+        (lambda: PlacementSpec.sharding(-1), "an axis is an integer >= 0"),
         (lambda: Placement.from_text("S[x]"), "consists of R and S"),
         (lambda: Placement.from_text("R,"), "consists of R and S"),
         (lambda: Placement(("R",)), "a list of PlacementSpec"),  # type: ignore[arg-type]
         (lambda: spread(4, 8, placement="R"), "the mesh has 2 axes, the placement 1"),
         (lambda: spread(4, placement="S[1], R"), "of rank 1 has no axis 1 to split"),
-        (lambda: DTensorStructInfo(relax.ShapeStructInfo(), MESH, "R, R"), "info of a tensor"),  # type: ignore[arg-type]
+        (
+            lambda: DTensorStructInfo(relax.ShapeStructInfo(), MESH, "R, R"),
+            "expected a TensorStructInfo",
+        ),  # type: ignore[arg-type]
         (lambda: R.DTensor((4,), "float32"), "has a mesh of devices"),
         (lambda: R.DTensor((4,), "float32", MESH), "has a placement"),
         (lambda: relax.Var("x", R.DTensor((4,), "int8", "mesh[0]", "R")), "lists no mesh"),

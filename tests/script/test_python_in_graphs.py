@@ -79,7 +79,7 @@ def test_a_tuple_is_not_sliced() -> None:
         def main(t: R.Tuple(R.Tensor, R.Tensor), x: R.Tensor):
             a = t[1:]
             #   ^^^^^ [ ] projects a tuple and takes an integer, found slice(1, None, None) [AST-9]
-            # hint: take it apart: first, *rest = ...
+            # hint: unpack it: first, *rest = ...
             return x
     """)
 
@@ -100,12 +100,12 @@ def test_what_no_tensor_can_be_made_of_is_the_argument() -> None:
         @R.function
         def main(x: R.Tensor):
             a = R.const([[1, 2], [3]])
-            #           ^^^^^^^^^^^^^ no tensor can be made of [[1, 2], [3]]: lists differ in length
+            #           ^^^^^^^^^^^^^ cannot make a tensor of [[1, 2], [3]]: lists differ in length
             b = R.const("a")
-            #           ^^^ a tensor holds numbers or Booleans, found 'a' [VAL-1]
+            #           ^^^ a tensor contains numbers or Booleans, found 'a' [VAL-1]
             return None
             #      ^^^^ expected a Relax expression, found NoneType None
-            # hint: the value of nothing is unit, ()
+            # hint: the value for nothing is the empty tuple, ()
     """)
     n = tir.Var("n", "int64")
     assert relax.const([1, 2]).data.tolist() == [1, 2]

@@ -14,7 +14,7 @@ def make_shape(shape: Sequence[ExprLike]) -> ShapeExpr:
     """The shape value with these members.
 
     Errors:
-        MisuseError (also TypeError, ValueError): it is no list or tuple of integers.
+        MisuseError (also TypeError, ValueError): it is not a list or tuple of integers.
     """
     if not isinstance(shape, (list, tuple)):
         raise MisuseError(f"a shape is made of a list or tuple, found {shape!r:.60}", about=shape)

@@ -18,7 +18,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.relax.nodes.base import checked_node_count
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.nodes.struct_info import check_sizes, whole_number
+from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.records import DeviceForm, UnknownShape, as_dtype
@@ -131,7 +131,7 @@ def _checked_dim(value: object) -> object:
             f"a dimension is an integer expression or a name, found {value!r:.60}",
             rule="PX-9",
             about=value,
-            hint=whole_number(value),
+            hint=integer_hint(value),
         )
     return value
 

@@ -137,10 +137,10 @@ class ScriptText(ShortText):
     def constant_doc(self, expr: rx.Constant) -> Doc:
         inline = self.small_constant(expr)
         shown = self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
-        if expr.spread_info is None:
+        if expr.distributed_sinfo is None:
             return shown
         return call(
-            f"{self.relax_prefix}.dist.const", shown, self.struct_info_doc(expr.spread_info)
+            f"{self.relax_prefix}.dist.const", shown, self.struct_info_doc(expr.distributed_sinfo)
         )
 
     @override

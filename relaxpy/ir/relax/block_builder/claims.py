@@ -43,7 +43,7 @@ class FalseClaims:
         false = self._nodes
         match node:
             case Tuple(fields=fields):
-                return node.has_field_infos and not false.isdisjoint(fields)
+                return node.has_field_sinfos and not false.isdisjoint(fields)
             case TupleGetItem(tuple_value=value, index=index) if value in false:
                 return node.struct_info == TupleGetItem(value, index).struct_info
             case SeqExpr(body=body):

@@ -285,7 +285,7 @@ class Normalizer:
                     node = replace(node, op=callee, args=tuple(args), sinfo_args=infos)
                 return self._derive_call(node, top.node)
             case Tuple():
-                if same and node.has_field_infos:
+                if same and node.has_field_sinfos:
                     return node
                 fields = TupleStructInfo(tuple(self.out.ctx.sinfo_of(f) for f in done))
                 self._check_claim(node, fields, "DER-5")
@@ -304,10 +304,10 @@ class Normalizer:
         """The call with its struct info, derived once if it depends on the operands alone."""
         op = call.op
         operator = find(op) if type(op) is Op else None
-        if not call.info_is_derived or operator is None or operator.needs_context:
+        if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
             call = self._with_info(call, infer_call(call, self.out.ctx), rule, original)
-            set_fields(call, info_is_derived=True)
+            set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
             info = call.struct_info
             if isinstance(info, PrimStructInfo) and info.value is not None:

@@ -1,4 +1,4 @@
-"""The two classes that all of Relax descends from and that name each other: Expr and StructInfo."""
+"""The two base classes of Relax, which refer to each other: Expr and StructInfo."""
 
 from __future__ import annotations
 
@@ -20,22 +20,19 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-def _property(name: str, what: str) -> property:
-    """A property of a tensor that is read by the operators of `relax.inspect`.
-
-    To a helper of a function being read it is what the text of the function reads.
-    """
+def _property(name: str, doc: str) -> property:
+    """A property of a tensor, which the operators of `relax.inspect` read."""
 
     def read(self: Expr) -> Any:
         from relaxpy.ir.relax.op.inspect import property_of
 
         return property_of(self, name)
 
-    return property(read, doc=what)
+    return property(read, doc=doc)
 
 
 def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    """The method behind `expr sign other`, or behind `other sign expr`."""
+    """The method of a Python operator; the reflected one has the expression on the right."""
 
     def apply(self: Expr, other: object) -> Any:
         from relaxpy.ir.relax.op import operators
@@ -43,15 +40,14 @@ def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
         operands = (other, self) if reflected else (self, other)
         return operators.apply(sign, *operands)
 
-    apply.__doc__ = f"The call of the operator that `{sign}` stands for."
+    apply.__doc__ = f"The call of the operator of `{sign}`."
     return apply
 
 
 class Expr(Node):
-    """Base of all Relax expressions; compared by identity.
+    """The base class of all Relax expressions, which are compared by identity.
 
-    `struct_info` is None where nothing was derived yet: the BlockBuilder answers with nodes that
-    have it.
+    `struct_info` is None until it is derived: the BlockBuilder rebuilds nodes with struct info.
     """
 
     __slots__ = ()
@@ -69,21 +65,21 @@ class Expr(Node):
     __matmul__, __rmatmul__ = _operator("@"), _operator("@", reflected=True)
     __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
 
-    shape = _property("shape", "The sizes of this tensor: `x.shape[i]` is the call that reads one.")
+    shape = _property("shape", "The dimensions of this tensor; `x.shape[i]` reads one.")
     dtype = _property("dtype", "The datatype of this tensor: `.type_code`, `.bits`, `.lanes`.")
-    ndim = _property("ndim", "The rank of this tensor, as the call that reads it.")
-    strides = _property("strides", "The strides of this tensor: `x.strides[i]` reads one.")
-    byte_offset = _property("byte_offset", "Bytes of memory before the first element.")
-    elem_offset = _property("elem_offset", "Elements of memory before the first element.")
+    ndim = _property("ndim", "The rank of this tensor, as a call that reads it.")
+    strides = _property("strides", "The strides of this tensor; `x.strides[i]` reads one.")
+    byte_offset = _property("byte_offset", "The number of bytes before the first element.")
+    elem_offset = _property("elem_offset", "The number of elements before the first one.")
 
     def __neg__(self) -> Expr:
-        """The elements with the other sign."""
+        """The elementwise negation."""
         from relaxpy.ir.relax.op.operators import negative
 
         return negative(self)
 
     def astype(self, dtype: str) -> Expr:
-        """The elements in another datatype."""
+        """The elements converted to another datatype."""
         from relaxpy.ir.relax.op.operators import convert
 
         return convert(self, dtype)
@@ -98,17 +94,17 @@ class Expr(Node):
         """Field `index` of this tuple.
 
         Errors:
-            MisuseError: `index` is no integer; IndexError: the tuple is known to be shorter.
+            MisuseError: `index` is not an integer; IndexError: the tuple is shorter.
         """
         from relaxpy.ir.relax.nodes.expr import project_tuple
 
         return project_tuple(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
-        """The fields of this tuple, whose number is known.
+        """The fields of this tuple.
 
         Errors:
-            MisuseError (also TypeError): it is not known to be a tuple.
+            MisuseError (also TypeError): the number of fields is not known.
         """
         from relaxpy.ir.relax.nodes.expr import unpack_tuple
 
@@ -116,21 +112,21 @@ class Expr(Node):
 
     @property
     def struct_info_(self) -> StructInfo | None:
-        """TVM's name for the field behind `struct_info`."""
+        """TVM's name for the stored `struct_info`."""
         return self.struct_info
 
     def with_struct_info(self, struct_info: StructInfo | None) -> Self:
-        """This node built anew with another info."""
+        """A copy of this node with another struct info."""
         return replace(self, struct_info=struct_info)  # type: ignore[type-var]
 
 
 class StructInfo(Node):
     """What is known about a value at compile time.
 
-    `==` is sameness up to own shape variables (RES-13), each info standing for itself: what a Func
-    info has alone in its parameters counts as its own. Where such variables are in scope around the
-    infos (SC-16), `is_base_of(a, b, scope)` both ways is the question to ask. What `R.Tensor` and
-    its siblings give outside a program is equal to the info that it stands for.
+    `==` is structural equality up to the names of bound shape variables (RES-13). A Callable is
+    taken to bind all definable variables of its parameters; if some of them are in scope (SC-16),
+    compare by `is_base_of(a, b, scope)` in both directions. The annotations `R.Tensor` etc. are
+    equal to the struct info that they describe.
     """
 
     __slots__ = ("_key", "_node_count")
@@ -139,7 +135,7 @@ class StructInfo(Node):
 
     @property
     def key(self) -> object:
-        """A value that is equal for equal infos and for no others, while both are alive."""
+        """A value that is equal exactly for equal struct infos, while both are alive."""
         try:
             return self._key
         except AttributeError:
@@ -152,7 +148,7 @@ class StructInfo(Node):
         return getattr(self, "_node_count", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """Whether `derived` is at least as specific as this info: `derived <<: self` (SUB)."""
+        """Whether `derived` is at least as specific as this: `derived <<: self` (SUB)."""
         from relaxpy.ir.relax.relations import is_base_of
 
         return is_base_of(self, derived)
@@ -207,96 +203,76 @@ def checked_node_count(nested: Iterable[object]) -> int:
 
 
 def as_struct_info(value: object) -> StructInfo:
-    """`value` as an info: itself, or what `R.Tensor` and its siblings give outside a program.
+    """Convert an annotation such as `R.Tensor` to struct info.
 
     Errors:
-        MisuseError (also TypeError): it is none.
+        MisuseError (also TypeError): `value` is neither an annotation nor a StructInfo.
     """
     if isinstance(value, StructInfo):
         return value
-    as_info = getattr(value, "__struct_info__", None)
-    if as_info is not None:
-        return cast("StructInfo", as_info())
+    as_sinfo = getattr(value, "__struct_info__", None)
+    if as_sinfo is not None:
+        return cast("StructInfo", as_sinfo())
     raise MisuseError(
         f"expected a StructInfo, found {type(value).__name__} {value!r:.60}",
         about=value,
-        hint='infos are written as in R.Tensor((4, 4), "float32")',
+        hint='struct info is written as in R.Tensor((4, 4), "float32")',
     )
 
 
 def as_declared(value: object) -> StructInfo | None:
-    """`value`, which a node declares itself to be, as a struct info; None where it says nothing.
-
-    Errors:
-        MisuseError (also TypeError): it is something else.
-    """
+    """Convert the struct info that a node declares, as `as_struct_info` does; None stays None."""
     return value if value is None or isinstance(value, StructInfo) else as_struct_info(value)
 
 
 def convert_declared(node: Expr) -> None:
-    """Convert the struct info that a node under construction declares, as `as_declared` does."""
+    """Convert the struct info that a node under construction declares."""
     declared = node.struct_info
     if declared is not None and not isinstance(declared, StructInfo):
         set_fields(node, struct_info=as_struct_info(declared))
 
 
 def set_fields(node: object, **fields: object) -> None:
-    """Give a node that is being constructed the fields that its arguments were converted to."""
+    """Set fields of a frozen node that is under construction."""
     for name, value in fields.items():
         object.__setattr__(node, name, value)
 
 
 def check_expr(value: object) -> None:
-    """Check that `value` may stand where an expression does.
-
-    Errors:
-        MisuseError (also TypeError): it is none.
-    """
+    """Raise MisuseError (also TypeError) if `value` is neither an expression nor an operator."""
     if not isinstance(value, (Expr, Op)):
-        raise _unlike("a Relax expression", value)
+        raise _wrong_kind("a Relax expression", value)
 
 
 def check_kind(
-    value: object, kind: type[Node] | tuple[type[Node], ...], what: str, rule: str
+    value: object, kind: type[Node] | tuple[type[Node], ...], expected: str, rule: str
 ) -> None:
-    """Check that a part of a node is of the kind it has to be, `what` in words.
-
-    Errors:
-        MisuseError (also TypeError): it is of another kind.
-    """
+    """Raise MisuseError (also TypeError) if `value` is not of the kind that `expected` names."""
     if not isinstance(value, kind):
-        raise _unlike(what, value, rule)
+        raise _wrong_kind(expected, value, rule)
 
 
 def check_name(value: object, what: str) -> None:
-    """Check that a name is a string.
-
-    Errors:
-        MisuseError (also TypeError): it is none.
-    """
+    """Raise MisuseError (also TypeError) if a name is not a string; `what` describes it."""
     if not isinstance(value, str):
         raise MisuseError(f"{what} is a string, found {value!r:.60}", about=value)
 
 
 def as_members(value: object, what: str, rule: str) -> tuple[Any, ...]:
-    """The members of a list, tuple or other iterable that is no node itself.
+    """Convert a list or another iterable to a tuple; `what` describes the members.
 
     Errors:
-        MisuseError (also TypeError): it is something else.
+        MisuseError (also TypeError): `value` is a node or is not iterable.
     """
     if type(value) is tuple:
         return value
     if isinstance(value, (Node, str)) or not isinstance(value, Iterable):
-        raise _unlike(f"a list of {what}", value, rule)
+        raise _wrong_kind(f"a list of {what}", value, rule)
     return tuple(value)
 
 
 def member(members: tuple[M, ...], index: int, kind: str) -> M:
-    """`members[index]` of a node of this kind.
-
-    Errors:
-        IndexError: there are not as many.
-    """
+    """Return `members[index]`; an IndexError names the `kind` of the node."""
     try:
         return members[index]
     except IndexError:
@@ -304,7 +280,7 @@ def member(members: tuple[M, ...], index: int, kind: str) -> M:
         raise IndexError(f"{kind} index out of range: {index} of {count} members") from None
 
 
-def _unlike(expected: str, found: object, rule: str | None = None) -> MisuseError:
+def _wrong_kind(expected: str, value: object, rule: str | None = None) -> MisuseError:
     return MisuseError(
-        f"expected {expected}, found {type(found).__name__} {found!r:.60}", rule=rule, about=found
+        f"expected {expected}, found {type(value).__name__} {value!r:.60}", rule=rule, about=value
     )

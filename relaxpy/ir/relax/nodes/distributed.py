@@ -1,4 +1,4 @@
-"""Tensors that are spread over several devices: how, and over which."""
+"""Distributed tensors: meshes of devices, placements, and the struct info."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_DEVICES = 65_536
 
 
-def _natural(value: object) -> bool:
+def _is_natural(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -33,10 +33,10 @@ class DeviceMesh(GlobalInfo):
     """Devices by their numbers, laid out along axes.
 
     Shapes:
-        shape       how many devices stand along each axis
-        device_ids  as many numbers as the mesh has places, in row-major order; or their range
+        shape       the number of devices along each axis
+        device_ids  the number of each device, in row-major order; or a range of numbers
     Errors:
-        MisuseError (also TypeError, ValueError): the numbers do not fill the mesh.
+        MisuseError (also TypeError, ValueError): there are more or fewer numbers than devices.
     """
 
     _fields = ("shape", "device_ids")
@@ -45,20 +45,20 @@ class DeviceMesh(GlobalInfo):
 
     def __post_init__(self) -> None:
         shape, ids = self.shape, self.device_ids
-        if not isinstance(shape, (tuple, list)) or not all(map(_natural, shape)):
+        if not isinstance(shape, (tuple, list)) or not all(map(_is_natural, shape)):
             raise MisuseError(
-                f"a mesh has a size along each axis, found {shape!r:.60}", about=shape
+                f"the shape of a mesh is a list of integers, found {shape!r:.60}", about=shape
             )
         if math.prod(shape) > MAX_DEVICES:
             raise MisuseError(f"a mesh has at most {MAX_DEVICES} devices", about=shape)
         if isinstance(ids, Range):
             start, extent = ids.min, ids.extent
             if not isinstance(start, IntImm) or not isinstance(extent, IntImm):
-                raise MisuseError(f"devices have known numbers, found {ids}", about=ids)
+                raise MisuseError(f"the numbers of devices are constants, found {ids}", about=ids)
             if extent.value != math.prod(shape):
                 raise _wrong_count(shape, extent.value)
             ids = tuple(range(start.value, start.value + extent.value))
-        elif not isinstance(ids, (tuple, list, range)) or not all(map(_natural, ids)):
+        elif not isinstance(ids, (tuple, list, range)) or not all(map(_is_natural, ids)):
             raise MisuseError(f"devices are numbered from 0, found {ids!r:.60}", about=ids)
         if len(ids) != math.prod(shape):
             raise _wrong_count(shape, len(ids))
@@ -79,10 +79,10 @@ def device_mesh(shape: Sequence[int], device_ids: Sequence[int] | Range) -> Devi
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlacementSpec(Node):
-    """What one axis of a mesh does with a tensor: splits it along `axis`, or copies it.
+    """The placement along one axis of a mesh: the tensor is split along `axis`, or replicated.
 
     Errors:
-        MisuseError (also TypeError, ValueError): the axis is no integer from 0.
+        MisuseError (also TypeError, ValueError): the axis is not an integer >= 0.
     """
 
     _fields = ("kind", "axis")
@@ -96,19 +96,19 @@ class PlacementSpec(Node):
             )
         if self.kind == "replica":
             object.__setattr__(self, "axis", -1)
-        elif not _natural(self.axis):
+        elif not _is_natural(self.axis):
             raise MisuseError(
-                f"an axis is counted from 0, found {self.axis!r:.60}", about=self.axis
+                f"an axis is an integer >= 0, found {self.axis!r:.60}", about=self.axis
             )
 
     @staticmethod
     def sharding(axis: int) -> PlacementSpec:
-        """The tensor is split along `axis`, over the devices."""
+        """The tensor is split along `axis`."""
         return PlacementSpec(axis)
 
     @staticmethod
     def replica() -> PlacementSpec:
-        """Every device has all of the tensor."""
+        """Every device has the whole tensor."""
         return PlacementSpec(-1, "replica")
 
     @override
@@ -118,10 +118,10 @@ class PlacementSpec(Node):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Placement(Node):
-    """What each axis of a mesh does with a tensor.
+    """How a tensor is placed along each axis of a mesh.
 
     Errors:
-        MisuseError (also TypeError): the members are not PlacementSpecs.
+        MisuseError (also TypeError): a member is not a PlacementSpec.
     """
 
     _fields = ("dim_specs",)
@@ -140,10 +140,10 @@ class Placement(Node):
         """The placement written as "S[0], R".
 
         Errors:
-            MisuseError (also ValueError): it is not written so.
+            MisuseError (also ValueError): it is malformed.
         """
         specs = []
-        for word in (part.strip() for part in text.split(",")) if text.strip() else ():
+        for word in map(str.strip, text.split(",")) if text.strip() else ():
             axis = word[2:-1] if word.startswith("S[") and word.endswith("]") else ""
             if word == "R":
                 specs.append(PlacementSpec.replica())
@@ -164,7 +164,7 @@ class Placement(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DTensorStructInfo(StructInfo):
-    """A tensor that the devices of a mesh hold together.
+    """A tensor that is distributed over the devices of a mesh.
 
     Errors:
         MisuseError (also TypeError, ValueError): the placement has another number of axes than the
@@ -180,7 +180,7 @@ class DTensorStructInfo(StructInfo):
     def __post_init__(self) -> None:
         tensor, mesh = self.tensor_sinfo, self.device_mesh
         if not isinstance(tensor, TensorStructInfo):
-            raise MisuseError(f"expected the info of a tensor, found {tensor!s:.60}", about=tensor)
+            raise MisuseError(f"expected a TensorStructInfo, found {tensor!s:.60}", about=tensor)
         if not isinstance(mesh, DeviceMesh):
             raise MisuseError(f"expected a DeviceMesh, found {mesh!r:.60}", about=mesh)
         placement: object = self.placement

@@ -1,4 +1,4 @@
-"""The hook through which calls that Python code builds become values of the function being read."""
+"""The hook by which a parser evaluates the expressions that helper functions of a program build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _evaluate: ContextVar[Evaluate | None] = ContextVar("relaxpy_evaluate", default=
 
 @contextmanager
 def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
-    """The time in which each call is passed to `evaluate` as soon as it is built, or to nobody."""
+    """Pass each expression to `evaluate` as soon as user code builds it; None switches this off."""
     token = _evaluate.set(evaluate)
     try:
         yield
@@ -26,11 +26,11 @@ def evaluating(evaluate: Evaluate | None) -> Iterator[None]:
 
 
 def is_evaluating() -> bool:
-    """Whether user code is building part of the function being read."""
+    """Whether user code is building expressions of a program that is being parsed."""
     return _evaluate.get() is not None
 
 
 def evaluated(expr: E) -> E:
-    """`expr`, which user code has just built, as the function being read evaluates it."""
+    """Evaluate an expression that user code has just built, if a program is being parsed."""
     evaluate = _evaluate.get()
     return expr if evaluate is None else cast("E", evaluate(expr))

@@ -22,7 +22,6 @@ from relaxpy.ir.relax.nodes.base import (
     StructInfo,
     as_declared,
     as_members,
-    as_struct_info,
     check_expr,
     check_kind,
     check_name,
@@ -37,8 +36,8 @@ from relaxpy.ir.relax.nodes.struct_info import (
     PrimStructInfo,
     TensorStructInfo,
     TupleStructInfo,
-    as_infos,
     as_scalar,
+    as_struct_infos,
 )
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -50,7 +49,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GlobalVar(Expr):
-    """An entry of the module, by name (AST-8). Its info is the module's to give."""
+    """A reference to a function of the module by name (AST-8); the module knows its signature."""
 
     _fields = ("name_hint",)
     _variable = True
@@ -65,7 +64,7 @@ class GlobalVar(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """What is one and the same wherever a variable is meant: as `Var.vid`, with its name."""
+    """The identity of a variable, with its name (`Var.vid`)."""
 
     var: Var
 
@@ -77,9 +76,9 @@ class Id:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):
-    """A local variable (AST-7): the name is a hint, the object is the variable.
+    """A local variable (AST-7), identified by the object; the name is a hint.
 
-    The `vid` of another variable lends its name.
+    The `vid` of another variable as a name stands for the name of that variable.
     """
 
     _fields = ("struct_info",)
@@ -101,13 +100,13 @@ class Var(Expr):
 
     @property
     def struct_info_annotation(self) -> StructInfo | None:
-        """The info the variable was declared with, or that its value gave it."""
+        """TVM's name for the struct info of the variable."""
         return self.struct_info
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DataflowVar(Var):
-    """A variable that lives inside one DataflowBlock (SC-7)."""
+    """A variable that is in scope only inside one DataflowBlock (SC-7)."""
 
 
 MASKED = (
@@ -117,7 +116,7 @@ MASKED = (
 
 
 def is_masked(value: object) -> bool:
-    """Whether `value` is an array of NumPy's that masks some of its elements."""
+    """Whether `value` is a NumPy array with masked elements."""
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return False
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
@@ -125,10 +124,10 @@ def is_masked(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(Expr):
-    """A tensor literal (AST-6); the array is copied unless it already cannot be written."""
+    """A tensor literal (AST-6); the array is copied unless it is already read-only."""
 
     _fields = ("data",)
-    _compared_as: ClassVar[Mapping[str, str]] = {"data": "placed_data"}
+    _compared_as: ClassVar[Mapping[str, str]] = {"data": "data_and_placement"}
     data: Array
     struct_info: StructInfo | None = None
     span: Span | None = None
@@ -139,51 +138,43 @@ class Constant(Expr):
         try:
             data = np.asarray(self.data)
         except ValueError as error:
-            raise MisuseError(f"no tensor can be made of {self.data!r:.60}: {error}") from None
+            raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
             data = data.astype(data.dtype.newbyteorder("="))
-        if data is not self.data or _may_be_written(data):
+        if data is not self.data or _is_writable(data):
             data = data.copy()
             data.flags.writeable = False
-        info = self.struct_info
-        if info is None:
-            info = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
-        set_fields(self, data=data, struct_info=_constant_info(data, as_struct_info(info)))
+        actual = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
+        declared = as_declared(self.struct_info)
+        if declared is not None:
+            _check_constant(actual, declared)
+        set_fields(self, data=data, struct_info=actual if declared is None else declared)
 
     @property
-    def spread_info(self) -> StructInfo | None:
-        """Of a literal that several devices hold together, how they do."""
+    def distributed_sinfo(self) -> StructInfo | None:
+        """The struct info of a literal that is distributed over several devices."""
         return None if isinstance(self.struct_info, TensorStructInfo) else self.struct_info
 
     @property
-    def placed_data(self) -> Array | tuple[Array, StructInfo]:
-        """What makes two literals the same: the data, and how several devices hold them."""
-        return self.data if self.spread_info is None else (self.data, self.spread_info)
+    def data_and_placement(self) -> Array | tuple[Array, StructInfo]:
+        """What structural equality compares: the data, and the struct info if it is distributed."""
+        return self.data if self.distributed_sinfo is None else (self.data, self.distributed_sinfo)
 
 
-def _constant_info(data: Array, info: StructInfo) -> StructInfo:
-    """DER-4: `info`, which says of the literal what it is, and may say where it lies.
-
-    Errors:
-        MisuseError: it says something else.
-    """
-    whole = getattr(info, "tensor_sinfo", info)  # of a tensor over several devices
-    if not isinstance(whole, TensorStructInfo) or not (
-        whole.dtype == data.dtype
-        and whole.ndim == data.ndim
-        and (
-            whole.shape is None
-            or whole.get_shape() == tuple(ops.const(s, INT64) for s in data.shape)
-        )
+def _check_constant(actual: TensorStructInfo, declared: StructInfo) -> None:
+    """DER-4: the declared struct info fits the data, and may add a device or a placement."""
+    tensor = getattr(declared, "tensor_sinfo", declared)
+    if (
+        not isinstance(tensor, TensorStructInfo)
+        or (tensor.dtype, tensor.ndim) != (actual.dtype, actual.ndim)
+        or (tensor.shape is not None and tensor.get_shape() != actual.get_shape())
     ):
-        found = TensorStructInfo(data.shape, DataType(data.dtype))  # type: ignore[arg-type]
-        raise MisuseError(f"the literal is {found}, not {info}", rule="DER-4", about=info)
-    return info
+        raise MisuseError(f"the literal is {actual}, not {declared}", rule="DER-4", about=declared)
 
 
-def _may_be_written(data: Array) -> bool:
-    """Whether an array, or one that it is a view of, can be changed."""
+def _is_writable(data: Array) -> bool:
+    """Whether an array, or one of which it is a view, is writable."""
     base: object = data
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
@@ -194,7 +185,7 @@ def _may_be_written(data: Array) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimValue(Expr):
-    """A scalar (AST-6): an int or bool is read as int64, a float as float32."""
+    """A scalar (AST-6): a Python int or bool becomes int64, a float float32."""
 
     _fields = ("value",)
     value: tir.PrimExpr
@@ -206,10 +197,10 @@ class PrimValue(Expr):
         if isinstance(value, (bool, int)):
             value = ops.const(int(value), INT64)
         scalar = as_scalar(value)
-        info = self.struct_info
-        if not isinstance(info, PrimStructInfo) or info.value is not scalar:
-            info = PrimStructInfo(scalar.dtype, scalar)
-        set_fields(self, value=scalar, struct_info=info)
+        sinfo = self.struct_info
+        if not isinstance(sinfo, PrimStructInfo) or sinfo.value is not scalar:
+            sinfo = PrimStructInfo(scalar.dtype, scalar)
+        set_fields(self, value=scalar, struct_info=sinfo)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -244,7 +235,7 @@ class DataTypeImm(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tuple(Expr):
-    """A tuple of expressions (AST-9); its info is known once those of its fields are."""
+    """A tuple of expressions (AST-9); its struct info is known once those of all fields are."""
 
     _fields = ("fields",)
     fields: tuple[Expr, ...]
@@ -252,15 +243,16 @@ class Tuple(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        given: object = self.fields
-        fields = tuple(given if isinstance(given, Expr) else as_members(given, "fields", "AST-9"))
-        # An operator is no value, which is for the check of well-formedness to say (WF-9).
-        fields = tuple(f if isinstance(f, Op) else convert_to_expr(f) for f in fields)
+        members: Any = self.fields
+        if not isinstance(members, Expr):
+            members = as_members(members, "fields", "AST-9")
+        # An operator is not a value, but this is reported by the well-formedness check (WF-9).
+        fields = tuple(f if isinstance(f, Op) else convert_to_expr(f) for f in members)
         declared = as_declared(self.struct_info)
-        set_fields(self, fields=fields, struct_info=_tuple_info(fields, declared))
+        set_fields(self, fields=fields, struct_info=_tuple_sinfo(fields, declared))
 
     @property
-    def has_field_infos(self) -> bool:
+    def has_field_sinfos(self) -> bool:
         """Whether its struct info consists of those of its fields."""
         return self.struct_info is not None and all(f.struct_info for f in self.fields)
 
@@ -276,20 +268,20 @@ class Tuple(Expr):
         return iter(self.fields)
 
 
-def _tuple_info(fields: tuple[Expr, ...], given: StructInfo | None) -> StructInfo | None:
-    """DER-5: what a tuple of these fields is once they have their infos, whatever is `given`."""
-    infos = tuple(i for f in fields if (i := getattr(f, "struct_info", None)) is not None)
-    if len(infos) < len(fields):
-        return given
-    if given is None and count_nodes(infos) > MAX_NODES:
+def _tuple_sinfo(fields: tuple[Expr | Op, ...], declared: StructInfo | None) -> StructInfo | None:
+    """DER-5: the struct info of the fields, or the declared one if some fields have none."""
+    sinfos = tuple(s for f in fields if (s := getattr(f, "struct_info", None)) is not None)
+    if len(sinfos) < len(fields):
+        return declared
+    if declared is None and count_nodes(sinfos) > MAX_NODES:
         return None  # an error only where the struct info of the tuple is needed
     if (
-        isinstance(given, TupleStructInfo)
-        and len(given.fields) == len(infos)
-        and all(a is b or a == b for a, b in zip(given.fields, infos, strict=True))
+        isinstance(declared, TupleStructInfo)
+        and len(declared.fields) == len(sinfos)
+        and all(a is b or a == b for a, b in zip(declared.fields, sinfos, strict=True))
     ):
-        return given
-    return TupleStructInfo(infos)
+        return declared
+    return TupleStructInfo(sinfos)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -307,25 +299,25 @@ class TupleGetItem(Expr):
         index = _as_index(self.index)
         if index is None or index < 0:
             raise MisuseError(
-                f"a tuple index is an integer from 0, found {self.index!r}",
+                f"a tuple index is an integer >= 0, found {self.index!r}",
                 rule="AST-9",
                 about=self.index,
             )
-        found = as_declared(self.struct_info)
-        info = self.tuple_value.struct_info
-        if found is None and isinstance(info, TupleStructInfo):
-            if index >= len(info.fields):
+        sinfo = as_declared(self.struct_info)
+        operand = self.tuple_value.struct_info
+        if sinfo is None and isinstance(operand, TupleStructInfo):
+            if index >= len(operand.fields):
                 raise MisuseError(
-                    f"index {index} is out of bounds for a tuple of {len(info.fields)} fields",
+                    f"index {index} is out of bounds for a tuple of {len(operand.fields)} fields",
                     rule="DER-33",
                     about=self.index,
                 )
-            found = info.fields[index]
-        set_fields(self, index=index, struct_info=found)
+            sinfo = operand.fields[index]
+        set_fields(self, index=index, struct_info=sinfo)
 
 
 def _as_index(value: object) -> int | None:
-    """`value` as a Python integer, or None; True and False are none."""
+    """`value` as a Python integer; None if it is not one, or is a Boolean."""
     if type(value) is int:
         return value
     try:
@@ -335,38 +327,38 @@ def _as_index(value: object) -> int | None:
 
 
 def project_tuple(expr: Expr, index: object) -> TupleGetItem:
-    """What `expr[index]` is."""
-    place, info = _as_index(index), expr.struct_info
-    if place is None:
+    """The value of `expr[index]`."""
+    number, sinfo = _as_index(index), expr.struct_info
+    if number is None:
         raise MisuseError(
             f"[ ] projects a tuple and takes an integer, found {index!r}",
             rule="AST-9",
-            hint="take it apart: first, *rest = ..."
-            if isinstance(info, TupleStructInfo)
+            hint="unpack it: first, *rest = ..."
+            if isinstance(sinfo, TupleStructInfo)
             else "to index a tensor use R.take or R.strided_slice",
         )
-    if isinstance(info, TupleStructInfo) and not 0 <= place < len(info.fields):
-        fields = counted(len(info.fields), "field")
+    if isinstance(sinfo, TupleStructInfo) and not 0 <= number < len(sinfo.fields):
+        fields = counted(len(sinfo.fields), "field")
         raise IndexError(f"index {index} is out of range for a tuple with {fields}")
-    return evaluated(TupleGetItem(expr, place))
+    return evaluated(TupleGetItem(expr, number))
 
 
 def unpack_tuple(expr: Expr) -> Iterator[Expr]:
-    """What going through `expr` gives: its fields."""
-    info = expr.struct_info
-    if not isinstance(info, TupleStructInfo):
-        found = "" if info is None else f", found {info}"
+    """The fields of `expr`, as Python iterates over it."""
+    sinfo = expr.struct_info
+    if not isinstance(sinfo, TupleStructInfo):
+        actual = "" if sinfo is None else f", found {sinfo}"
         raise MisuseError(
-            f"only a tuple whose fields are known can be gone through{found}", rule="DER-32"
+            f"only a tuple whose fields are known can be iterated over{actual}", rule="DER-32"
         )
-    return (evaluated(TupleGetItem(expr, index)) for index in range(len(info.fields)))
+    return (evaluated(TupleGetItem(expr, index)) for index in range(len(sinfo.fields)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
-    """`op` applied to `args` (AST-15); `sinfo_args` are infos given in the text.
+    """`op` applied to `args` (AST-15); `sinfo_args` are struct infos that the text states.
 
-    `info_is_derived` tells calls whose info comes from their operator from those built with one.
+    `sinfo_is_derived` means that the struct info is the result of derivation, not a declaration.
     """
 
     _fields = ("op", "args", "attrs", "sinfo_args")
@@ -376,7 +368,7 @@ class Call(Expr):
     sinfo_args: tuple[StructInfo, ...] = ()
     struct_info: StructInfo | None = field(default=None, kw_only=True)
     span: Span | None = None
-    info_is_derived: bool = field(default=False, init=False)
+    sinfo_is_derived: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         check_expr(self.op)
@@ -388,14 +380,15 @@ class Call(Expr):
         if type(self.attrs) is not Attrs:
             set_fields(self, attrs=as_attrs(self.attrs))
         if self.sinfo_args or type(self.sinfo_args) is not tuple:
-            set_fields(self, sinfo_args=as_infos(self.sinfo_args) if self.sinfo_args else ())
+            set_fields(self, sinfo_args=as_struct_infos(self.sinfo_args) if self.sinfo_args else ())
         convert_declared(self)
 
     def __bool__(self) -> bool:
-        """Whether this is a call, which it is; Python must not take that for what it gives.
+        """True: the call as a node, not its result.
 
         Errors:
-            MisuseError (also TypeError): it compares tensors, as `max(x, y)` would.
+            MisuseError (also TypeError): Python would use a comparison of tensors as a condition,
+                as `max(x, y)` does.
         """
         if isinstance(self.op, Op) and self.op.record.ordering:
             raise MisuseError(
@@ -409,7 +402,7 @@ class Call(Expr):
 def make_call(
     callee: Expr, args: tuple[object, ...], attrs: Mapping[str, object] | None = None
 ) -> Call:
-    """What `callee(*args)` is."""
+    """The value of `callee(*args)`."""
     return evaluated(Call(callee, tuple(convert_to_expr(a) for a in args), as_attrs(attrs)))
 
 
@@ -417,11 +410,11 @@ def make_call(
 def const(value: object, dtype: str | None = None) -> Constant:
     """A tensor literal; without `dtype`, int64 data become int32 and float64 data float32.
 
-    With `dtype`, a string stands for an element that Python has no literal of: "nan", "inf", or its
+    With `dtype`, a string stands for an element that has no Python literal: "nan", "inf", or its
     bits, as in "0x7fc00001".
 
     Errors:
-        MisuseError (also TypeError): `value` is no array of numbers.
+        MisuseError (also TypeError): `value` is not an array of numbers.
     """
     if is_masked(value):
         raise MisuseError(MASKED, about=value)
@@ -433,57 +426,59 @@ def const(value: object, dtype: str | None = None) -> Constant:
         except (ValueError, TypeError, OverflowError) as error:
             why = "lists differ in length" if "inhomogeneous" in str(error) else str(error)
             raise MisuseError(
-                f"no tensor can be made of {digits(value)}: {why}", about=value
+                f"cannot make a tensor of {digits(value)}: {why}", about=value
             ) from None
         if dtype is None and not isinstance(value, np.generic):
             data = _narrowed(data, value)
     if data.dtype.hasobject and isinstance(value, int):
-        raise MisuseError(f"no datatype holds {digits(value)}", rule="VAL-1", about=value)
+        raise MisuseError(f"no datatype can represent {digits(value)}", rule="VAL-1", about=value)
     if data.dtype.hasobject or data.dtype.kind in "USmMc":
         raise MisuseError(
-            f"a tensor holds numbers or Booleans, found {digits(value)}", rule="VAL-1", about=value
+            f"a tensor contains numbers or Booleans, found {digits(value)}",
+            rule="VAL-1",
+            about=value,
         )
     return Constant(data)
 
 
 def _narrowed(data: Array, value: object) -> Array:
-    """What Python's numbers are in tensors: 32 bits wide."""
+    """The 32-bit array that Python numbers become in tensors."""
     narrower = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
     if narrower is None:
         return data
     with np.errstate(over="ignore"):
-        found = data.astype(narrower)
-    if narrower == "int32" and not np.array_equal(found, data):
+        result = data.astype(narrower)
+    if narrower == "int32" and not np.array_equal(result, data):
         raise MisuseError(
-            f"int32 cannot hold {value!r:.60}",
+            f"int32 cannot represent {value!r:.60}",
             rule="DT-8",
             hint='name the datatype: const(..., "int64")',
             about=value,
         )
-    return found
+    return result
 
 
 def _array(value: object, dtype: DataType | None) -> Array:
-    """An array of `value`, where "nan", "inf", "-inf" and bits may stand among floats."""
+    """An array of `value`, which may contain "nan", "inf", "-inf" and bits as strings."""
     if dtype is None:
         return np.array(value)
-    with np.errstate(over="ignore"):  # what is too large for the datatype is infinite in it
+    with np.errstate(over="ignore"):  # floats that are too large become infinite
         try:
-            if dtype.is_float and dtype.family != "float":  # NumPy's own floats read strings, too
+            if dtype.is_float and dtype.family != "float":  # NumPy's own floats accept strings
                 return np.array(value, np.float64).astype(dtype.numpy())
             return np.array(value, dtype.numpy())
         except ValueError:
             elements = np.array(value, np.object_)
             if not any(map(_is_bits, elements.flat)):
                 raise
-            found = np.empty(elements.shape, dtype.numpy())
-            word = np.dtype(f"u{found.itemsize}")
+            result = np.empty(elements.shape, dtype.numpy())
+            word = np.dtype(f"u{result.itemsize}")
             for i, element in enumerate(elements.flat):
                 if _is_bits(element):
-                    found.flat[i] = np.array(int(element, 16), word).view(found.dtype)
+                    result.flat[i] = np.array(int(element, 16), word).view(result.dtype)
                 else:
-                    found.flat[i] = _array(element, dtype)
-            return found
+                    result.flat[i] = _array(element, dtype)
+            return result
 
 
 def _is_bits(element: object) -> TypeGuard[str]:
@@ -492,10 +487,10 @@ def _is_bits(element: object) -> TypeGuard[str]:
 
 @user_facing
 def convert_to_expr(value: object) -> Expr:
-    """`value` as an expression: numbers as PrimValue, strings, sequences as Tuple.
+    """Convert numbers to PrimValue, strings to StringImm, and sequences to Tuple.
 
     Errors:
-        MisuseError (also TypeError): there is no such expression.
+        MisuseError (also TypeError): `value` cannot be converted.
     """
     if isinstance(value, Expr):
         return value
@@ -516,5 +511,5 @@ def convert_to_expr(value: object) -> Expr:
     raise MisuseError(
         f"expected a Relax expression, found {type(value).__name__} {value!r:.60}",
         about=value,
-        hint="the value of nothing is unit, ()" if value is None else None,
+        hint="the value for nothing is the empty tuple, ()" if value is None else None,
     )

@@ -1,4 +1,4 @@
-"""Bindings, blocks, sequences and functions: what programs are put together from."""
+"""Bindings, blocks, sequences, conditionals and functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class VarBinding(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MatchCast(Node):
-    """`value` checked against `struct_info`, then bound to `var` if there is one (AST-19)."""
+    """A check of `value` against `struct_info`, which binds `var` if there is one (AST-19)."""
 
     _fields = ("value", "struct_info", "var")
     _binds = frozenset(("var", "struct_info"))
@@ -112,42 +112,42 @@ def function_attrs(attrs: Mapping[str, object] | None) -> Attrs:
     """The attributes of a function.
 
     Errors:
-        MisuseError (also TypeError): the `global_symbol` is no string, or `relax.force_pure` is
-            neither true nor false.
+        MisuseError (also TypeError): the `global_symbol` is not a string, or `relax.force_pure` is
+            not a Boolean.
     """
-    found = as_attrs(attrs)
-    if not found:
-        return found
-    forced = found.get("relax.force_pure")
+    result = as_attrs(attrs)
+    if not result:
+        return result
+    forced = result.get("relax.force_pure")
     if not isinstance(forced, int | None):
         raise MisuseError(
             f"relax.force_pure is True or False, found {forced!r:.60}", rule="WF-21", about=forced
         )
-    symbol = found.get("global_symbol")
+    symbol = result.get("global_symbol")
     if symbol is not None and not isinstance(symbol, str):
         raise MisuseError(
             f"global_symbol is a string, found {symbol!r:.60}", rule="WF-13", about=symbol
         )
-    return found
+    return result
 
 
 def as_seq(body: Expr | Op) -> SeqExpr:
-    """`body` as a SeqExpr: itself, or one without blocks around it (NF-6, NF-7).
+    """Wrap `body` in a SeqExpr without blocks, unless it is a SeqExpr (NF-6, NF-7).
 
     Errors:
-        MisuseError (also TypeError): it is no expression.
+        MisuseError (also TypeError): `body` is not an expression.
     """
     if isinstance(body, SeqExpr):
         return body
-    found = SeqExpr((), body)  # type: ignore[arg-type]
+    seq = SeqExpr((), body)  # type: ignore[arg-type]
     if isinstance(body, Expr):
-        set_fields(found, struct_info=body.struct_info, span=body.span)
-    return found
+        set_fields(seq, struct_info=body.struct_info, span=body.span)
+    return seq
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class If(Expr):
-    """One of two sequences (AST-13); another expression as a branch is wrapped (NF-7)."""
+    """A conditional (AST-13); a branch that is not a SeqExpr is wrapped in one (NF-7)."""
 
     _fields = ("cond", "true_branch", "false_branch")
     _derived_from = frozenset(("true_branch", "false_branch"))
@@ -160,22 +160,22 @@ class If(Expr):
     def __post_init__(self) -> None:
         check_expr(self.cond)
         branches = as_seq(self.true_branch), as_seq(self.false_branch)
-        info = as_declared(self.struct_info)
-        set_fields(self, true_branch=branches[0], false_branch=branches[1], struct_info=info)
+        sinfo = as_declared(self.struct_info)
+        set_fields(self, true_branch=branches[0], false_branch=branches[1], struct_info=sinfo)
 
 
 class BaseFunc(Expr):
-    """What a module may hold: a Relax Function, a PrimFunc or an ExternFunc."""
+    """The base class of the functions of a module: Function, PrimFunc and ExternFunc."""
 
     __slots__ = ()
     attrs: Attrs
 
     @property
     def __name__(self) -> str:
-        """The name that Python's tools show: the global symbol, if there is one.
+        """The global symbol, which Python's tools show as the name.
 
         Errors:
-            AttributeError: there is none, as in private and local functions.
+            AttributeError: there is none, since the function is private or local.
         """
         symbol = self.attrs.get("global_symbol")
         if not isinstance(symbol, str):
@@ -183,16 +183,16 @@ class BaseFunc(Expr):
         return symbol
 
     def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Self:
-        """This function with attribute `key` set to `value`, or with a table of attributes set."""
+        """A copy of this function with attribute `key`, or a table of attributes, set."""
         changes = {key: value} if isinstance(key, str) else dict(key)
         return self._with_attrs(self.attrs.updated(changes))
 
     def with_attrs(self, attrs: Mapping[str, object]) -> Self:
-        """This function with a table of attributes set."""
+        """A copy of this function with a table of attributes set."""
         return self._with_attrs(self.attrs.updated(attrs))
 
     def without_attr(self, key: str) -> Self:
-        """This function less attribute `key`."""
+        """A copy of this function without attribute `key`."""
         return self._with_attrs(self.attrs.without(key))
 
     def _with_attrs(self, attrs: Attrs) -> Self:
@@ -201,10 +201,10 @@ class BaseFunc(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Function(BaseFunc):
-    """A Relax function (AST-11); it has no name of its own (AST-12).
+    """A Relax function (AST-11), whose name is that of the binding or module entry (AST-12).
 
-    Another expression than a SeqExpr as body is wrapped (NF-6). A function that is part of no
-    module brings its `callees`: by their names the functions that it and they mention.
+    A body that is not a SeqExpr is wrapped in one (NF-6). `callees` are the functions that a
+    function outside of a module calls, directly or indirectly, by name.
     """
 
     _fields = ("params", "is_pure", "body", "ret_struct_info", "attrs")
@@ -212,7 +212,7 @@ class Function(BaseFunc):
     _binds = frozenset(("params",))
     _binds_shape_vars = frozenset(("params",))
     _scope = True
-    _compared_as: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_info"}
+    _compared_as: ClassVar[Mapping[str, str]] = {"ret_struct_info": "result_sinfo"}
     params: tuple[Var, ...]
     body: SeqExpr
     ret_struct_info: StructInfo | None = None
@@ -238,11 +238,11 @@ class Function(BaseFunc):
         )
 
     @property
-    def result_info(self) -> StructInfo | None:
-        """What the function returns: by its annotation, else as derived, else as its body says.
+    def result_sinfo(self) -> StructInfo | None:
+        """The struct info of the result: as annotated, else as derived, else that of the body.
 
         Rule:
-            DER-46, DER-47. Two functions that differ only in whether this is written are the same.
+            DER-46, DER-47. Structural equality ignores whether the annotation is written.
         """
         if self.ret_struct_info is not None:
             return self.ret_struct_info
@@ -258,15 +258,15 @@ class Function(BaseFunc):
         is_pure: bool = True,
         attrs: Mapping[str, object] | None = None,
     ) -> Function:
-        """A declaration: a function whose result is a variable that nothing binds yet."""
+        """A declaration: a function whose body is a variable that is not bound yet."""
         ret = as_struct_info(ret_struct_info)
         body = SeqExpr((), Var("undefined", ret), struct_info=ret)
-        infos = tuple(p.struct_info or ObjectStructInfo() for p in params)
-        info = FuncStructInfo(infos, ret, is_pure)
-        return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=info)
+        sinfos = tuple(p.struct_info or ObjectStructInfo() for p in params)
+        sinfo = FuncStructInfo(sinfos, ret, is_pure)
+        return Function(tuple(params), body, ret, is_pure, as_attrs(attrs), struct_info=sinfo)
 
     def bind_params(self, binding_map: Mapping[Var | str, object]) -> Function:
-        """This function less some parameters; see `relaxpy.ir.relax.rewrite.bind.bind_params`."""
+        """See `relaxpy.ir.relax.rewrite.bind.bind_params`."""
         from relaxpy.ir.relax.rewrite.bind import bind_params
 
         return bind_params(self, binding_map)
@@ -274,13 +274,13 @@ class Function(BaseFunc):
     def bind_symbolic_vars(
         self, binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
     ) -> Function:
-        """This function for given sizes; see `relaxpy.ir.relax.rewrite.bind.bind_symbolic_vars`."""
+        """See `relaxpy.ir.relax.rewrite.bind.bind_symbolic_vars`."""
         from relaxpy.ir.relax.rewrite.bind import bind_symbolic_vars
 
         return bind_symbolic_vars(self, binding_map)
 
     def inline_functions(self, function_map: Mapping[GlobalVar | str, Function]) -> Function:
-        """This function with others inlined; see `ir.relax.rewrite.inline.inline_functions`."""
+        """See `relaxpy.ir.relax.rewrite.inline.inline_functions`."""
         from relaxpy.ir.relax.rewrite.inline import inline_functions
 
         return inline_functions(self, function_map)
@@ -288,28 +288,28 @@ class Function(BaseFunc):
     @override
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Run this function on arrays, or build a Call if an argument is a Relax expression."""
-        if not any(map(_holds_expr, (*args, *kwargs.values()))):
+        """Run this function on arrays, or build a Call if an argument contains an expression."""
+        if not any(map(_contains_expr, (*args, *kwargs.values()))):
             return hooks.call("call_function", self, args, kwargs)
         named = sorted(kwargs.keys() - {"attrs"})
         if named:
             raise MisuseError(
-                f"a call in a program gives its arguments by position, found {named[0]}=...",
+                f"a call in a program passes its arguments by position, found {named[0]}=...",
                 rule="AST-15",
                 about=kwargs[named[0]],
             )
         return make_call(self, args, cast("Mapping[str, object] | None", kwargs.get("attrs")))
 
 
-def _holds_expr(value: object) -> bool:
+def _contains_expr(value: object) -> bool:
     if isinstance(value, (tuple, list)):
-        return any(map(_holds_expr, value))
+        return any(map(_contains_expr, value))
     return isinstance(value, Expr)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExternFunc(BaseFunc):
-    """A packed function by the name it is registered under (AST-14, DER-34)."""
+    """A packed function, by its registered name (AST-14, DER-34)."""
 
     _fields = ("global_symbol", "attrs")
     global_symbol: str
@@ -319,8 +319,8 @@ class ExternFunc(BaseFunc):
 
     def __post_init__(self) -> None:
         check_name(self.global_symbol, "the name of a packed function")
-        info = as_declared(self.struct_info)
-        if info is None:
-            info = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
-        check_kind(info, FuncStructInfo, "a Callable struct info", "DER-34")
-        set_fields(self, struct_info=info, attrs=function_attrs(self.attrs))
+        sinfo = as_declared(self.struct_info)
+        if sinfo is None:
+            sinfo = FuncStructInfo.opaque_func(derive_func=DEFAULT_DERIVE)
+        check_kind(sinfo, FuncStructInfo, "a Callable struct info", "DER-34")
+        set_fields(self, struct_info=sinfo, attrs=function_attrs(self.attrs))

@@ -1,4 +1,4 @@
-"""The one place where a variable, or a buffer, gets another name."""
+"""Renaming of variables and buffers in place."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from relaxpy.ir.tir.expr import Var
 
 
 def set_name(node: Any, name: str) -> None:
-    """Call a variable or buffer of a program that is being built `name`.
+    """Set the name of a variable or buffer of a program that is being built.
 
-    Names are hints: they say nothing of what a program means, and which variable is which does not
-    rest on them. The variables of a buffer that have its name follow it.
+    Names are hints and do not affect the meaning of a program. The variables of a buffer that are
+    named after it are renamed, too.
 
     Errors:
-        MisuseError (also TypeError): it is neither, or the name is no string.
+        MisuseError (also TypeError): `node` is neither, or `name` is not a string.
     """
     if not isinstance(name, str):
         raise MisuseError(f"a variable is named by a string, found {name!r:.60}", about=name)
@@ -25,9 +25,9 @@ def set_name(node: Any, name: str) -> None:
         case IterVar(var=var):
             set_name(var, name)
         case Buffer():
-            for part, ending in ((node.data, ""), (node.elem_offset, "_elem_offset")):
-                if isinstance(part, Var) and part.name == node.name + ending:
-                    set_name(part, name + ending)
+            for field, suffix in ((node.data, ""), (node.elem_offset, "_elem_offset")):
+                if isinstance(field, Var) and field.name == node.name + suffix:
+                    set_name(field, name + suffix)
             object.__setattr__(node, "name", name)
         case Var():
             object.__setattr__(node, "name", name)
@@ -35,5 +35,5 @@ def set_name(node: Any, name: str) -> None:
             object.__setattr__(node, "name_hint", name)
         case _:
             raise MisuseError(
-                f"variables and buffers have names to set, found {node!r:.60}", about=node
+                f"expected a variable or a buffer to rename, found {node!r:.60}", about=node
             )

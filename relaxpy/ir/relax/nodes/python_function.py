@@ -1,4 +1,4 @@
-"""Python functions that stand in a module beside those of the program (`@I.pyfunc`)."""
+"""Python functions in a module (`@I.pyfunc`)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _OF_STRINGS: Final = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", token
 
 
 class PythonText(str):
-    """The text of a function, which knows the function where that was defined by Python."""
+    """The source text of a function, with the function itself if Python has defined it."""
 
     __slots__ = ("function",)
     function: Callable[..., Any] | None
 
     def __new__(cls, text: str, function: Callable[..., Any] | None = None) -> PythonText:
-        """Make `text` remember `function`."""
-        made = str.__new__(cls, text)
-        made.function = function
-        return made
+        """Create the text with a reference to `function`."""
+        new = str.__new__(cls, text)
+        new.function = function
+        return new
 
 
 def python_function(name: str, text: str, function: Callable[..., Any] | None = None) -> ExternFunc:
-    """The entry of a module for a Python function; without `function`, one that is only text."""
+    """The entry of a module for a Python function, of which perhaps only the text is known."""
     attrs = {"global_symbol": name, IS_PYTHON: True, SOURCE: PythonText(text, function)}
     return ExternFunc(name, attrs=Attrs(attrs))
 
@@ -39,18 +39,18 @@ def is_python_function(func: BaseFunc) -> bool:
 
 
 def text_of(func: BaseFunc) -> str:
-    """The text of a Python function, less `@I.pyfunc`; empty where it is not known."""
+    """The text of a Python function without `@I.pyfunc`; empty if it is not known."""
     return str(func.attrs.get(SOURCE) or "")
 
 
 def python_function_of(func: BaseFunc) -> Callable[..., Any] | None:
-    """The Python function behind an entry of a module; None if it is another one, or text alone."""
+    """The Python function of a module's entry, or None if there is only a text, or neither."""
     text = func.attrs.get(SOURCE) if is_python_function(func) else None
     return text.function if isinstance(text, PythonText) else None
 
 
-def reindented(text: str, before: str, after: str) -> str:
-    """`text` with the indentation `after` in the place of `before`, but inside its strings."""
+def reindented(text: str, old: str, new: str) -> str:
+    """`text` with the indentation `new` in place of `old`, except inside of strings."""
     lines = text.split("\n")
     inside: set[int] = set()
     try:
@@ -58,8 +58,8 @@ def reindented(text: str, before: str, after: str) -> str:
             if token.type in _OF_STRINGS:
                 inside.update(range(token.start[0], token.end[0]))
     except (tokenize.TokenError, SyntaxError):
-        pass  # what is no Python has no strings
+        pass  # a text that is not Python has no strings
     return "\n".join(
-        line if number in inside or not line else after + line.removeprefix(before)
+        line if number in inside or not line else new + line.removeprefix(old)
         for number, line in enumerate(lines)
     )

@@ -1,4 +1,4 @@
-"""The types of the older documents: what is left of infos without shapes, and their order."""
+"""The static types of older versions of Relax: struct info without shapes, and its order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.ir.relax.nodes.base import as_members, as_struct_info, check_kind
 
 
 class Type(Node):
-    """A type (TYP-1), compared by structure; as an info it stands for `wrap_type` of it."""
+    """A type (TYP-1), compared by structure; as an annotation it means its `wrap_type`."""
 
     __slots__ = ()
 
@@ -22,17 +22,16 @@ class Type(Node):
         return wrap_type(self)
 
 
-def _rank(ndim: object) -> None:
+def _check_rank(ndim: object) -> None:
     if not isinstance(ndim, int) or ndim < -1:
         raise MisuseError(f"ndim is -1 (unknown) or at least 0, found {ndim!r}", rule="TYP-1")
 
 
 def _types(values: object) -> tuple[AnyType, ...]:
-    """A list of types as a tuple."""
-    found = as_members(values, "types", "TYP-1")
-    for value in found:
-        check_kind(value, Type, "a Relax type", "TYP-1")
-    return found
+    """Convert a list of types to a tuple."""
+    types = as_members(values, "types", "TYP-1")
+    _check_types(*types)
+    return types
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,7 +47,7 @@ class ShapeType(Type):
     ndim: int = -1
 
     def __post_init__(self) -> None:
-        _rank(self.ndim)
+        _check_rank(self.ndim)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,7 +59,7 @@ class DynTensorType(Type):
     dtype: DataType = DataType("float32")  # noqa: RUF009
 
     def __post_init__(self) -> None:
-        _rank(self.ndim)
+        _check_rank(self.ndim)
         object.__setattr__(self, "dtype", VOID if self.dtype is None else DataType(self.dtype))
 
 
@@ -81,7 +80,7 @@ class TupleType(Type):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FuncType(Type):
-    """A function, pure unless said otherwise (LEG-13)."""
+    """A function, which is pure by default (LEG-13)."""
 
     _fields = ("arg_types", "ret_type", "pure")
     arg_types: tuple[AnyType, ...]
@@ -103,12 +102,12 @@ AnyType: TypeAlias = ObjectType | ShapeType | DynTensorType | TupleType | FuncTy
 
 @user_facing
 def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
-    """The type of `sinfo`: shapes, values and devices are left out.
+    """The type of `sinfo`, which has no shapes, values and devices.
 
     Rule:
         TYP-2, TYP-3.
     Errors:
-        MisuseError (also TypeError): `sinfo` is none.
+        MisuseError (also TypeError): `sinfo` is not struct info.
     """
     match as_struct_info(sinfo):
         case rx.TensorStructInfo(ndim=ndim, dtype=dtype):
@@ -127,12 +126,12 @@ def erase_struct_info(sinfo: rx.StructInfo) -> AnyType:
 
 
 def wrap_type(ty: Type) -> rx.StructInfo:
-    """The info that says what `ty` does, and no more.
+    """The least specific struct info of type `ty`.
 
     Rule:
         TYP-4, TYP-5.
     Errors:
-        MisuseError (also TypeError): `ty` is no type.
+        MisuseError (also TypeError): `ty` is not a type.
     """
     match ty:
         case ObjectType():
@@ -163,7 +162,7 @@ def is_subtype(sub: AnyType, base: AnyType) -> bool:
     Rule:
         TYP-7, TYP-8, TYP-9, TYP-10, TYP-11, TYP-12.
     Errors:
-        MisuseError (also TypeError): one of the two is no type.
+        MisuseError (also TypeError): an operand is not a type.
     """
     _check_types(sub, base)
     match sub, base:
@@ -188,12 +187,12 @@ def is_subtype(sub: AnyType, base: AnyType) -> bool:
 
 @user_facing
 def find_lub(a: AnyType, b: AnyType) -> AnyType:
-    """The least type above both.
+    """The least upper bound.
 
     Rule:
         TYP-13, TYP-14.
     Errors:
-        MisuseError (also TypeError): one of the two is no type.
+        MisuseError (also TypeError): an operand is not a type.
     """
     _check_types(a, b)
     match a, b:
@@ -216,12 +215,12 @@ def find_lub(a: AnyType, b: AnyType) -> AnyType:
 
 @user_facing
 def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
-    """The greatest type below both, or None where there is none.
+    """The greatest lower bound, or None if there is none.
 
     Rule:
         TYP-15, TYP-16.
     Errors:
-        MisuseError (also TypeError): one of the two is no type.
+        MisuseError (also TypeError): an operand is not a type.
     """
     _check_types(a, b)
     match a, b:
@@ -251,12 +250,12 @@ def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
 
 
 def require_subtype(actual: AnyType, expected: AnyType) -> None:
-    """Check that a value of type `actual` may be used where `expected` is.
+    """Check that a value of type `actual` can be used as an `expected`.
 
     Rule:
         TYP-17, TYP-18.
     Errors:
-        StructInfoTypeError: it may not; where `actual` is the wider type, with the advice to cast.
+        StructInfoTypeError: it cannot; the hint is a cast if `actual` is the wider type.
     """
     if is_subtype(actual, expected):
         return

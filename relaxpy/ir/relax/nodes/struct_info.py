@@ -1,6 +1,6 @@
-"""StructInfo: what is known of values before they run, and the shapes in it.
+"""The kinds of struct info, and the shape expressions in them.
 
-Infos are compared by structure, up to the names of their own shape variables (RES-13).
+They are compared by structure, up to the names of bound shape variables (RES-13).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.nodes.expr import Call
 
 
-def whole_number(value: object) -> str | None:
-    """What to write for a float that is an integer."""
+def integer_hint(value: object) -> str | None:
+    """The hint to write an integer for a float that is equal to one."""
     return f"write {int(value)}" if isinstance(value, float) and value.is_integer() else None
 
 
@@ -42,13 +42,13 @@ def _is_size(value: object) -> bool:
 
 
 def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
-    """Dimensions as PrimExprs: Python integers become int64 literals (PX-9).
+    """Convert dimensions to PrimExprs; Python integers become int64 literals (PX-9).
 
     Errors:
-        MisuseError (also TypeError): a member is no integer expression.
+        MisuseError (also TypeError): a dimension is not an integer expression.
     """
     if type(values) is tuple and all(map(_is_size, values)):
-        return values  # as another shape has them
+        return values
     out = []
     for value in as_members(values, "dimensions", "PX-9"):
         if isinstance(value, (bool, np.bool_, float, str)):
@@ -56,7 +56,7 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
                 f"a dimension is an integer, found {value!r}",
                 rule="PX-9",
                 about=value,
-                hint=whole_number(value),
+                hint=integer_hint(value),
             )
         if isinstance(value, (int, np.integer)):
             out.append(ops.const(int(value), INT64))
@@ -75,7 +75,7 @@ def as_shape(values: Sequence[tir.ExprLike]) -> tuple[tir.PrimExpr, ...]:
 
 
 MAX_RANK: Final = 1 << 20
-"""More dimensions than this are a mistake: what is derived of a rank may have a part for each."""
+"""The maximal rank, since derivation may create an expression for each dimension."""
 
 
 def _rank(ndim: int | None, known: int) -> int:
@@ -95,32 +95,31 @@ def _rank(ndim: int | None, known: int) -> int:
 
 
 def check_sizes(values: Sequence[object]) -> None:
-    """Check that these may be the dimensions of a tensor.
-
-    Errors: MisuseError about a literal below 0.
-    """
+    """Raise MisuseError if the dimensions of a tensor contain a negative literal."""
     for value in values:
         if isinstance(value, (tir.IntImm, int)) and int(value) < 0:
             raise MisuseError(
                 f"a tensor has no dimension of {digits(int(value))} elements",
                 rule="SI-2",
                 about=value,
-                hint="leave the shape open, as in R.Tensor(ndim=2), or name the size",
+                hint="leave the shape unknown, as in R.Tensor(ndim=2), or use a shape variable",
             )
 
 
-def _same_members(given: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]) -> bool:
-    """Whether an info that is given has the very members of a shape."""
-    return given is values or (
-        given is not None
-        and len(given) == len(values)
-        and all(a is b for a, b in zip(given, values, strict=True))
+def _same_members(
+    declared: tuple[tir.PrimExpr, ...] | None, values: tuple[tir.PrimExpr, ...]
+) -> bool:
+    """Whether a declared struct info has the identical members of a shape."""
+    return declared is values or (
+        declared is not None
+        and len(declared) == len(values)
+        and all(a is b for a, b in zip(declared, values, strict=True))
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShapeExpr(Expr):
-    """A shape value built from its members (AST-16)."""
+    """A shape value, built of its members (AST-16)."""
 
     _fields = ("values",)
     values: tuple[tir.PrimExpr, ...]
@@ -129,10 +128,10 @@ class ShapeExpr(Expr):
 
     def __post_init__(self) -> None:
         values = as_shape(self.values)
-        info = self.struct_info
-        if not isinstance(info, ShapeStructInfo) or not _same_members(info.values, values):
-            info = ShapeStructInfo(values)
-        set_fields(self, values=values, struct_info=info)
+        sinfo = self.struct_info
+        if not isinstance(sinfo, ShapeStructInfo) or not _same_members(sinfo.values, values):
+            sinfo = ShapeStructInfo(values)
+        set_fields(self, values=values, struct_info=sinfo)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -154,10 +153,10 @@ class ObjectStructInfo(StructInfo):
 
 
 def as_scalar(value: object) -> tir.PrimExpr:
-    """`value` as a scalar expression: a scalar of NumPy keeps its datatype (DER-7).
+    """Convert a number to a scalar expression; a NumPy scalar keeps its datatype (DER-7).
 
     Errors:
-        MisuseError (also TypeError): it is none.
+        MisuseError (also TypeError): it is not a number.
     """
     if isinstance(value, str):
         raise MisuseError(f"a scalar is a number, found {value!r:.60}", rule="RES-46", about=value)
@@ -166,21 +165,23 @@ def as_scalar(value: object) -> tir.PrimExpr:
     return ops.convert(value)
 
 
-def _exactly(value: float, dtype: DataType | str | None) -> tir.PrimExpr:
-    """A Python number in a datatype that has it."""
+def _exact_const(value: float, dtype: DataType | str | None) -> tir.PrimExpr:
+    """A Python number as a literal of a datatype that can represent it."""
     if isinstance(value, float) and dtype is not None and DataType(dtype).is_int:
         if not value.is_integer():
-            raise MisuseError(f"{value} is no {DataType(dtype)}", rule="WF-22", about=value)
+            raise MisuseError(
+                f"{value} is not an {DataType(dtype)} value", rule="WF-22", about=value
+            )
         value = int(value)
     return ops.const(value, dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimStructInfo(StructInfo):
-    """A prim value of `dtype`, perhaps known to be `value` (SI-5).
+    """A scalar of `dtype`, whose value may be known (SI-5).
 
     Errors:
-        MisuseError: neither datatype nor value is given.
+        MisuseError: there is neither a datatype nor a value.
     """
 
     _fields = ("dtype", "value")
@@ -196,7 +197,7 @@ class PrimStructInfo(StructInfo):
             raise MisuseError("PrimStructInfo needs a dtype or a value")
         if isinstance(value, (bool, int, float)):
             default = INT64 if type(value) is int else None
-            value = _exactly(value, kind or default)
+            value = _exact_const(value, kind or default)
         elif value is not None:
             value = as_scalar(value)
         if kind is None and value is not None:
@@ -206,7 +207,7 @@ class PrimStructInfo(StructInfo):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShapeStructInfo(StructInfo):
-    """A shape value: its members where known, else its rank where known (SI-4)."""
+    """A shape value, whose members or rank may be known (SI-4)."""
 
     _fields = ("ndim", "values")
     values: tuple[tir.PrimExpr, ...] | None = None
@@ -222,9 +223,9 @@ class ShapeStructInfo(StructInfo):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TensorStructInfo(StructInfo):
-    """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape where known (SI-2).
+    """A tensor: datatype (Void: unknown), rank (-1: unknown), and shape if known (SI-2).
 
-    `shape` is a ShapeExpr, or a Var that holds a shape value (SI-3); a sequence of dimensions
+    `shape` is a ShapeExpr, or a Var whose value is a shape (SI-3); a sequence of dimensions
     becomes a ShapeExpr.
     """
 
@@ -249,13 +250,13 @@ class TensorStructInfo(StructInfo):
                         about=shape,
                     )
                 shape = ShapeExpr(tuple(shape))
-            info = shape.struct_info
-            if isinstance(info, ShapeStructInfo):
-                known = info.ndim
-                check_sizes(info.values or ())
-            elif info is not None:
+            sinfo = shape.struct_info
+            if isinstance(sinfo, ShapeStructInfo):
+                known = sinfo.ndim
+                check_sizes(sinfo.values or ())
+            elif sinfo is not None:
                 raise MisuseError(
-                    f"a shape variable holds a shape, but {shape} is {info}",
+                    f"the shape of a tensor is a shape value, but {shape} is {sinfo}",
                     rule="SI-3",
                     about=shape,
                 )
@@ -267,11 +268,11 @@ class TensorStructInfo(StructInfo):
         set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
 
     def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
-        """The dimensions, where they are known one by one (through a shape variable, too)."""
+        """The dimensions if they are known, perhaps from the struct info of a Var as shape."""
         if isinstance(self.shape, ShapeExpr):
             return self.shape.values
-        info = None if self.shape is None else self.shape.struct_info
-        return info.values if isinstance(info, ShapeStructInfo) else None
+        sinfo = None if self.shape is None else self.shape.struct_info
+        return sinfo.values if isinstance(sinfo, ShapeStructInfo) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -283,17 +284,17 @@ class TupleStructInfo(StructInfo):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        fields = as_infos(self.fields)
+        fields = as_struct_infos(self.fields)
         set_fields(self, fields=fields, _node_count=checked_node_count(fields))
 
 
-def as_infos(values: object) -> tuple[StructInfo, ...]:
-    """A list of infos as a tuple.
+def as_struct_infos(values: object) -> tuple[StructInfo, ...]:
+    """Convert a list of struct infos or annotations to a tuple.
 
     Errors:
-        MisuseError (also TypeError): it is no list, or holds something else.
+        MisuseError (also TypeError): it is not a list, or a member is something else.
     """
-    return tuple(map(as_struct_info, as_members(values, "infos", "AST-5")))
+    return tuple(map(as_struct_info, as_members(values, "struct infos", "AST-5")))
 
 
 DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
@@ -301,7 +302,7 @@ DeriveFunc: TypeAlias = Callable[["Call", Any], StructInfo]
 
 @dataclass(frozen=True, slots=True)
 class EnvFunc:
-    """A compile-time function known by name, such as a derivation of infos (SI-12)."""
+    """A named compile-time function, such as the derivation of a packed function (SI-12)."""
 
     name: str
     func: DeriveFunc
@@ -309,7 +310,7 @@ class EnvFunc:
 
 @dataclass(frozen=True, slots=True)
 class _Always:
-    """The derivation that gives the same info for every call."""
+    """The derivation with the same result for every call."""
 
     ret: StructInfo
 
@@ -319,7 +320,7 @@ class _Always:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FuncStructInfo(StructInfo):
-    """A function: in closure form with `params`, in packed form with `derive_func` (SI-7, SI-8)."""
+    """A Callable, with `params` or, for packed functions, with a `derive_func` (SI-7, SI-8)."""
 
     _fields = ("purity", "derive_func", "params", "ret")
     _binds_bare_shape_vars = frozenset(("params",))
@@ -331,7 +332,7 @@ class FuncStructInfo(StructInfo):
     span: Span | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        params = None if self.params is None else as_infos(self.params)
+        params = None if self.params is None else as_struct_infos(self.params)
         derive = self.derive_func
         if derive is not None and not isinstance(derive, EnvFunc):
             derive = _known_derivation(derive)
@@ -352,7 +353,7 @@ class FuncStructInfo(StructInfo):
         derive_func: EnvFunc | str | None = None,
         purity: bool = False,
     ) -> FuncStructInfo:
-        """The packed form; without a `derive_func`, the one that gives `ret` for every call."""
+        """A packed function; without a `derive_func`, all calls return `ret`."""
         result = ObjectStructInfo() if ret is None else as_struct_info(ret)
         if derive_func is None:
             derive_func = EMPTY_DERIVE if ret is None else EnvFunc(f"ret: {ret}", _Always(result))
@@ -361,14 +362,14 @@ class FuncStructInfo(StructInfo):
 
 def _default_derive(call: Call, context: object) -> StructInfo:
     """The struct info that `sinfo_args` of the call declare (DER-28, DER-29, DER-30)."""
-    infos = call.sinfo_args
-    if not infos:
+    sinfos = call.sinfo_args
+    if not sinfos:
         return ObjectStructInfo()
-    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+    return sinfos[0] if len(sinfos) == 1 else TupleStructInfo(sinfos)
 
 
 def _empty_derive(call: Call, context: object) -> StructInfo:
-    """DER-31: nothing is known."""
+    """DER-31: nothing is known of the result."""
     return ObjectStructInfo()
 
 

@@ -133,7 +133,7 @@ class OpDef:
         result = Call(
             call.op, call.args, call.attrs, call.sinfo_args, struct_info=sinfo, span=call.span
         )
-        set_fields(result, info_is_derived=True)
+        set_fields(result, sinfo_is_derived=True)
         return result
 
     def _call(

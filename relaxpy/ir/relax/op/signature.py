@@ -256,7 +256,7 @@ class Signature:
         if attrs == known:
             return call
         whole = replace(call, attrs=attrs)
-        set_fields(whole, info_is_derived=call.info_is_derived)
+        set_fields(whole, sinfo_is_derived=call.sinfo_is_derived)
         return whole
 
     def call_arguments(self, call: Call) -> CallArguments:

@@ -196,7 +196,7 @@ class _Legalizer(BindingRewriter):
 
 def _is_normal(expr: Expr) -> bool:
     """Whether there is nothing to be done but to check it, as is done with the whole module."""
-    return isinstance(expr, Call) and expr.info_is_derived and all(map(is_leaf, expr.args))
+    return isinstance(expr, Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
 
 
 def is_known(info: StructInfo) -> bool:

@@ -248,7 +248,7 @@ _INSTEAD = {
     "int": 'for a number write R.Prim("int64")',
     "float": 'for a number write R.Prim("float32")',
     "bool": 'for a truth value write R.Prim("bool")',
-    "str": 'infos are written as in R.Tensor((4, 4), "float32")',
+    "str": 'struct info is written as in R.Tensor((4, 4), "float32")',
     "list": "for several values write R.Tuple(..., ...)",
     "tuple": "for several values write R.Tuple(..., ...)",
 }
