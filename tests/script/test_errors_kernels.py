@@ -573,8 +573,6 @@ def test_annotations_that_declare_no_parameter() -> None:
             #            ^^^^ unknown name 'size'
             # hint: take a handle, as a: T.handle, and begin with size = T.int32(), then A =
             # ... T.match_buffer(a, (size,))
-            C: T.Buffer((4, -1), "float32"),
-            #               ^^ a dimension of a buffer is not negative, found -1
             n: "int32",
             #  ^^^^^^^ a parameter is a buffer, a handle or a scalar, found 'int32'
             # hint: annotations are no strings: write n: T.int32
@@ -583,6 +581,13 @@ def test_annotations_that_declare_no_parameter() -> None:
         ):
             T.evaluate(0)
     """)
+
+
+def test_a_parameter_of_negative_size_is_refused_with_its_place() -> None:
+    with pytest.raises(ParseError, match="no dimension of -1 elements") as caught:
+        from_source('@T.prim_func\ndef f(A: T.Buffer((4, -1), "float32")):\n    A[0, 0] = 1.0\n')
+    assert caught.value.diagnostic.span is not None
+    assert caught.value.diagnostic.span.line == 2
 
 
 def test_calls_between_kernels_fit_their_parameters() -> None:

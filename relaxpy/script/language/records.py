@@ -21,7 +21,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
-from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, SizeVar, Var
+from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.stmt import ForKind
 
 if TYPE_CHECKING:
@@ -238,11 +238,7 @@ def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object])
 
 
 def _dimensions(shape: Any) -> tuple[ExprLike, ...]:
-    dims = _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
-    for dim in dims:
-        if isinstance(dim, (int, np.integer, IntImm)) and int(dim) < 0:
-            raise MisuseError(f"a dimension of a buffer is not negative, found {dim}", about=dim)
-    return dims
+    return _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
 
 
 def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
