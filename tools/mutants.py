@@ -115,7 +115,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/exec/kernel", "tests/fuzz"),
     ),
     "schedule": (
-        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "fold", "join")),
+        tuple(f"{KERNEL}/plan/{n}.py" for n in ("schedule", "loops", "fold_init", "coalesce")),
         ("tests/exec/kernel", "tests/fuzz"),
     ),
 }

@@ -1,4 +1,4 @@
-"""The arguments of kernels: their datatypes, what does not fit, what shares memory."""
+"""Checks of the arguments of kernels: datatypes, shapes, layouts, and shared memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ types = SimpleNamespace(
     **{name: np.dtype(name) for name in _PLAIN},
     **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
 )
-"""The dtype objects; others may equal them, as those of arrays that were pickled do."""
+"""The dtype objects. Those of unpickled arrays are other objects, which are equal."""
 
 
 _BUFFER = re.compile(r"(\w+): (\w+)\[(.*?)\]")
@@ -42,49 +42,49 @@ _COMMA = re.compile(r", (?![^(]*\))")
 
 
 def fail(name: str, message: str) -> NoReturn:
-    """Stop the program because an assertion of a kernel does not hold."""
+    """Stop the program, since an assertion of a kernel does not hold."""
     raise RuntimeCheckError(f"{name}: {message}")
 
 
-def refuse(signature: str, *arrays: Any) -> None:
-    """Say which of the `arrays` has another rank or datatype than its buffer; return if none has.
+def check_arrays(signature: str, *arrays: Any) -> None:
+    """Check the ranks and datatypes of `arrays`.
 
     Errors:
         RuntimeCheckError: an argument is not an array, or its rank or datatype is wrong.
     """
-    for wanted, kind, sizes, array in _beside_buffers(signature, arrays):
+    for declared, kind, sizes, array in _with_declarations(signature, arrays):
         hint = None
         if isinstance(array, np.ndarray):
             if array.dtype == getattr(types, kind) and array.ndim == len(sizes):
                 continue
             if array.dtype != getattr(types, kind):
                 hint = f"convert it with {_conversion(kind)}"
-        raise RuntimeCheckError(f"{wanted}, found {_described(array)}", hint=hint)
+        raise RuntimeCheckError(f"{declared}, found {_described(array)}", hint=hint)
 
 
-def refuse_shapes(
+def raise_shape_error(
     signature: str, arrays: tuple[Array, ...], shapes: tuple[tuple[int, ...], ...]
 ) -> NoReturn:
-    """Say which of the `arrays`, whose ranks and datatypes fit, differs from its shape.
+    """Raise the error for the first wrong dimension of `arrays`, whose ranks and datatypes fit.
 
     Errors:
-        RuntimeCheckError: always; the first dimension that is wrong is named.
+        RuntimeCheckError: always.
     """
-    described = _beside_buffers(signature, arrays)
-    for (wanted, _, sizes, array), shape in zip(described, shapes, strict=True):
-        for axis, (found, size) in enumerate(zip(array.shape, shape, strict=True)):
-            if found != size:
+    described = _with_declarations(signature, arrays)
+    for (declared, _, sizes, array), shape in zip(described, shapes, strict=True):
+        for axis, (actual, size) in enumerate(zip(array.shape, shape, strict=True)):
+            if actual != size:
                 expected = size if sizes[axis].isdigit() else f"{sizes[axis]} = {size}"
                 raise RuntimeCheckError(
-                    f"{wanted}, found {_described(array)}: dimension {axis} should be {expected}"
+                    f"{declared}, found {_described(array)}: dimension {axis} should be {expected}"
                 )
     raise AssertionError(signature)
 
 
-def _beside_buffers(
+def _with_declarations(
     signature: str, arrays: tuple[Any, ...]
 ) -> Iterator[tuple[str, str, list[str], Any]]:
-    """For each argument what its buffer is, in words; its datatype and sizes; and the argument."""
+    """For each argument: a text of its declaration, its datatype, its shape, and the array."""
     name = signature.partition("(")[0]
     for (param, kind, shape), array in zip(_BUFFER.findall(signature), arrays, strict=True):
         sizes = _COMMA.split(shape) if shape else []
@@ -105,31 +105,31 @@ def _conversion(kind: str) -> str:
 def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int) -> None:
     """Stop the program unless `array` has these strides, and an offset of 0 is expected.
 
-    Along a dimension of less than two elements, or in an array of none, any stride will do.
+    In a dimension with less than two elements, and in an empty array, all strides are accepted.
 
     Units:
         strides, offset  elements
     Errors:
-        RuntimeCheckError: it lies otherwise.
+        RuntimeCheckError: a stride or the offset differs.
     """
     size = array.itemsize
-    for axis, (found, step) in enumerate(zip(array.strides, strides, strict=False)):
-        if found != step * size and array.shape[axis] > 1 and array.size:
-            actual = found // size if found % size == 0 else found / size
+    for axis, (actual, expected) in enumerate(zip(array.strides, strides, strict=False)):
+        if actual != expected * size and array.shape[axis] > 1 and array.size:
+            stride = actual // size if actual % size == 0 else actual / size
             raise RuntimeCheckError(
-                f"{title} has stride {actual} in dimension {axis}, expected {step}"
+                f"{title} has stride {stride} in dimension {axis}, expected {expected}"
             )
     if offset != 0:
         raise RuntimeCheckError(f"{title} begins at its first element, expected offset {offset}")
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
-    """Whether `target`, which is written, needs the order of the text: it is no ordinary memory.
+    """Whether the kernel must run in the order of the text because of `target`, which is written.
 
-    It cannot be written, has an element twice, or shares memory with another array. The last `same`
-    of these may be the very array.
+    That is if `target` is read-only, contains an element twice, or shares memory with another
+    array. The last `same` of these may be the identical array.
     """
-    if not target.flags.carray and (not target.flags.writeable or _meets_itself(target)):
+    if not target.flags.carray and (not target.flags.writeable or _self_overlaps(target)):
         return True
     alone = target.base is None
     for number, other in enumerate(others):
@@ -137,7 +137,7 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
             if number < len(others) - same:
                 return True
         elif alone and (other.base is None or _owns(other.base)):
-            # Both have memory of their own, so there is no need to compare bounds.
+            # Both arrays own their memory, so their bounds need not be compared.
             if other.base is target:
                 return True
         elif np.may_share_memory(target, other) and np.shares_memory(target, other):
@@ -145,20 +145,20 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
     return False
 
 
-def laid(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -> Array:
-    """The memory from the first element of `array` on, its elements `strides` bytes apart.
+def strided_view(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -> Array:
+    """The view with `strides` in bytes that begins at the first element of `array`.
 
-    The caller has checked that all of it lies inside.
+    The caller has checked that it is in bounds.
     """
     kind = array.dtype
     if kind.isbuiltin != 1:
-        # NumPy cannot name all datatypes that are not its own, as it must to lay them out anew.
+        # `as_strided` does not support all datatypes that are not NumPy's own.
         array = array.view(f"u{kind.itemsize}")
     return np.lib.stride_tricks.as_strided(array, shape, tuple(strides)).view(kind)
 
 
-def _meets_itself(array: Array) -> bool:
-    """Whether two places of `array` may be one in memory."""
+def _self_overlaps(array: Array) -> bool:
+    """Whether two elements of `array` may be at one address."""
     reach = array.itemsize
     for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
         if size > 1 and step < reach:
@@ -168,17 +168,17 @@ def _meets_itself(array: Array) -> bool:
 
 
 @contextmanager
-def undone(title: str, *arrays: Array) -> Iterator[None]:
-    """What the program stores to `arrays`, undone where a store meets one that cannot be written.
+def rollback(title: str, *arrays: Array) -> Iterator[None]:
+    """A context that restores `arrays` if a store fails because one of them is read-only.
 
     The `title` names a kernel and the arrays, as `f: X, Y`.
 
     Errors:
-        RuntimeCheckError: a store meets one of these.
+        RuntimeCheckError: the program stores to a read-only array.
     """
     kernel, _, names = title.partition(": ")
     named = zip(names.split(", "), arrays, strict=False)
-    frozen = [found for found, array in named if not array.flags.writeable]
+    frozen = [name for name, array in named if not array.flags.writeable]
     kept = [(a, a.copy()) for a in arrays if a.flags.writeable] if frozen else []
     try:
         yield
@@ -187,14 +187,13 @@ def undone(title: str, *arrays: Array) -> Iterator[None]:
             raise
         for array, before in kept:
             array[...] = before
-        wrong = " or ".join(frozen)
         raise RuntimeCheckError(
-            f"{kernel}: buffer {wrong} lies in memory that cannot be written",
+            f"{kernel}: the memory of buffer {' or '.join(frozen)} is read-only",
             hint="pass a copy",
         ).with_traceback(error.__traceback__) from None
 
 
-def laid_over(
+def reinterpreted(
     array: Array,
     kind: np.dtype[Any] | type[Any],
     shape: tuple[int, ...] | None,
@@ -202,15 +201,15 @@ def laid_over(
     offset: int = 0,
     strides: tuple[int, ...] | None = None,
 ) -> Array:
-    """The memory of `array` as buffer `name` has it; without a shape, all in one dimension.
+    """The memory of `array` with the layout of buffer `name`; without a shape, one dimension.
 
     Units:
         offset, strides  elements of the buffer
     Errors:
-        RuntimeCheckError: it is too small, or has gaps.
+        RuntimeCheckError: the memory is too small, or not contiguous.
     """
     if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-        raise RuntimeCheckError(f"buffer {name} is declared over memory with gaps")
+        raise RuntimeCheckError(f"buffer {name} is declared over memory that is not contiguous")
     size = np.dtype(kind).itemsize
     whole = array.reshape(-1).view(np.uint8)[max(offset, 0) * size :]
     flat = whole[: whole.size // size * size].view(kind)
@@ -228,8 +227,8 @@ def laid_over(
         raise RuntimeCheckError(f"buffer {name} of shape {shape} is larger than its memory")
     if not strides:
         return flat[:high].reshape(shape)
-    # A step back leads before what is left of the memory from the offset on, but not out of it.
-    return laid(flat, shape, (s * size for s in strides))
+    # Negative strides lead before the offset, but not out of the memory.
+    return strided_view(flat, shape, (s * size for s in strides))
 
 
 def _owns(base: object) -> bool:
@@ -237,27 +236,26 @@ def _owns(base: object) -> bool:
 
 
 def scalar(name: str, param: str, value: Any, kind: type[Any]) -> Any:
-    """A scalar argument in its datatype: integers as Python integers.
+    """A scalar argument in its datatype; integers are Python integers.
 
     Errors:
-        RuntimeCheckError: it is no number, or not one of this datatype.
+        RuntimeCheckError: the argument is not a number of this datatype.
     """
-    wanted = np.dtype(kind)
+    dtype = np.dtype(kind)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    article = "an" if wanted.kind == "i" else "a"
+    declared = f"{name}: {param} is {'an' if dtype.kind == 'i' else 'a'} {dtype}"
     if not _is_number(value):
-        found = type(value).__name__
-        raise RuntimeCheckError(f"{name}: {param} is {article} {wanted}, found {found}")
-    whole = wanted.kind in "biu" or "int" in wanted.name
-    number = _exactly(value, wanted) if whole else _nearest(value, wanted)
+        raise RuntimeCheckError(f"{declared}, found {type(value).__name__}")
+    integral = dtype.kind in "biu" or "int" in dtype.name
+    number = _exactly(value, dtype) if integral else _nearest(value, dtype)
     if number is None:
-        raise RuntimeCheckError(f"{name}: {param} is {article} {wanted}, found {value!r:.40}")
+        raise RuntimeCheckError(f"{declared}, found {value!r:.40}")
     return number
 
 
 def _is_number(value: Any) -> bool:
-    """Whether `value` is a number, and no complex one; small datatypes have a kind of their own."""
+    """Whether `value` is a real number. The small datatypes have the kind V."""
     if isinstance(value, np.generic):
         return value.dtype.kind in "biufV" and not isinstance(value, np.void)
     return isinstance(value, (bool, int, float))
@@ -268,7 +266,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _exactly(value: Any, kind: np.dtype[Any]) -> Any:
-    """The same number as an integer or truth value of `kind`, or None."""
+    """The number as an integer or truth value of `kind`, or None if it has no such value."""
     if not _is_finite(value):
         return None
     number = int(value)
@@ -279,10 +277,10 @@ def _exactly(value: Any, kind: np.dtype[Any]) -> Any:
 
 
 def _nearest(value: Any, kind: np.dtype[Any]) -> Any:
-    """The number of `kind` that is nearest, or None where it is out of range."""
+    """The nearest number of `kind`, or None if it is out of range."""
     with np.errstate(all="ignore"):
         try:
-            found = kind.type(value)
+            number = kind.type(value)
         except OverflowError:
             return None
-        return found if _is_finite(found) or not _is_finite(value) else None
+        return number if _is_finite(number) or not _is_finite(value) else None

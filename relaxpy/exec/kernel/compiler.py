@@ -1,4 +1,4 @@
-"""From a PrimFunc to a kernel: plan, source, and the report of how it runs."""
+"""Compiles a PrimFunc to a kernel: its plan, its source, and the report of how it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
     Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
-    of the module that it calls. `unchecked` is the same in two functions, where that is possible.
+    of the module that it calls. `unchecked` is the same code as two functions, if possible.
     """
 
     name: str
@@ -38,13 +38,13 @@ def compile_kernel(
     unchecked_name: str = "",
     functions: Mapping[str, str] = MappingProxyType({}),
 ) -> Kernel:
-    """The kernel of `func`, a Python function called `name`; one for all sizes.
+    """The kernel of `func` for all shapes, a Python function called `name`.
 
-    The function without checks has a name made from this, unless one is given. `functions` are the
-    names under which it finds other functions of the module.
+    The function without checks is called `unchecked_name`; the default derives from `name`.
+    `functions` has the Python names of other functions of the module.
 
     Errors:
-        CompileError: the kernel uses what cannot run on NumPy.
+        CompileError: the kernel uses an operation that cannot run on NumPy.
     """
     try:
         plan = make_plan(func, name)

@@ -1,11 +1,11 @@
-"""How each part of a kernel runs, in words."""
+"""The report of how each statement of a kernel runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxpy.exec.kernel.plan.parts import Group
+from relaxpy.exec.kernel.plan.statements import Compound
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
     Blocked,
@@ -18,13 +18,12 @@ from relaxpy.exec.kernel.plan.steps import (
     Scatter,
     Serial,
     Step,
-    parts_in,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """How one block runs; `reason` says why, where it does not run as a whole."""
+    """How one block runs, and the `reason` if it does not run over whole arrays."""
 
     block: str
     method: str
@@ -32,7 +31,7 @@ class BlockReport:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it runs one element at a time."""
+        """Whether the block runs one element at a time."""
         return self.method == "scalar loop"
 
 
@@ -40,7 +39,7 @@ KernelReport = tuple[BlockReport, ...]
 
 
 def report_of(plan: Plan) -> KernelReport:
-    """One entry for each part, in the order in which they run."""
+    """One entry for each statement, in the order in which they run."""
     return tuple(entry for step in plan.steps for entry in _entries(step, "", ""))
 
 
@@ -52,14 +51,13 @@ def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
         case Blocked(steps=steps):
             for inner in steps:
                 yield from _entries(inner, f"{prefix}in row blocks, ", reason)
-        case Scalar(part=part) if prefix:
-            yield BlockReport(part.name, "scalar loop", reason)
-        case Scalar(part=part):
-            why = part.reason if isinstance(part, Group) else ""
-            yield BlockReport(part.name, "single element", why)
+        case Scalar(statement=statement) if prefix:
+            yield BlockReport(statement.name, "scalar loop", reason)
+        case Scalar(statement=statement):
+            why = statement.reason if isinstance(statement, Compound) else ""
+            yield BlockReport(statement.name, "single element", why)
         case _:
-            [part] = parts_in(step)
-            yield BlockReport(part.name, prefix + _method(step), reason)
+            yield BlockReport(step.statement.name, prefix + _method(step), reason)
 
 
 def _method(step: Step) -> str:

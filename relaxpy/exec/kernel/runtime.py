@@ -1,4 +1,4 @@
-"""What generated kernels call besides NumPy: `rt` in their source."""
+"""The functions that generated kernels call besides NumPy's: `rt` in their source."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.arguments import (
     Array,
+    check_arrays,
     check_layout,
     fail,
-    laid,
     overlap,
-    refuse,
-    refuse_shapes,
+    raise_shape_error,
+    rollback,
     scalar,
     small,
+    strided_view,
     types,
-    undone,
 )
-from relaxpy.exec.kernel.foreign import constant, outside, overlay
+from relaxpy.exec.kernel.foreign import call_external, constant, overlay
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
@@ -34,19 +34,19 @@ from relaxpy.exec.runtime.settings import without_warnings
 Ufunc: TypeAlias = Any
 
 __all__ = [
+    "call_external",
+    "check_arrays",
     "check_layout",
     "constant",
     "erf",
     "fail",
-    "outside",
     "overlap",
     "overlay",
-    "refuse",
-    "refuse_shapes",
+    "raise_shape_error",
+    "rollback",
     "scalar",
     "small",
     "types",
-    "undone",
     "without_warnings",
 ]
 
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
-    """The numbers of all ranges, one of each, the last running fastest."""
+    """The Cartesian product of ranges, the last varying fastest."""
     if not ranges:
         yield ()
         return
@@ -65,13 +65,11 @@ def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
             yield (*numbers, number)
 
 
-def at(index: Any, size: int, axis: int, title: str) -> int:
-    """`index`, if it lies in dimension `axis`, of `size`, of what `title` names.
-
-    That is a kernel and a buffer, as `f: X`.
+def checked_index(index: Any, size: int, axis: int, title: str) -> int:
+    """`index`, checked against the `size` of dimension `axis`; `title` is as `kernel: buffer`.
 
     Errors:
-        RuntimeCheckError: it does not.
+        RuntimeCheckError: the index is out of bounds.
     """
     if 0 <= index < size:
         return int(index)
@@ -82,47 +80,39 @@ def at(index: Any, size: int, axis: int, title: str) -> int:
     )
 
 
-def inside(low: int, high: int, size: int, axis: int, title: str) -> None:
-    """Stop the program unless `low` to `high` lie in a dimension, as of `at`.
-
-    Errors:
-        RuntimeCheckError: they do not.
-    """
-    at(low, size, axis, title)
-    at(high, size, axis, title)
+def check_bounds(low: int, high: int, size: int, axis: int, title: str) -> None:
+    """Check that `low` and `high` are in bounds. Errors: as `checked_index`."""
+    checked_index(low, size, axis, title)
+    checked_index(high, size, axis, title)
 
 
-def places(indices: Any, size: int, axis: int, title: str) -> Any:
-    """`indices` for a gather, if all lie in a dimension, as of `at`.
-
-    Errors:
-        RuntimeCheckError: one does not.
-    """
+def checked_indices(indices: Any, size: int, axis: int, title: str) -> Any:
+    """The `indices` of a gather, checked. Errors: as `checked_index`."""
     if isinstance(indices, np.ndarray):
         if indices.size:
-            inside(indices.min(), indices.max(), size, axis, title)
+            check_bounds(indices.min(), indices.max(), size, axis, title)
         return indices
-    return at(indices, size, axis, title)
+    return checked_index(indices, size, axis, title)
 
 
 def gather(array: Array, indices: tuple[Any, ...], where: Any, title: str) -> Any:
-    """The elements at `indices` where `where` holds, and anything elsewhere.
+    """The elements at `indices` where `where` holds, and arbitrary ones elsewhere.
 
     Errors:
-        RuntimeCheckError: an index is outside where its element is wanted.
+        RuntimeCheckError: an index is out of bounds where `where` holds.
     """
-    found = []
+    safe = []
     for axis, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
-        inside = np.logical_and(index >= 0, index < size)
-        if not inside.all():
-            wrong = np.logical_and(where, ~inside)
+        valid = np.logical_and(index >= 0, index < size)
+        if not valid.all():
+            wrong = np.logical_and(where, ~valid)
             if wrong.any():
-                at(np.broadcast_to(index, wrong.shape)[wrong][0], size, axis, title)
-            index = np.where(inside, index, 0)
-        found.append(index)
+                checked_index(np.broadcast_to(index, wrong.shape)[wrong][0], size, axis, title)
+            index = np.where(valid, index, 0)
+        safe.append(index)
     if 0 in array.shape:
-        return np.zeros(np.broadcast_shapes(*map(np.shape, found)), array.dtype)[()]
-    return array[tuple(found)]
+        return np.zeros(np.broadcast_shapes(*map(np.shape, safe)), array.dtype)[()]
+    return array[tuple(safe)]
 
 
 # ---- views and stores
@@ -134,10 +124,10 @@ def strided(
     shape: tuple[int, ...],
     steps: tuple[tuple[int, ...], ...],
 ) -> Array:
-    """The view whose axis a goes, per round, `steps[a][d]` elements along dimension d.
+    """The view whose axis a steps by `steps[a][d]` elements along dimension d of `array`.
 
     Errors:
-        RuntimeCheckError: a part of it lies outside; the caller has shown that none does.
+        RuntimeCheckError: the view is out of bounds, although the caller has proved the contrary.
     """
     shape = tuple(max(s, 0) for s in shape)
     if 0 in shape:
@@ -145,10 +135,10 @@ def strided(
     for axis, (first, size) in enumerate(zip(offsets, array.shape, strict=True)):
         ends = [row[axis] * (count - 1) for row, count in zip(steps, shape, strict=True)]
         low, high = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
-        inside(first + low, first + high, size, axis, "a kernel: of a view")
+        check_bounds(first + low, first + high, size, axis, "a kernel: of a view")
     origin = array[tuple(slice(o, None) for o in offsets)]
     strides = [sum(c * s for c, s in zip(row, array.strides, strict=True)) for row in steps]
-    return laid(origin, shape, strides)
+    return strided_view(origin, shape, strides)
 
 
 def scatter(
@@ -160,27 +150,27 @@ def scatter(
     mask: Any,
     title: str,
 ) -> None:
-    """Store `values` at `indices`, in order; or combine them with what is there by `ufunc`.
+    """Store `values` at `indices`, in order; or combine them with the present values by `ufunc`.
 
     Errors:
-        RuntimeCheckError: an index is outside.
+        RuntimeCheckError: an index is out of bounds.
     """
     full = [np.broadcast_to(i, shape) for i in indices]
     chosen = np.broadcast_to(values, shape)
     if mask is None:
         full, chosen = [i.reshape(-1) for i in full], chosen.reshape(-1)
     else:
-        wanted = np.broadcast_to(mask, shape)
-        full, chosen = [i[wanted] for i in full], chosen[wanted]
+        selected = np.broadcast_to(mask, shape)
+        full, chosen = [i[selected] for i in full], chosen[selected]
     for axis, index in enumerate(full):
         if index.size:
-            inside(index.min(), index.max(), array.shape[axis], axis, title)
+            check_bounds(index.min(), index.max(), array.shape[axis], axis, title)
     if len(full) > 1 and array.flags.c_contiguous:
-        # NumPy has a fast way for one index: the position in memory.
-        place = full[0].astype(np.intp)
+        # NumPy is faster with one index, the position in memory.
+        position = full[0].astype(np.intp)
         for index, size in zip(full[1:], array.shape[1:], strict=True):
-            place = place * size + index.astype(np.intp)
-        array, full = array.reshape(-1), [place]
+            position = position * size + index.astype(np.intp)
+        array, full = array.reshape(-1), [position]
     if ufunc is None:
         array[tuple(full)] = chosen
     else:
@@ -191,7 +181,7 @@ def scatter(
 
 
 def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
-    """`np.matmul`, for integers through floats where these hold every sum exactly."""
+    """`np.matmul`; of integers as floats, if these represent all sums exactly."""
     wide = None
     if left.dtype.kind in "iu" and left.size * right.shape[-1] >= MANY_PRODUCTS:
         ends = [max(int(x.max()), -int(x.min())) for x in (left, right) if x.size]
@@ -209,7 +199,7 @@ def matmul(left: Array, right: Array, out: Array | None = None) -> Array:
 
 
 MANY_PRODUCTS = 1 << 14
-"""Fewer products are not worth a conversion."""
+"""The number of products from which a conversion to floats is faster."""
 EXACT_SUMS = ((np.float32, 1 << 24), (np.float64, 1 << 53))
 
 
@@ -219,18 +209,18 @@ def contract(
     """The matrix product over groups of axes; batch axes are broadcast.
 
     Shapes:
-        left    batch, own, summed axes
-        right   batch, summed, own axes
-        counts  how many axes are batch, left's own, right's own, summed
-        result  batch, left's own, right's own axes
+        left    batch, row, summed axes
+        right   batch, summed, column axes
+        counts  the numbers of batch, row, column and summed axes
+        result  batch, row, column axes
     """
-    batch, own, other, summed = counts
-    left = _padded(left, batch + own + summed)
-    right = _padded(right, batch + summed + other)
-    a = _matrix(left, batch, own)
+    batch, rows, columns, summed = counts
+    left = _padded(left, batch + rows + summed)
+    right = _padded(right, batch + summed + columns)
+    a = _matrix(left, batch, rows)
     b = _matrix(right, batch, summed)
     head = np.broadcast_shapes(left.shape[:batch], right.shape[:batch])
-    shape = (*head, *left.shape[batch : batch + own], *right.shape[batch + summed :])
+    shape = (*head, *left.shape[batch : batch + rows], *right.shape[batch + summed :])
     if out is not None and out.flags.c_contiguous:
         matmul(a, b, out.reshape(*head, a.shape[-2], b.shape[-1]))
         return out
@@ -242,9 +232,9 @@ def contract(
 
 
 def stays_finite(count: int, *factors: Any) -> bool:
-    """Whether sums of `count` products of the factors are finite, in whatever order they are taken.
+    """Whether sums of `count` products of the factors are finite in any order of evaluation.
 
-    So is each product of some of the factors.
+    And also all products of a subset of the factors.
     """
     bound = float(count)
     for factor in factors:
@@ -256,28 +246,28 @@ def stays_finite(count: int, *factors: Any) -> bool:
 
 
 def _padded(array: Array, rank: int) -> Array:
-    """`array` with the leading axes of size 1 that broadcasting leaves out."""
+    """`array` with leading axes of size 1, as broadcasting adds them."""
     return array[(None,) * (rank - array.ndim)]
 
 
 def _matrix(array: Array, batch: int, rows: int) -> Any:
-    """`array` with the `rows` axes after the batch folded into one, the others into another."""
+    """`array` with the `rows` axes after the batch folded into one, and the rest into another."""
     head = array.shape[:batch]
     height = math.prod(array.shape[batch : batch + rows])
     width = math.prod(array.shape[batch + rows :])
     return array.reshape(*head, height, width)
 
 
-def first(truths: Array, none: int, out: Array) -> None:
-    """Write to `out` the position of the first truth along the last axis, `none` without one."""
+def first_true(truths: Array, none: int, out: Array) -> None:
+    """Write to `out` the position of the first truth along the last axis, or `none`."""
     if not truths.shape[-1]:
         out[...] = none
         return
-    place = truths.argmax(axis=-1)
-    out[...] = place
-    found = np.take_along_axis(truths, np.expand_dims(place, -1), -1)[..., 0]
-    if not found.all():
-        out[np.logical_not(found)] = none
+    position = truths.argmax(axis=-1)
+    out[...] = position
+    holds = np.take_along_axis(truths, np.expand_dims(position, -1), -1)[..., 0]
+    if not holds.all():
+        out[np.logical_not(holds)] = none
 
 
 def _arg_extreme(
@@ -286,17 +276,17 @@ def _arg_extreme(
     not_less: Ufunc,
     values: Array,
     best: Array,
-    place: Array,
+    arg: Array,
     first: int = 0,
     step: int = 1,
     last: bool = False,
     nan_wins: bool = False,
-    by_place: bool = False,
+    by_position: bool = False,
 ) -> None:
-    """Replace `best` by the extreme along the last axis of `values`, `place` by its position.
+    """Replace `best` by the extreme along the last axis of `values`, and `arg` by its position.
 
-    Both stay where nothing is better than `best`. A NaN is never better, or always (`nan_wins`).
-    Of equals the first counts, or the `last`; so does `best` itself in its place if `by_place`.
+    Both stay where no value is better than `best`. A NaN is never better, or always (`nan_wins`).
+    Of equal values the first is chosen, or the `last`; with `by_position` `best` is one of them.
     """
     if values.size == 0:
         return
@@ -304,28 +294,28 @@ def _arg_extreme(
     if last:
         where = values.shape[-1] - 1 - where
     if values.ndim == 2:
-        found = values[np.arange(len(values)), where]
+        extreme = values[np.arange(len(values)), where]
     else:
-        found = np.take_along_axis(values, where[..., None], -1)[..., 0]
-    better = not_less if last and not by_place else greater
-    # What is picked of a row with a NaN is one, and a comparison with a NaN is false.
-    if greater(found, best).all():
-        place[...] = where * step + first
-        best[...] = found
+        extreme = np.take_along_axis(values, where[..., None], -1)[..., 0]
+    better = not_less if last and not by_position else greater
+    # `pick` chooses a NaN if there is one, and a comparison with a NaN is false.
+    if greater(extreme, best).all():
+        arg[...] = where * step + first
+        best[...] = extreme
         return
-    candidates: Iterable[tuple[Any, Any]] = [(found, where)]
-    unordered = values.dtype.kind not in "iub" and (np.isnan(found).any() or np.isnan(best).any())
+    candidates: Iterable[tuple[Any, Any]] = [(extreme, where)]
+    unordered = values.dtype.kind not in "iub" and (np.isnan(extreme).any() or np.isnan(best).any())
     if unordered:
         candidates = ((values[..., k], k) for k in range(values.shape[-1]))
     for candidate, number in candidates:
         position = number * step + first
         wins = better(candidate, best)
-        if by_place:
-            before = position > place if last else position < place
-            wins = wins | ((candidate == best) & before)
+        if by_position:
+            preferred = position > arg if last else position < arg
+            wins = wins | ((candidate == best) & preferred)
         if unordered and nan_wins:
             wins = wins | np.isnan(candidate) | np.isnan(best)
-        np.copyto(place, position, where=wins, casting="unsafe")
+        np.copyto(arg, position, where=wins, casting="unsafe")
         np.copyto(best, candidate, where=wins)
 
 
@@ -366,7 +356,7 @@ def floor_divide(a: Any, b: Any, where: Any = True, out: Array | None = None) ->
     """a / b on integers, rounded down.
 
     Errors:
-        RuntimeCheckError: b is 0 where `where` holds; elsewhere the result is not used.
+        RuntimeCheckError: b is 0 where `where` holds. Elsewhere the result is not used.
     """
     _check_divisor(b, where)
     return np.floor_divide(a, b, out=out)
@@ -381,7 +371,7 @@ def remainder(a: Any, b: Any, where: Any = True, out: Array | None = None) -> An
 def truncdiv(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
     """As `floor_divide`, rounded toward zero."""
     _check_divisor(b, where)
-    # The remainder has the sign of a, so that what is left divides without rounding.
+    # The remainder has the sign of a, so the division of the difference is exact.
     return np.floor_divide(np.subtract(a, np.fmod(a, b)), b, out=out)
 
 
@@ -392,7 +382,7 @@ def truncmod(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any
 
 
 def bool_quotient(a: Any, b: Any, where: Any = True, out: Array | None = None) -> Any:
-    """As `floor_divide` and `truncdiv` on truth values, for which NumPy counts in 8 bits."""
+    """As `floor_divide` and `truncdiv`, on truth values; NumPy would compute in 8 bits."""
     _check_divisor(b, where)
     return np.logical_and(a, b, out=out)
 
@@ -415,17 +405,13 @@ def rsqrt(x: Any, out: Array | None = None) -> Any:
 
 
 def sigmoid(x: Any, out: Array | None = None) -> Any:
-    """1 / (1 + exp(-x)); exp may overflow to infinity, which gives the right 0.
+    """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be.
 
-    Floats of 8 bits go through single precision: some of them have no infinity.
+    Floats of 8 bits are computed in single precision, since some of them have no infinity.
     """
     dtype = np.asarray(x).dtype
     if dtype.itemsize == 1:
-        found = sigmoid(np.asarray(x, np.float32)).astype(dtype)
-        if out is None:
-            return found
-        out[...] = found
-        return out
+        return _into(sigmoid(np.asarray(x, np.float32)).astype(dtype), out)
     one = _like(1, x)
     power = np.exp(np.negative(x, out=out), out=out)
     return np.divide(one, np.add(one, power, out=out), out=out)
@@ -436,7 +422,7 @@ def _like(value: float, x: Any) -> Any:
 
 
 def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:
-    """x times 2 to the power `exponent`, which may be a float of whole value."""
+    """x times 2 to the power `exponent`, which may be a float with an integer value."""
     return np.ldexp(x, np.asarray(exponent).astype(np.int32), out=out)
 
 
@@ -465,7 +451,7 @@ def _into(value: Any, out: Array | None) -> Any:
 
 
 def shift_left(a: Any, b: Any, out: Array | None = None) -> Any:
-    """a << b; bits shifted out are lost, all of them when b is as large as the width."""
+    """a << b, which is 0 if b is at least the width."""
     return np.left_shift(a, b, out=out)
 
 
@@ -477,9 +463,9 @@ def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
 # ---- blocks of rows
 
 TARGET = 1 << 20
-"""Bytes that a block may touch, so that what passes between its steps stays in a core's cache."""
+"""The bytes that a block may access, so that intermediate results stay in the cache of a core."""
 WORTH_THREADS = 1 << 21
-"""Bytes from which on several threads are faster than one."""
+"""The number of bytes from which several threads are faster than one."""
 
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -491,12 +477,12 @@ def _pool() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    # The threads of a pool stay behind in the parent.
+    # A child process does not have the threads of its parent.
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: int) -> None:
-    """Run `rows(lo, hi)` over stretches of start to stop, in any order, perhaps at once."""
+    """Run `rows(lo, hi)` for blocks of `start` to `stop`, in any order, perhaps in parallel."""
     count = stop - start
     total = count * row_bytes
     if total <= TARGET or count < 2:
@@ -509,17 +495,17 @@ def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: i
             rows(lo, min(lo + step, stop))
         return
     step = min(step, -(-count // (2 * _CORES)))
-    stretches = iter(range(start, stop, step))
+    starts = iter(range(start, stop, step))
 
     def work() -> None:
         with np.errstate(all="ignore"):
-            for lo in stretches:
+            for lo in starts:
                 rows(lo, min(lo + step, stop))
 
     jobs: list[Future[None]] = []
     try:
         jobs.extend(_pool().submit(work) for _ in range(_CORES))
-    except RuntimeError:  # there are no more threads, as when the interpreter shuts down
+    except RuntimeError:  # no thread can start, for example when the interpreter shuts down
         work()
     wait(jobs)
     for job in jobs:

@@ -14,12 +14,12 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 _MIDDLE = 2.0
 _FAR = 6.0
-"""From here on erf is 1 to double precision."""
+"""For greater arguments erf is 1 in double precision."""
 
 
 @cache
 def _series() -> tuple[Doubles, Doubles]:
-    """Two series: Taylor's of erf(x) / x in x**2, Chebyshev's of erfc(x) * exp(x**2) in 1 / x."""
+    """The Taylor series of erf(x) / x in x**2, and the Chebyshev series of erfc(x) * exp(x**2)."""
     near = [(-1) ** n * 2 / math.sqrt(math.pi) / math.factorial(n) / (2 * n + 1) for n in range(40)]
     return np.array(near), _interpolated(_tail, 24)
 
@@ -44,13 +44,13 @@ _DENOMINATOR = (3.971173e-05, 0.0011260384, 0.014560502, 0.111904256, 0.49703202
 _REACH = 3.8
 """erf(x) = x * N(x**2) / D(x**2), highest powers first, in single precision.
 
-Fitted to erf on [0, 3.75] by reweighted least squares, so that the largest relative error is least:
-1e-8. Computed in float32, the result is within 6 units in the last place, and 1 beyond the reach.
+Fitted to erf on [0, 3.75] by reweighted least squares, with a maximum relative error of 1e-8. In
+float32 the result is accurate to 6 units in the last place; it is 1 above `_REACH`.
 """
 
 
 def _single(x: npt.NDArray[np.float32], out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """erf of single precision, in few passes over the array and without branches."""
+    """erf in single precision, with few passes over the array and without branches."""
     x = np.clip(x, np.float32(-_REACH), np.float32(_REACH))
     square = np.multiply(x, x)
     above, below = (_horner(c, square) for c in (_NUMERATOR, _DENOMINATOR))
@@ -82,7 +82,7 @@ def _double(value: Doubles) -> Doubles:
 
 
 def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:
-    """The error function of each element; what is narrower than float32 is computed in float32."""
+    """The error function of each element; narrow floats are computed in float32."""
     array = np.atleast_1d(x)
     if array.dtype == np.float32:
         result = _single(array, None if out is None else np.atleast_1d(out))

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.kernel.arguments import check_layout, laid_over, scalar, undone
+from relaxpy.exec.kernel.arguments import check_layout, reinterpreted, rollback, scalar
 from relaxpy.exec.runtime.registry import call_packed
 from relaxpy.exec.runtime.scalar import (
     SUPPORTED,
@@ -160,7 +160,7 @@ class KernelRun(ScalarEvaluator):
         try:
             for _, buffer, array in handles:
                 self._compare_sizes(buffer, array)
-            with undone(f"{self.name}: {names}", *(array for *_, array in handles)):
+            with rollback(f"{self.name}: {names}", *(array for *_, array in handles)):
                 self.execute(self.func.body)
         except _Return as end:
             return end.value
@@ -443,7 +443,7 @@ class KernelRun(ScalarEvaluator):
             if isinstance(expr, tir.Var) and expr not in self.values:
                 self.values = {**self.values, expr: found_size}
         if tuple(map(self.value, buffer.shape)) != view.shape:
-            raise self._fail(f"the region {source} has not the shape of {buffer.name}")
+            raise self._fail(f"the region {source} does not have the shape of {buffer.name}")
 
     # ---- memory
 
@@ -458,7 +458,7 @@ class KernelRun(ScalarEvaluator):
         shape = tuple(map(self.value, buffer.shape))
         strides = tuple(map(self.value, buffer.strides))
         offset = self.value(buffer.elem_offset)
-        view = laid_over(base, buffer.dtype.numpy(), shape, buffer.name, offset, strides)
+        view = reinterpreted(base, buffer.dtype.numpy(), shape, buffer.name, offset, strides)
         self.arrays[buffer] = view
         return view
 
@@ -533,7 +533,9 @@ class KernelRun(ScalarEvaluator):
         try:
             return cast(result, DataType(np.asarray(result).dtype), call.dtype)
         except (MisuseError, TypeError, ValueError):
-            raise self._fail(f"`{call}` gave {describe(result)}, no {call.dtype}") from None
+            raise self._fail(
+                f"`{call}` returned {describe(result)}, expected {call.dtype}"
+            ) from None
 
     def _argument(self, arg: Any) -> Value:
         """An argument of a call that leaves the kernel: memory is passed as an array."""

@@ -22,11 +22,11 @@ from relaxpy.exec.kernel.nest.nodes import (
     Item,
     Jump,
     Loop,
-    Repeat,
     Store,
+    WhileLoop,
 )
-from relaxpy.exec.kernel.plan.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
     Blocked,
@@ -183,7 +183,7 @@ class _PlanRun:
 
     # -- one store
 
-    def operands(self, store: Statement | Store, target: Buffer) -> _Ready:
+    def operands(self, store: Assignment | Store, target: Buffer) -> _Ready:
         """What a store reads, in this iteration, compared with what it reads in the text."""
         own = BufferLoad(target, store.indices)
         kind = accumulated(store.value, own)
@@ -278,7 +278,7 @@ class _PlanRun:
             self.iterate(first.var, n)
             yield from self.rounds(rest)
 
-    def takes_part(self, part: Part, axes: Sequence[Axis]) -> bool:
+    def takes_part(self, part: Statement, axes: Sequence[Axis]) -> bool:
         """Whether this iteration of the loops around is one of the part's, which has any."""
         free = {a.var for a in axes}
         outer = {var: self.env[var] for var in self.serial}
@@ -325,10 +325,10 @@ class _PlanRun:
                     self.stretch = local, n
                     self.steps(inner)
                 self.stretch = outer
-            case Scalar(part=Statement() as part):
+            case Scalar(statement=Assignment() as part):
                 if self.takes_part(part, ()) and self.holds(part.guards):
                     self.write(self.operands(part, part.target))
-            case Scalar(part=Group() as part):
+            case Scalar(statement=Compound() as part):
                 if self.takes_part(part, ()):
                     self.items(part.items)
             case Map(statement=part, axes=axes):
@@ -343,17 +343,17 @@ class _PlanRun:
                 if self.takes_part(part, axes):
                     for _ in self.rounds(axes):
                         self.write(self.operands(part, part.target))
-            case ArgReduce(group=group, axes=axes, extreme=extreme):
+            case ArgReduce(statement=group, axes=axes, extreme=extreme):
                 if self.takes_part(group, (*axes, extreme.axis)):
                     self.arg_reduce(step)
 
-    def at_once(self, part: Statement, axes: Sequence[Axis]) -> list[_Ready]:
+    def at_once(self, part: Assignment, axes: Sequence[Axis]) -> list[_Ready]:
         """What many iterations write, once all of them have read."""
         return [
             self.operands(part, part.target) for _ in self.rounds(axes) if self.holds(part.guards)
         ]
 
-    def map(self, part: Statement, axes: Sequence[Axis]) -> None:
+    def map(self, part: Assignment, axes: Sequence[Axis]) -> None:
         if not self.takes_part(part, axes):
             return
         before = dict(self.tokens)
@@ -369,12 +369,12 @@ class _PlanRun:
         for one in ready:
             self.write(one)
 
-    def reduce(self, step: Reduce | Contract, part: Statement) -> None:
+    def reduce(self, step: Reduce | Contract, part: Assignment) -> None:
         if not self.takes_part(part, (*step.axes, *step.over)):
             return
         ready = self.at_once(part, (*step.axes, *step.over))
         some = any(True for _ in self.rounds(step.over))
-        if step.initial is not None and (step.begins_always or some):
+        if step.initial is not None and (step.always_initialises or some):
             for _ in self.rounds(step.axes):
                 found: dict[Cell, Token] = {}
                 value = wrapped(
@@ -404,13 +404,13 @@ class _PlanRun:
         extreme = step.extreme
         met: set[Memory] = set()
         for _ in self.rounds(step.axes):
-            indices = tuple(map(self.index, extreme.best_indices))
+            indices = tuple(map(self.index, extreme.best.indices))
             memory = self.place(extreme.best.buffer, indices)[1]
             if memory in met:
                 raise OrderError(f"{extreme.best.buffer.name}[{memory[1]}] is met by two extremes")
             met.add(memory)
             for _ in self.rounds([extreme.axis]):
-                self.items(step.group.items)
+                self.items(step.statement.items)
 
     # -- groups
 
@@ -424,7 +424,7 @@ class _PlanRun:
                             break
                 case Branch(condition=condition, body=body, orelse=orelse):
                     self.items(body if self.holds((condition,)) else orelse)
-                case Repeat(condition=condition, body=body):
+                case WhileLoop(condition=condition, body=body):
                     while self.holds((condition,)):
                         if self.jumps(lambda body=body: self.items(body)) == "break":
                             break

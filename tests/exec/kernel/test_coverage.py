@@ -105,7 +105,9 @@ def wrong_result(A: T.Buffer((2,), "float32")):
 
 
 def test_what_a_called_function_gives_must_be_a_scalar(calls: list[object]) -> None:
-    with pytest.raises(RuntimeCheckError, match=r"kernel: test\.name gave .*, no float32"):
+    with pytest.raises(
+        RuntimeCheckError, match=r"kernel: test\.name returned .*, expected float32"
+    ):
         load(wrong_result)(floats(2))
 
 
@@ -271,7 +273,7 @@ def growing(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32")):
 def test_memory_whose_size_a_loop_decides_is_made_in_the_loop() -> None:
     check(growing, floats(5), floats(5))
     [entry] = compile_kernel(growing, "growing").report
-    assert entry.reason == "the size of row is known only here"
+    assert entry.reason == "the shape of row is known only here"
 
 
 @T.prim_func

@@ -304,7 +304,7 @@ SHORTENED = [
                     Y[B[()]] = (Y[B[()]] + T.float32(1.0))
         """,
         lambda: [frozen(np.array([1.0, 1.0], "float32")), np.array(1, "int32")],
-        "buffer Y lies in memory that cannot be written",
+        "the memory of buffer Y is read-only",
     ),
     Program(
         "a scalar makes a buffer empty that is read",
@@ -678,7 +678,7 @@ def test_a_kernel_looks_once_at_arguments_of_any_equal_datatype(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     function = kernel(TWICE, "numpy")
-    monkeypatch.setattr("relaxpy.exec.kernel.arguments._beside_buffers", None)
+    monkeypatch.setattr("relaxpy.exec.kernel.arguments._with_declarations", None)
     a = pickle.loads(pickle.dumps(np.zeros(6, np.float32)))
     function(a, a[:4].copy())
 
@@ -706,7 +706,7 @@ def test_memory_that_cannot_be_written_stops_a_store_before_anything_is_written(
     np.testing.assert_array_equal(y, 1)
     z = frozen(np.zeros(4, np.int32))
     y[:] = 7
-    with pytest.raises(RuntimeCheckError, match="f: buffer Z lies in memory that cannot be"):
+    with pytest.raises(RuntimeCheckError, match="f: the memory of buffer Z is read-only"):
         function(np.arange(4, dtype=np.int32), y, z)
     np.testing.assert_array_equal(y, 7)
     np.testing.assert_array_equal(z, 0)
@@ -736,7 +736,7 @@ def test_a_graph_does_not_write_in_place_what_cannot_be_written(target: str) -> 
     with pytest.raises(RuntimeCheckError) as caught:
         function(frozen(np.ones(3, np.float32)))
     found = caught.value.diagnostic
-    assert found.message == "add_one: buffer A lies in memory that cannot be written"
+    assert found.message == "add_one: the memory of buffer A is read-only"
     assert found.span is not None
     assert found.span.line == 9
     if target == "numpy":
@@ -758,7 +758,7 @@ REGION = """
 @TARGETS
 def test_a_broadcast_array_is_not_written_through_a_matched_region(target: str) -> None:
     base = np.array([1, 2], np.float32)
-    with pytest.raises(RuntimeCheckError, match="buffer Y lies in memory that cannot be written"):
+    with pytest.raises(RuntimeCheckError, match="the memory of buffer Y is read-only"):
         kernel(REGION, target)(np.broadcast_to(base, (4, 2)))
     np.testing.assert_array_equal(base, [1, 2])
 
@@ -980,7 +980,7 @@ LAZY = [
                 M[0] = 1
         """,
         lambda: [5, np.zeros(8, np.int32)],
-        "has not the shape of M",
+        "does not have the shape of M",
     ),
     Program(
         "a view with a step back that stays inside",

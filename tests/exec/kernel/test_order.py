@@ -243,7 +243,7 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 
 @pytest.mark.parametrize("n", ["4096", "n"])
 def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n: str) -> None:
-    made = make_plan(tiled(n, 32), "f").made
+    made = make_plan(tiled(n, 32), "f").allocated
     assert len(made) == 2
     for buffer in made:
         elements = 1
@@ -257,8 +257,8 @@ def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n:
 def test_tiles_that_share_a_buffer_are_multiplied_one_after_the_other(
     n: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaxpy.exec.kernel.plan.private._MOST_TIMES", times)
-    monkeypatch.setattr("relaxpy.exec.kernel.plan.private._MOST", 1)
+    monkeypatch.setattr("relaxpy.exec.kernel.plan.expansion._MAX_GROWTH", times)
+    monkeypatch.setattr("relaxpy.exec.kernel.plan.expansion._MAX_ELEMENTS", 1)
     a, b = np.arange(2 * 64 * 64, dtype=np.int32).reshape(2, 64, 64) % 7
     c = np.ones((64, 64), np.int32)
     load(tiled(n, 8))(a, b, c)

@@ -7,7 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.kernel.nest.domain import divide
+from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan import dependence, planner, schedule, steps as plan
 from relaxpy.exec.kernel.plan.planner import make_plan
@@ -72,7 +72,7 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=str)
 def test_a_divided_domain_is_disjoint_and_whole(condition: PrimExpr) -> None:
-    found = divide(condition, BOX, set())
+    found = split(condition, BOX, set())
     assert found is not None
     holds = np.zeros((6, 5), int)
     fails = np.zeros((6, 5), int)
@@ -85,8 +85,8 @@ def test_a_divided_domain_is_disjoint_and_whole(condition: PrimExpr) -> None:
 
 
 def test_a_condition_over_two_axes_divides_nothing() -> None:
-    assert divide(i < j, BOX, set()) is None
-    assert divide(ops.convert(i.equal(j)), BOX, set()) is None
+    assert split(i < j, BOX, set()) is None
+    assert split(ops.convert(i.equal(j)), BOX, set()) is None
 
 
 def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> None:

@@ -345,7 +345,7 @@ def test_a_sum_over_a_loop_that_ends_where_another_says() -> None:
             A[i] = A[i] + X[i, j]
 """,
         "A: loop over i, add reduction over j",
-        reasons=["inner loops end where i says"],
+        reasons=["the bounds of inner loops depend on i"],
     )
 
 

@@ -166,11 +166,11 @@ def _may_refuse(call: Call, message: str) -> bool:
     A kernel looks at that before it begins, so that nothing is written by halves.
     """
     frozen = any(getattr(a, "frozen", False) and 0 not in a.shape for a in call.arguments)  # type: ignore[union-attr]
-    return frozen and "cannot be written" in message
+    return frozen and "is read-only" in message
 
 
 def _is_at_entry(message: str) -> bool:
-    return "cannot be written" in message or "do not fit" in message or "should be" in message
+    return "is read-only" in message or "do not fit" in message or "should be" in message
 
 
 def _same_bits(one: Array, other: Array) -> bool:

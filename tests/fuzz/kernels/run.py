@@ -100,8 +100,8 @@ def main(count: int, seed: str, jobs: int) -> int:
 
 
 _COMMON = (
-    *("cannot be written", "do not fit", "should be", "larger than its memory", "is outside"),
-    *("division by zero", "is not bound", "has no scalar form", "declared over memory with gaps"),
+    *("is read-only", "do not fit", "should be", "larger than its memory", "is outside"),
+    *("division by zero", "is not bound", "has no scalar form", "is not contiguous"),
 )
 """What messages have in common that differ in names."""
 

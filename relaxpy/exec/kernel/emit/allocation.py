@@ -1,4 +1,4 @@
-"""The lines that give buffers their memory: made, shared, laid over other memory, or constant."""
+"""Emits the memory of buffers: allocated, shared, a view of other memory, or constant."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from relaxpy.exec.kernel.emit.scope import Scope, dtype_name
+from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Nest
 from relaxpy.exec.python_ast import Code, assign, call, code, text
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
-_WRITTEN_OUT = 32
-"""Elements up to which a constant is written as numbers."""
+_MAX_LITERAL_ELEMENTS = 32
+"""The largest number of elements of a constant that is written as numbers."""
 
 
 def allocations(
-    nest: Nest, scope: Scope, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
+    nest: Nest, scope: KernelScope, buffers: Iterable[Buffer], shared: Mapping[Buffer, Buffer]
 ) -> Iterator[ast.stmt]:
-    """Lines that make `buffers`, those in `shared` being other names of another's memory.
+    """Lines that allocate `buffers`, and create the constants and views of `nest`.
 
-    And the constants and views of `nest`.
+    Buffers in `shared` use the memory of another buffer.
     """
     for buffer in buffers:
         owner = shared.get(buffer)
@@ -36,40 +36,40 @@ def allocations(
     for buffer, data in nest.constants.items():
         yield assign(scope.buffer(buffer), _constant(buffer, data))
     for view, root in nest.views.items():
-        yield assign(scope.buffer(view), _laid_over(scope, view, root))
+        yield assign(scope.buffer(view), _overlay(scope, view, root))
 
 
-def fresh(scope: Scope, buffer: Buffer) -> ast.expr:
-    """Memory of the size of `buffer`."""
+def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
+    """New memory with the shape of `buffer`."""
     shape = tuple(extent(scope, size) for size in buffer.shape)
     return call("np.empty", shape, dtype_name(buffer.dtype))
 
 
-def extent(scope: Scope, size: PrimExpr) -> ast.expr:
-    """A size of fresh memory, none where the loop that would fill it has no round."""
-    found = scope.index(size)
-    return found if as_poly(size).is_at_least(0, scope.sizes) else call("max", found, 0)
+def extent(scope: KernelScope, size: PrimExpr) -> ast.expr:
+    """A dimension of new memory; 0 if the dimension is negative."""
+    value = scope.index(size)
+    return value if as_poly(size).is_at_least(0, scope.sizes) else call("max", value, 0)
 
 
-def _laid_over(scope: Scope, view: Buffer, root: Buffer) -> ast.expr:
-    """The memory of `root` as `view` has it."""
+def _overlay(scope: KernelScope, view: Buffer, root: Buffer) -> ast.expr:
+    """The memory of `root` with the layout of `view`."""
     whole = any(isinstance(s, Var) and s not in scope.variables for s in view.shape)
     shape = None if whole else tuple(scope.index(s) for s in view.shape)
-    made = call("rt.overlay", scope.buffer(root), dtype_name(view.dtype), shape, text(view.name))
+    node = call("rt.overlay", scope.buffer(root), dtype_name(view.dtype), shape, text(view.name))
     if not as_poly(view.elem_offset).same(0) or view.strides:
-        made.args.append(scope.index(view.elem_offset))
+        node.args.append(scope.index(view.elem_offset))
     if view.strides:
-        made.args.append(code(tuple(scope.index(s) for s in view.strides)))
-    return made
+        node.args.append(code(tuple(scope.index(s) for s in view.strides)))
+    return node
 
 
 def _constant(buffer: Buffer, data: object) -> ast.expr:
-    """An array that holds `data`."""
+    """A constant array with the elements `data`."""
     values = np.array(data).astype(buffer.dtype.numpy()).reshape(-1)
     shape = tuple(as_poly(size).constant for size in buffer.shape)
-    if values.size <= _WRITTEN_OUT:
+    if values.size <= _MAX_LITERAL_ELEMENTS:
         wide = values.astype(np.float64) if buffer.dtype.is_float else values
-        found: Code = tuple(wide.tolist())
+        elements: Code = tuple(wide.tolist())
     else:
-        found = text(base64.b85encode(zlib.compress(values.tobytes())).decode())
-    return call("rt.constant", found, dtype_name(buffer.dtype), shape)
+        elements = text(base64.b85encode(zlib.compress(values.tobytes())).decode())
+    return call("rt.constant", elements, dtype_name(buffer.dtype), shape)

@@ -1,16 +1,15 @@
-"""Expressions over all rounds of some axes at once, as ufunc calls that reuse their temporaries."""
+"""Emits expressions over all iterations of some axes, as ufunc calls that reuse temporaries."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.gathers import taken
+from relaxpy.exec.kernel.emit.gathers import row_gather
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -18,18 +17,19 @@ from relaxpy.exec.kernel.emit.scope import (
     FLOAT_DIVISION,
     INTRINSICS,
     NUMPY_DIVISION,
-    Scope,
+    KernelScope,
     converted,
     division,
     dtype_name,
     intrinsic_name,
     title,
 )
+from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value
 from relaxpy.exec.kernel.emit.views import size_of, view
-from relaxpy.exec.kernel.nest.bounds import affine_inside, is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.nest.bounds import is_affine_inside, is_inside, may_divide_by_zero
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.loops import place_in_order
-from relaxpy.exec.kernel.plan.parts import Access
+from relaxpy.exec.kernel.plan.loops import linear_position
+from relaxpy.exec.kernel.plan.statements import Access
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
@@ -58,46 +58,12 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
-Guards: TypeAlias = tuple[ast.expr, ...]
-"""Conditions on rounds; what is computed for others is not used, and must not stop the program."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """An array over `dims`, or a scalar; a temporary is free after its last use."""
-
-    node: ast.expr
-    dims: frozenset[Var]
-    dtype: DataType
-    temporary: str | None = None
-    plain: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """Where the last operation of an expression writes; `free` if nothing in it is read before."""
-
-    node: ast.expr
-    dims: frozenset[Var]
-    dtype: DataType
-    free: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """A buffer of which only a stretch is present: its dimension `axis` begins at `start`."""
-
-    axis: int
-    start: IndexPoly
-    size: IndexPoly
-
-
 class ArrayEmitter:
-    """Writes one statement's expressions over `layout`; what it writes gathers in `lines`."""
+    """Emits the expressions of one statement over `layout`, and collects the code in `lines`."""
 
     def __init__(
         self,
-        scope: Scope,
+        scope: KernelScope,
         name: str,
         layout: Sequence[Axis],
         outer: Sequence[Axis],
@@ -124,18 +90,18 @@ class ArrayEmitter:
     # ---- whole expressions
 
     def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
-        """`expr`; if its last operation can write to `out`, it does, and the value is that."""
+        """The value of `expr`; this is `out` if the last operation can write to it."""
         self._count(expr)
         self.spare = out if out is not None and out.free else None
         return self._value(expr, out)
 
     def typed(self, expr: PrimExpr, value: Value) -> Value:
-        """`value`, which is that of `expr`, as no plain number: it meets none of its datatype."""
+        """The `value` of `expr` with its datatype, if it is a plain number."""
         if not value.plain:
             return value
         return Value(self.scalars.value(expr, typed=True), frozenset(), expr.dtype)
 
-    def spread(self, expr: PrimExpr) -> ast.expr:
+    def broadcast(self, expr: PrimExpr) -> ast.expr:
         """`expr` as an array over the whole layout."""
         value = self.typed(expr, self.compute(expr))
         if value.dims == self.variables:
@@ -144,48 +110,48 @@ class ArrayEmitter:
         return call("np.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
-        """`expr` written to `out`, whatever it is."""
-        found = self.compute(expr, out)
-        if found.node is not out.node:
+        """Store `expr` to `out`."""
+        value = self.compute(expr, out)
+        if value.node is not out.node:
             target = out.node
             if not isinstance(target, ast.Subscript):
                 target = item(target, ...)
-            self.lines.append(assign(target, self._unnamed(found)))
+            self.lines.append(assign(target, self._unnamed(value)))
 
     def masked(self, expr: PrimExpr, mask: ast.expr, out: Output) -> None:
-        """`expr` written to `out` where the `mask` holds."""
-        found = self._unnamed(self.compute(expr))
-        self.lines.append(do(call("np.copyto", out.node, found, where=mask)))
+        """Store `expr` to `out` where the `mask` holds."""
+        value = self._unnamed(self.compute(expr))
+        self.lines.append(do(call("np.copyto", out.node, value, where=mask)))
 
     def _unnamed(self, value: Value) -> ast.expr:
-        """The node of `value`; where that was computed last, without giving it a name."""
+        """The node of `value`; if the last line assigns it to a temporary, without this line."""
         match self.lines:
-            case [*_, ast.Assign(targets=[ast.Name(id=name)], value=made)] if (
+            case [*_, ast.Assign(targets=[ast.Name(id=name)], value=node)] if (
                 name == value.temporary
             ):
                 self.lines.pop()
-                return made
+                return node
             case _:
                 return value.node
 
     def restrict(self, guards: Iterable[PrimExpr]) -> ast.expr | None:
-        """Compute from now on only where the `guards` that vary hold; that mask, if there is any.
+        """Restrict all that follows to where the variant `guards` hold, and return their mask.
 
-        Each is asked only where those before it hold.
+        Each guard is only evaluated where those before it hold.
         """
-        _, masked = self.divided(guards)
+        _, masked = self.split_guards(guards)
         if not masked:
             return None
         mask = self.compute(reduce(And, masked)).node
         self.guards = (mask,)
         return mask
 
-    def divided(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
-        """The guards that can be asked once, before all others; and the others, in order.
+    def split_guards(self, guards: Iterable[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
+        """The loop-invariant guards, which can be evaluated first, and the others in order.
 
-        What may stop the program changes places with none that decides whether it does.
+        A guard that may stop the program is not reordered with those that it depends on.
         """
-        fixed: list[PrimExpr] = []
+        invariant: list[PrimExpr] = []
         masked: list[PrimExpr] = []
         stops = False
         for guard in guards:
@@ -194,67 +160,67 @@ class ArrayEmitter:
                 masked.append(guard)
                 stops |= fails
             else:
-                fixed.append(guard)
-        return fixed, masked
+                invariant.append(guard)
+        return invariant, masked
 
     def _count(self, expr: PrimExpr) -> None:
-        """How often each part is used; a part used twice is computed once."""
-        waiting: list[Node] = [expr]
-        while waiting:
-            part = waiting.pop()
-            if isinstance(part, PrimExpr):
-                self.uses[part] += 1
-                if self.uses[part] == 1 and not isinstance(part, BufferLoad):
-                    waiting += children(part)
+        """Count the uses of each subexpression; one with several uses is computed once."""
+        stack: list[Node] = [expr]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, PrimExpr):
+                self.uses[node] += 1
+                if self.uses[node] == 1 and not isinstance(node, BufferLoad):
+                    stack += children(node)
 
-    # ---- parts
+    # ---- subexpressions
 
     def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
         if expr in self.ready:
             return self.ready.pop(expr)
-        found, guards = self.done.get(expr, (None, ()))
-        if found is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
-            # It was not asked of all rounds of which it is asked now.
-            self.uses.update(part for part in walk(expr) if isinstance(part, PrimExpr))
-            found = None
-        if found is None:
-            for part in self._leftmost(expr):
-                self.ready[part] = self._value(part)
-            found = self._new(expr, out)
+        value, guards = self.done.get(expr, (None, ()))
+        if value is not None and guards != self.guards[: len(guards)] and self._may_fail(expr):
+            # It was computed for fewer iterations than are needed now.
+            self.uses.update(node for node in walk(expr) if isinstance(node, PrimExpr))
+            value = None
+        if value is None:
+            for operand in self._leftmost(expr):
+                self.ready[operand] = self._value(operand)
+            value = self._new(expr, out)
             shared = self.uses[expr] > 1
-            if shared and found.temporary is None and _is_work(expr) and found.dims:
-                found = self._named(found)
+            if shared and value.temporary is None and _is_work(expr) and value.dims:
+                value = self._named(value)
             if shared or isinstance(expr, Var):
-                self.done[expr] = found, self.guards
-        return found
+                self.done[expr] = value, self.guards
+        return value
 
     def _leftmost(self, expr: PrimExpr) -> Iterator[PrimExpr]:
-        """The first operands inside each other, which are what is computed first, from within.
+        """The nested first operands of `expr`, innermost first, which is their order of evaluation.
 
-        So a sum of many takes no more of the stack than a sum of two.
+        Computing them in advance bounds the recursion depth in long sums.
         """
-        found: list[PrimExpr] = []
+        operands: list[PrimExpr] = []
         while isinstance(expr, BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr):
             expr = expr.a
             if expr in self.ready or expr in self.done:
                 break
-            found.append(expr)
-        return reversed(found)
+            operands.append(expr)
+        return reversed(operands)
 
     def _only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
         outer = self.guards
         self.guards = (*outer, condition)
-        found = self._value(expr)
+        value = self._value(expr)
         self.guards = outer
-        return found
+        return value
 
     def _where(self) -> ast.expr:
-        """Where all guards hold."""
+        """The conjunction of all guards."""
         return reduce(lambda a, b: call("np.logical_and", a, b), self.guards)
 
     def _new(self, expr: PrimExpr, out: Output | None) -> Value:
         if not self.varies(expr) and not (self.guards and self._may_fail(expr)):
-            plain = isinstance(expr, (IntImm, FloatImm)) and _weak(expr.dtype)
+            plain = isinstance(expr, (IntImm, FloatImm)) and _is_weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
         match expr:
@@ -280,16 +246,16 @@ class ArrayEmitter:
                 raise CompileError(f"{self.name}: `{expr}` cannot be computed", span=self.span)
 
     def _may_fail(self, expr: PrimExpr) -> bool:
-        """Whether a load in `expr` may leave its buffer, or an integer be divided by zero."""
+        """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
         return any(
-            not self.is_inside(part.buffer, part.indices)
-            if isinstance(part, BufferLoad)
-            else may_divide_by_zero(part)
-            for part in walk(expr)
+            not self.is_inside(node.buffer, node.indices)
+            if isinstance(node, BufferLoad)
+            else may_divide_by_zero(node)
+            for node in walk(expr)
         )
 
     def varies(self, expr: PrimExpr) -> bool:
-        """Whether `expr` differs between rounds of the layout."""
+        """Whether `expr` depends on the axes of the layout."""
         return mentions(expr, self.variables)
 
     def _positions(self, var: Var) -> Value:
@@ -305,7 +271,7 @@ class ArrayEmitter:
         return self._named(Value(node, frozenset((var,)), var.dtype), var.name)
 
     def _named(self, value: Value, hint: str = "t") -> Value:
-        """`value` under a name of its own, so that it is computed once."""
+        """Assign `value` to a new variable, so that it is computed once."""
         name = self.scope.names.fresh(hint)
         self.lines.append(assign(name, value.node))
         return Value(path(name), value.dims, value.dtype)
@@ -405,12 +371,12 @@ class ArrayEmitter:
         return self._fresh(call(function, *nodes, **keywords), dims, dtype)
 
     def _overwritten(self, value: Value) -> None:
-        """Forget what was in the memory of `value`; another expression may ask for it."""
+        """Forget the expressions whose values were in the memory of `value`."""
         name = value.temporary
-        self.done = {e: kept for e, kept in self.done.items() if kept[0].temporary != name}
+        self.done = {e: entry for e, entry in self.done.items() if entry[0].temporary != name}
 
     def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
-        """The result of a call in memory of its own, or in the output's while that is free."""
+        """The result of a call, in the memory of the output if that is free, or else in its own."""
         spare = self.spare
         ufunc = isinstance(node.func, ast.Attribute) and node.func.attr not in ("astype", "where")
         if spare is not None and ufunc and spare.dims == dims and spare.dtype == dtype:
@@ -418,6 +384,9 @@ class ArrayEmitter:
             node.keywords.append(ast.keyword("out", spare.node))
             self.lines.append(do(node))
             return Value(spare.node, dims, dtype, temporary="<out>")
+        return self._temporary(node, dims, dtype)
+
+    def _temporary(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
         name = self.scope.names.fresh("t")
         self.lines.append(assign(name, node))
         return Value(path(name), dims, dtype, temporary=name if dims else None)
@@ -425,72 +394,72 @@ class ArrayEmitter:
     # ---- loads
 
     def load(self, load: BufferLoad, out: Output | None = None) -> Value:
-        """A load as a view where it is affine and inside the buffer, else as a gather."""
+        """A load as a view if it is affine and in bounds, or else as a gather."""
         maps = self.maps(load.buffer, load.indices)
         if maps is None:
-            return self._in_order(load) or self._rows_taken(load, out) or self._gather(load)
+            return self._flat_view(load) or self._row_gather(load, out) or self._gather(load)
         if not self._inside(load.buffer, maps, load.indices):
             return self._gather(load)
-        found = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
-        return Value(found.node, frozenset(found.dims), load.dtype)
+        elements = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
+        return Value(elements.node, frozenset(elements.dims), load.dtype)
 
-    def _in_order(self, load: BufferLoad) -> Value | None:
-        """A load whose indices are the digits of an affine map, as of the buffer laid flat."""
-        quotients = any(isinstance(p, (FloorDiv, FloorMod)) for i in load.indices for p in walk(i))
-        if not quotients or load.buffer in self.rows or any(True for _ in inner_loads(load)):
+    def _flat_view(self, load: BufferLoad) -> Value | None:
+        """A load whose indices are the digits of an affine map, as a view of the flat buffer."""
+        quotients = any(isinstance(n, (FloorDiv, FloorMod)) for i in load.indices for n in walk(i))
+        nested = any(True for index in load.indices for _ in loads(index))
+        if not quotients or load.buffer in self.rows or nested:
             return None
-        axes = self._all_axes()
-        place = place_in_order(load, axes, self.variables)
-        if place is None:
+        position = linear_position(load, self._all_axes(), self.variables)
+        if position is None:
             return None
         count = as_poly(1)
         for size in load.buffer.shape:
             count = count * as_poly(size)
-        found = view(self.scope, load.buffer, [count], [place], self.layout, flat=True)
-        return Value(found.node, frozenset(found.dims), load.dtype)
+        elements = view(self.scope, load.buffer, [count], [position], self.layout, flat=True)
+        return Value(elements.node, frozenset(elements.dims), load.dtype)
 
-    def _rows_taken(self, load: BufferLoad, out: Output | None) -> Value | None:
-        """A load of whole rows at computed places."""
-        found = taken(load, self.layout)
-        if found is None or load.buffer in self.rows or self.guards:
+    def _row_gather(self, load: BufferLoad, out: Output | None) -> Value | None:
+        """A load of whole rows at computed indices."""
+        gather = row_gather(load, self.layout)
+        if gather is None or load.buffer in self.rows or self.guards:
             return None
         inner = ArrayEmitter(
-            self.scope, self.name, found.over, self.outer, self.rows, self.proof, self.span
+            self.scope, self.name, gather.over, self.outer, self.rows, self.proof, self.span
         )
-        index = inner.compute(_as_stored(found.index))
+        index = inner.compute(_without_widening(gather.index))
         self.lines += inner.lines
-        if index.dims != {a.var for a in found.over}:
+        if index.dims != {a.var for a in gather.over}:
             return None
         name = self.scope.buffer(load.buffer)
-        size = item(attribute(name, "shape"), found.axis)
+        size = item(attribute(name, "shape"), gather.axis)
         where = title(self.name, load.buffer)
-        places = call("rt.places", index.node, size, found.axis, where)
-        node = call("np.take", name, places, axis=found.axis, mode=text("clip"))
+        indices = call("rt.checked_indices", index.node, size, gather.axis, where)
+        node = call("np.take", name, indices, axis=gather.axis, mode=text("clip"))
         dims = frozenset(self.variables)
         if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
             node.keywords.append(ast.keyword("out", out.node))
             self.lines.append(do(node))
             return Value(out.node, dims, load.dtype)
-        return self._fresh_gather(node, dims, load.dtype)
+        return self._temporary(node, dims, load.dtype)
 
     def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
         """The affine maps of the indices over the layout, or None if one is not affine."""
-        found: list[Affine] = []
+        maps: list[Affine] = []
         rows = self.rows.get(buffer)
         for axis, index in enumerate(indices):
-            place = as_poly(index)
+            poly = as_poly(index)
             if rows is not None and rows.axis == axis:
-                place = place - rows.start
+                poly = poly - rows.start
             if next(loads(index), None) is not None and mentions(index, self.variables):
                 return None
-            one = affine(place, self.variables)
-            if one is None:
+            index_map = affine(poly, self.variables)
+            if index_map is None:
                 return None
-            found.append(one)
-        return found
+            maps.append(index_map)
+        return maps
 
     def sizes(self, buffer: Buffer) -> list[IndexPoly]:
-        """The dimensions that `buffer` has where this code runs."""
+        """The dimensions of `buffer` in this code, which may only see some rows of it."""
         sizes = [as_poly(s) for s in buffer.shape]
         rows = self.rows.get(buffer)
         if rows is not None:
@@ -498,15 +467,15 @@ class ArrayEmitter:
         return sizes
 
     def _all_axes(self) -> list[Axis]:
-        """The loops around, and those of the layout as far as they go in all stretches."""
+        """The enclosing loops and those of the layout, with bounds that cover all blocks."""
         return [self.proof.get(a.var, a) for a in (*self.outer, *self.layout)]
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-        """Whether the access is proved to lie inside the buffer in all rounds."""
+        """Whether the access is provably in bounds in all iterations."""
         return not self._unproved(buffer, indices)
 
     def _unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """The indices that are not proved to lie inside their dimensions in all iterations."""
+        """The indices that are not provably in bounds in all iterations."""
         axes = self._all_axes()
         return [
             index
@@ -515,9 +484,9 @@ class ArrayEmitter:
         ]
 
     def is_unproved(self, access: Access) -> bool:
-        """Whether the access may leave its buffer where some axis of the layout has no round.
+        """Whether the access may be out of bounds although an axis of the layout has no iteration.
 
-        An index that is gathered along all axes has no values then.
+        A gather along all axes then has no indices.
         """
         unproved = self._unproved(access.buffer, access.indices)
         gathered = any(affine(index, self.variables) is None for index in access.indices)
@@ -525,15 +494,15 @@ class ArrayEmitter:
         return bool(unproved) and not (gathered and along_all)
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
-        """Whether a view is possible: proved to be inside, or checked by a line before it."""
+        """Whether a view is possible: it is provably in bounds, or a line before it checks that."""
         axes = self._all_axes()
-        everywhere = {a.var for a in axes}
+        variables = {a.var for a in axes}
         rows = self.rows.get(buffer)
         for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
             if rows is not None and rows.axis == axis:
                 continue
-            full = affine(index, everywhere)
-            if full is not None and affine_inside(full, size, axes, self.scope.sizes):
+            full = affine(index, variables)
+            if full is not None and is_affine_inside(full, size, axes, self.scope.sizes):
                 continue
             if self.guards:
                 return False
@@ -541,7 +510,7 @@ class ArrayEmitter:
         return True
 
     def _check(self, buffer: Buffer, axis: int, index: Affine) -> None:
-        """A line that stops the program if the access leaves the buffer."""
+        """Emit a line that stops the program if the access is out of bounds."""
         low = high = index.offset
         for a in self.layout:
             factor = index.coefficients.get(a.var)
@@ -558,72 +527,61 @@ class ArrayEmitter:
             low, high = low + least, high + most
         bounds = [self.scope.index(low), self.scope.index(high)]
         size = item(attribute(self.scope.buffer(buffer), "shape"), axis)
-        check = call("rt.inside", *bounds, size, axis, title(self.name, buffer))
+        check = call("rt.check_bounds", *bounds, size, axis, title(self.name, buffer))
         self.lines.append(do(check))
 
     def _gather(self, load: BufferLoad) -> Value:
         name = self.scope.buffer(load.buffer)
-        places = [_as_stored(index) for index in self.present(load.buffer, load.indices)]
-        for index in places:
+        indices = [_without_widening(index) for index in self.present(load.buffer, load.indices)]
+        for index in indices:
             self._count(index)
-        values = [self._value(index) for index in places]
+        values = [self._value(index) for index in indices]
         dims = frozenset[Var]().union(*(v.dims for v in values))
         nodes = [v.node for v in values]
         if self.guards:
             where = self._where()
             node = call("rt.gather", name, tuple(nodes), where, title(self.name, load.buffer))
-            return self._fresh_gather(node, dims, load.dtype)
+            return self._temporary(node, dims, load.dtype)
         shape = attribute(name, "shape")
         nodes = [
-            call("rt.places", n, item(shape, axis), axis, title(self.name, load.buffer))
+            call("rt.checked_indices", n, item(shape, axis), axis, title(self.name, load.buffer))
             for axis, n in enumerate(nodes)
         ]
-        return self._fresh_gather(item(name, *nodes), dims, load.dtype)
+        return self._temporary(item(name, *nodes), dims, load.dtype)
 
     def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """The indices into what is present of `buffer`, which may be the rows of a stretch."""
-        found = list(indices)
+        """The indices into the rows of `buffer` that are present."""
+        result = list(indices)
         rows = self.rows.get(buffer)
         if rows is not None:
-            found[rows.axis] = (as_poly(found[rows.axis]) - rows.start).expr()
-        return found
-
-    def _fresh_gather(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
-        name = self.scope.names.fresh("t")
-        self.lines.append(assign(name, node))
-        return Value(path(name), dims, dtype, temporary=name if dims else None)
+            result[rows.axis] = (as_poly(result[rows.axis]) - rows.start).expr()
+        return result
 
     # ---- outputs
 
     def output(
         self, buffer: Buffer, indices: Sequence[PrimExpr], read: Callable[[Buffer], bool]
     ) -> Output:
-        """The elements of `buffer` at `indices`, to be written; `read` says what is still read."""
+        """The elements of `buffer` at `indices` as an output; `read` tells whether it is read."""
         maps = self.maps(buffer, indices)
         assert maps is not None
         self._inside(buffer, maps, indices)
-        found = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
-        free = not read(buffer)
-        return Output(found.node, frozenset(found.dims), buffer.dtype, free)
+        elements = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
+        return Output(elements.node, frozenset(elements.dims), buffer.dtype, not read(buffer))
 
 
-def inner_loads(load: BufferLoad) -> Iterator[BufferLoad]:
-    """The loads in the indices of `load`."""
-    return (inner for index in load.indices for inner in loads(index))
-
-
-def _weak(dtype: DataType) -> bool:
-    """Whether a plain Python number takes this datatype from the array that it meets."""
+def _is_weak(dtype: DataType) -> bool:
+    """Whether a plain Python number takes this datatype from the other operand."""
     return dtype.numpy().isbuiltin == 1
 
 
-def _as_stored(index: PrimExpr) -> PrimExpr:
+def _without_widening(index: PrimExpr) -> PrimExpr:
     """An index without conversions to wider integers."""
     match index:
         case Cast(dtype=wide, value=inner) if (
             inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
         ):
-            return _as_stored(inner)
+            return _without_widening(inner)
         case _:
             return index
 

@@ -1,4 +1,4 @@
-"""Sums of products as matrix products: axes are folded into views that BLAS reads as they lie."""
+"""Emits sums of products as matrix products of views, so that BLAS needs no copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
-from relaxpy.exec.kernel.emit.scope import Scope, dtype_name
+from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.emit.views import size_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.steps import Contract
@@ -20,9 +20,9 @@ from relaxpy.ir.tir.substitution import mentions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Roles:
-    """What axes do in a product of two factors: belong to the left or the right alone, are summed.
+    """The roles of axes in a product of two factors: in the left or right factor only, or summed.
 
-    The `batch` axes stand outside, in both or in one of them.
+    The `batch` axes are the outermost, in one or both factors.
     """
 
     batch: tuple[Axis, ...]
@@ -32,11 +32,11 @@ class _Roles:
 
 
 class ContractionEmitter:
-    """Writes one contraction; `emitter` gives a fresh ArrayEmitter for a layout."""
+    """Emits one contraction; `emitter` creates an ArrayEmitter for a layout."""
 
     def __init__(
         self,
-        scope: Scope,
+        scope: KernelScope,
         emitter: Callable[[Sequence[Axis]], ArrayEmitter],
         step: Contract,
     ) -> None:
@@ -46,21 +46,21 @@ class ContractionEmitter:
         self.dtype = step.statement.target.dtype
         self.body: list[ast.stmt] = []
         self.values: list[ast.expr] = []
-        """The factors, each under a name where they are regrouped."""
+        """The factors, each assigned to a variable if they are regrouped."""
         self.spatial = self._target_order()
 
     def _target_order(self) -> tuple[Axis, ...]:
-        """The spatial axes as the target's dimensions have them."""
-        found: list[Axis] = []
+        """The spatial axes in the order of the target's dimensions."""
+        order: list[Axis] = []
         variables = {a.var for a in self.step.axes}
         for index in self.step.statement.indices:
-            place = affine(index, variables)
-            inside = place.coefficients if place is not None else {}
-            found += [a for a in self.step.axes if a.var in inside and a not in found]
-        return tuple(found)
+            linear = affine(index, variables)
+            inside = linear.coefficients if linear is not None else {}
+            order += [a for a in self.step.axes if a.var in inside and a not in order]
+        return tuple(order)
 
     def lines(self, *, accumulate: bool) -> list[ast.stmt]:
-        """The product written to the target, or added to what is there."""
+        """Lines that store the product to the target, or add it."""
         summed = {a.var for a in self.step.over}
         inner = [f for f in self.step.factors if mentions(f, summed)]
         outer = [f for f in self.step.factors if not mentions(f, summed)]
@@ -69,31 +69,31 @@ class ContractionEmitter:
         out = target.output(statement.target, statement.indices, lambda _: True)
         self.body += target.lines
         roles = self._roles(inner) if len(inner) == 2 else None
-        own = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
-        direct = not (accumulate or outer or own or self._wide() is not self.dtype)
+        reads = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
+        direct = not (accumulate or outer or reads or self._wide() is not self.dtype)
         if roles is None:
-            made: ast.expr = self._einsum(inner, out.node if direct else None)
+            product: ast.expr = self._einsum(inner, out.node if direct else None)
         else:
-            made = self._product(inner, roles, out.node if direct else None)
+            product = self._product(inner, roles, out.node if direct else None)
         if direct:
-            self.body.append(do(made))
+            self.body.append(do(product))
             return self.body
         for factor in outer:
             scale = self.emitter(self.spatial)
             value = scale.compute(factor)
             self.body += scale.lines
-            made = call("np.multiply", made, self._kept(value.node))
+            product = call("np.multiply", product, self._kept(value.node))
         if self._wide() is not self.dtype:
-            made = call(attribute(made, "astype"), dtype_name(self.dtype))
+            product = call(attribute(product, "astype"), dtype_name(self.dtype))
         if accumulate:
-            self.body.append(do(call("np.add", out.node, made, out=out.node)))
+            self.body.append(do(call("np.add", out.node, product, out=out.node)))
         else:
             node = out.node if isinstance(out.node, ast.Subscript) else item(out.node, ...)
-            self.body.append(assign(node, made))
+            self.body.append(assign(node, product))
         return self.body
 
     def _wide(self) -> DataType:
-        """What is accumulated in: BLAS has no 16-bit floats, and these need the precision."""
+        """The datatype of the accumulator: float32 for narrower floats, also for the precision."""
         small = self.dtype.is_float and self.dtype.bits < 32
         return DataType("float32") if small else self.dtype
 
@@ -101,14 +101,14 @@ class ContractionEmitter:
         return {a.var for a in (*self.step.axes, *self.step.over) if mentions(factor, {a.var})}
 
     def _roles(self, factors: Sequence[PrimExpr]) -> _Roles | None:
-        """The roles if the factors form a matrix product, the left one first in the target."""
+        """The roles of axes if the factors form a matrix product, or None."""
         a, b = (self._axes(f) for f in factors)
         if any(x.var not in a or x.var not in b for x in self.step.over):
             return None
         if any(x.var not in a | b for x in self.spatial):
             return None
         for count in range(len(self.spatial) + 1):
-            # The fewer axes are batch, the larger are the matrices.
+            # With fewer batch axes the matrices are larger.
             batch, rest = self.spatial[:count], self.spatial[count:]
             left = tuple(x for x in rest if x.var not in b)
             right = tuple(x for x in rest if x.var not in a)
@@ -124,7 +124,7 @@ class ContractionEmitter:
         self.body += arrays.lines
         node = value.node
         if not self._axes(factor) <= value.dims:
-            # What an axis decides may turn out the same in all its rounds.
+            # A factor may mention an axis on which its value does not depend.
             node = call(
                 "np.broadcast_to", node, tuple(self.scope.index(size_of(a)) for a in layout)
             )
@@ -134,7 +134,7 @@ class ContractionEmitter:
         return self._kept(node)
 
     def _kept(self, factor: ast.expr) -> ast.expr:
-        """A factor as it is used, and looked at before if factors are regrouped."""
+        """A factor, assigned to a variable if factors are regrouped, to be tested for overflow."""
         if self.step.regrouped and not isinstance(factor, ast.Name):
             name = self.scope.names.fresh("t")
             self.body.append(assign(name, factor))
@@ -170,23 +170,23 @@ class ContractionEmitter:
     def _einsum(self, factors: Sequence[PrimExpr], out: ast.expr | None) -> ast.expr:
         axes = (*self.spatial, *self.step.over)
         letters = {a.var: chr(ord("a") + n) for n, a in enumerate(axes)}
-        parts, nodes = [], []
+        operands, nodes = [], []
         for factor in factors:
             inside = self._axes(factor)
             layout = [a for a in axes if a.var in inside]
-            parts.append("".join(letters[a.var] for a in layout))
+            operands.append("".join(letters[a.var] for a in layout))
             nodes.append(self._factor(factor, layout))
-        covered = [a for a in self.spatial if any(letters[a.var] in p for p in parts)]
+        covered = [a for a in self.spatial if any(letters[a.var] in o for o in operands)]
         result = "".join(letters[a.var] for a in covered)
-        subscripts = f"{','.join(parts)}->{result}"
+        subscripts = f"{','.join(operands)}->{result}"
         keywords: dict[str, Code] = {"optimize": True} if len(factors) > 2 else {}
         if len(covered) == len(self.spatial):
             if out is not None:
                 keywords["out"] = out
             return call("np.einsum", text(subscripts), *nodes, **keywords)
-        made = call("np.einsum", text(subscripts), *nodes, **keywords)
-        spread = [ast.Slice() if a in covered else None for a in self.spatial]
-        node = item(made, *spread) if covered else made
+        node: ast.expr = call("np.einsum", text(subscripts), *nodes, **keywords)
+        indices = [ast.Slice() if a in covered else None for a in self.spatial]
+        node = item(node, *indices) if covered else node
         if out is None:
             return node
         return call("np.copyto", out, node)

@@ -1,4 +1,4 @@
-"""What was written for a kernel, put together as one function or as two."""
+"""The emitted statements of a kernel, assembled as one function or as two."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from relaxpy.ir.tir.expr import Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unchecked:
-    """The work of a kernel by itself, for callers that know that the arguments fit.
+    """The work of a kernel without checks, for callers that know that the arguments are valid.
 
-    `tree` takes the parameters, and then `sizes`: 64-bit integers, as its scalar parameters are.
-    What it writes must share memory with no other argument. Where it `may_warn`, the caller
+    `tree` takes the parameters and then `sizes`; these and scalar parameters are 64-bit integers.
+    Buffers that it writes must not share memory with other arguments. If it `may_warn`, the caller
     suppresses NumPy's warnings. `entry` checks the arguments and calls it.
     """
 
@@ -29,8 +29,8 @@ class Unchecked:
 class Emitted:
     """The statements of a kernel: the checks of its arguments, and the work that follows them.
 
-    `sizes` are read from the shapes of arguments, under the names in `size_names`; None where the
-    work needs more than these. A kernel that `calls_out` runs code of users.
+    `size_names` has the names of the variables read from the shapes of arguments; it is None if the
+    work needs other values, too. A kernel that `calls_external` runs code of users.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Emitted:
     work: list[ast.stmt]
     may_warn: bool
     size_names: dict[Var, str] | None
-    calls_out: bool = False
+    calls_external: bool = False
 
     def whole(self) -> ast.FunctionDef:
-        """One function that checks and works."""
+        """One function with the checks and the work."""
         return self._entry(self.work)
 
     def unchecked(self, name: str) -> Unchecked | None:
-        """The work as a function `name` of its own, where that is possible."""
-        if self.size_names is None or self.calls_out:
+        """The work as a separate function `name`, if possible."""
+        if self.size_names is None or self.calls_external:
             return None
         used = {n.id for line in self.work for n in ast.walk(line) if isinstance(n, ast.Name)}
-        sizes = {var: found for var, found in self.size_names.items() if found in used}
+        sizes = {var: size for var, size in self.size_names.items() if size in used}
         params = [*self.params, *sizes.values()]
         summary = docstring(f"{self.summary} of arguments that are known to fit")
         tree = function(name, params, [summary, *self.work], [])
@@ -59,10 +59,10 @@ class Emitted:
         return Unchecked(name, tuple(sizes), self.may_warn, tree, entry)
 
     def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
-        # Overflow, division by zero and NaN are values of the program, not warnings.
+        # The results of overflow and division by zero are correct values, so NumPy must not warn.
         silent = (
             call("np.errstate", all=text("ignore"))
-            if self.calls_out
+            if self.calls_external
             else path("rt.without_warnings")
         )
         without_warnings = [silent] if self.may_warn else []

@@ -1,4 +1,4 @@
-"""How a kernel's function begins: parameters, sizes read from shapes, one check of all of them."""
+"""Emits the entry of a kernel: parameters, variables read from shapes, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.scope import Scope, dtype_name
-from relaxpy.exec.kernel.nest.declared import variables_of
+from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
+from relaxpy.exec.kernel.nest.buffers import variables_of
 from relaxpy.exec.kernel.plan.steps import Plan
 from relaxpy.exec.python_ast import (
     assign,
@@ -27,9 +27,9 @@ from relaxpy.ir.tir.expr import Var
 
 
 class Entry:
-    """The beginning of the function of one kernel."""
+    """The parameters and checks of one kernel."""
 
-    def __init__(self, plan: Plan, scope: Scope) -> None:
+    def __init__(self, plan: Plan, scope: KernelScope) -> None:
         self.plan = plan
         self.scope = scope
         self.buffers: list[Buffer] = []
@@ -41,43 +41,45 @@ class Entry:
                 self.buffers.append(buffer)
                 self.params.append(scope.buffer(buffer))
             else:
-                # A handle without a buffer is anything at all: there is nothing to check.
+                # A handle without a buffer may be any object, so there is nothing to check.
                 if param not in plan.nest.pointers and param.dtype.family != "handle":
                     self.scalars.append(param)
                 self.params.append(scope.variable(param))
 
     def summary(self) -> str:
-        """The signature in the program's terms."""
-        parts = []
+        """The signature in the terms of the program."""
+        params = []
         for param, name in zip(self.plan.func.params, self.params, strict=True):
             buffer = self.plan.func.buffer_of(param)
             if buffer is None:
-                parts.append(f"{name}: {param.dtype}")
+                params.append(f"{name}: {param.dtype}")
             else:
                 sizes = [ast.unparse(self.scope.index(s)) for s in buffer.shape]
-                parts.append(f"{name}: {buffer.dtype}[{', '.join(sizes)}]")
-        return f"{self.plan.name}({', '.join(parts)})"
+                params.append(f"{name}: {buffer.dtype}[{', '.join(sizes)}]")
+        return f"{self.plan.name}({', '.join(params)})"
 
     def size_names(self) -> dict[Var, str] | None:
-        """The variables read from shapes; None where strides, offsets or small scalars are, too."""
-        found: dict[Var, str] = {}
+        """The names of variables read from shapes.
+
+        None if strides, offsets or scalars that are not 64-bit integers are read, too.
+        """
+        names: dict[Var, str] = {}
         for buffer in self.buffers:
             if _has_layout(buffer):
                 return None
             for size in buffer.shape:
                 if isinstance(size, Var) and size not in self.scalars:
-                    found[size] = self.scope.variable(size)
-        return found if all(scalar.dtype == INT64 for scalar in self.scalars) else None
+                    names[size] = self.scope.variable(size)
+        return names if all(scalar.dtype == INT64 for scalar in self.scalars) else None
 
     def check(self) -> list[ast.stmt]:
-        """Sizes read from the arguments, and the refusal of arguments that do not fit."""
+        """Lines that read variables from the arguments and reject invalid arguments."""
         lines: list[ast.stmt] = []
         for scalar in self.scalars:
             name = self.scope.variable(scalar)
-            made = call(
-                "rt.scalar", text(self.plan.name), text(name), name, dtype_name(scalar.dtype)
-            )
-            lines.append(assign(name, made))
+            kind = dtype_name(scalar.dtype)
+            checked = call("rt.scalar", text(self.plan.name), text(name), name, kind)
+            lines.append(assign(name, checked))
         if not self.buffers:
             return lines
         known = set(self.scalars)
@@ -86,15 +88,15 @@ class Entry:
             for axis, size in enumerate(buffer.shape):
                 if isinstance(size, Var) and size not in known:
                     known.add(size)
-                    found = item(attribute(self.scope.buffer(buffer), "shape"), axis)
-                    reads.append(assign(self.scope.variable(size), found))
+                    value = item(attribute(self.scope.buffer(buffer), "shape"), axis)
+                    reads.append(assign(self.scope.variable(size), value))
             for axis, stride in enumerate(buffer.strides):
                 if isinstance(stride, Var) and stride not in known:
                     known.add(stride)
                     name = self.scope.buffer(buffer)
-                    step = item(attribute(name, "strides"), axis)
-                    found_step = binary(step, ast.FloorDiv, attribute(name, "itemsize"))
-                    reads.append(assign(self.scope.variable(stride), found_step))
+                    in_bytes = item(attribute(name, "strides"), axis)
+                    elements = binary(in_bytes, ast.FloorDiv, attribute(name, "itemsize"))
+                    reads.append(assign(self.scope.variable(stride), elements))
             offset = buffer.elem_offset
             if isinstance(offset, Var) and offset not in known:
                 known.add(offset)
@@ -110,8 +112,8 @@ class Entry:
         shapes = tuple(map(self._shape, self.buffers))
         signature = text(self.summary())
         refusal = [
-            do(call("rt.refuse", signature, *arrays)),
-            do(call("rt.refuse_shapes", signature, tuple(arrays), shapes)),
+            do(call("rt.check_arrays", signature, *arrays)),
+            do(call("rt.raise_shape_error", signature, tuple(arrays), shapes)),
         ]
         lines.append(when(ast.UnaryOp(ast.Not(), code(name)), refusal))
         lines += map(self._layout, filter(_has_layout, self.buffers))
@@ -121,7 +123,7 @@ class Entry:
         return code(tuple(self.scope.index(s) for s in buffer.shape))
 
     def _layout(self, buffer: Buffer) -> ast.stmt:
-        """The refusal of an argument that lies otherwise in memory than its buffer says."""
+        """A check that an argument has the strides and offset of its buffer."""
         name = self.scope.buffer(buffer)
         strides = tuple(self.scope.index(s) for s in buffer.strides)
         title = text(f"{self.plan.name}: {name}")
@@ -133,30 +135,30 @@ class Entry:
         for size in (v for b in self.buffers for v in variables_of(b)):
             if size not in known:
                 raise CompileError(
-                    f"{self.plan.name}: the size {size.name} cannot be read from the arguments",
+                    f"{self.plan.name}: the variable {size.name} cannot be read from the arguments",
                     span=self.plan.func.span,
-                    hint=f"give some buffer a dimension that is {size.name} alone",
+                    hint=f"declare a buffer with the dimension {size.name}",
                 )
 
     def _tests(self) -> Iterator[ast.expr]:
-        """That the arguments have the shapes and datatypes of their buffers."""
+        """Tests that the arguments have the shapes and datatypes of their buffers."""
         shapes: dict[str, tuple[ast.expr, list[ast.expr]]] = {}
-        kinds: dict[str, list[ast.expr]] = {}
+        dtypes: dict[str, list[ast.expr]] = {}
         for buffer in self.buffers:
             name = self.scope.buffer(buffer)
             shape = self._shape(buffer)
             shapes.setdefault(ast.dump(shape), (shape, []))[1].append(attribute(name, "shape"))
-            kinds.setdefault(str(buffer.dtype), []).append(attribute(name, "dtype"))
-        for shape, found in shapes.values():
-            yield _alike(ast.Eq, *found, shape)
-        for kind, found in kinds.items():
-            yield _alike(ast.Eq, *found, attribute("rt.types", kind))
+            dtypes.setdefault(str(buffer.dtype), []).append(attribute(name, "dtype"))
+        for shape, actual in shapes.values():
+            yield _all_equal(*actual, shape)
+        for dtype, actual in dtypes.items():
+            yield _all_equal(*actual, attribute("rt.types", dtype))
 
 
 def _has_layout(buffer: Buffer) -> bool:
-    """Whether `buffer` says more than its shape about how it lies in memory."""
+    """Whether `buffer` declares strides or an offset."""
     return bool(buffer.strides) or getattr(buffer.elem_offset, "value", None) != 0
 
 
-def _alike(operator: type[ast.cmpop], first: ast.expr, *others: ast.expr) -> ast.expr:
-    return ast.Compare(first, [operator() for _ in others], list(others))
+def _all_equal(first: ast.expr, *others: ast.expr) -> ast.expr:
+    return ast.Compare(first, [ast.Eq() for _ in others], list(others))

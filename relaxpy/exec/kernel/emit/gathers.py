@@ -1,4 +1,4 @@
-"""Loads at computed places along one dimension: whole rows are taken at once."""
+"""Recognises loads at computed indices along one dimension, which gather whole rows."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
-    """Of dimension `axis` the places `index`, which differ over `over`; of all others, all."""
+class RowGather:
+    """A gather of the rows `index` along dimension `axis`; `index` depends on the axes `over`."""
 
     axis: int
     index: PrimExpr
     over: tuple[Axis, ...]
 
 
-def taken(load: BufferLoad, layout: Sequence[Axis]) -> Taken | None:
-    """How `load` takes rows in all rounds of `layout`, in its order; None if it does not."""
-    computed = [n for n, i in enumerate(load.indices) if _own(i, load, n, layout) is None]
+def row_gather(load: BufferLoad, layout: Sequence[Axis]) -> RowGather | None:
+    """`load` over all iterations of `layout` as a gather of rows, or None if it is not one."""
+    computed = [n for n, i in enumerate(load.indices) if _whole_axis(i, load, n, layout) is None]
     if len(computed) != 1:
         return None
     [axis] = computed
-    before = [_own(i, load, n, layout) for n, i in enumerate(load.indices[:axis])]
+    before = [_whole_axis(i, load, n, layout) for n, i in enumerate(load.indices[:axis])]
     after = [
-        _own(i, load, n, layout) for n, i in enumerate(load.indices[axis + 1 :], start=axis + 1)
+        _whole_axis(i, load, n, layout)
+        for n, i in enumerate(load.indices[axis + 1 :], start=axis + 1)
     ]
     over = tuple(layout[len(before) : len(layout) - len(after)])
     order = [*before, *over, *after]
     if len(order) != len(layout) or any(a is not b for a, b in zip(order, layout, strict=True)):
         return None
     index = load.indices[axis]
-    own = {a.var for a in over}
-    others = {a.var for a in layout} - own
-    if mentions(index, others) or not all(mentions(index, {v}) for v in own):
+    inside = {a.var for a in over}
+    others = {a.var for a in layout} - inside
+    if mentions(index, others) or not all(mentions(index, {v}) for v in inside):
         return None
-    return Taken(axis, index, over) if over else None
+    return RowGather(axis, index, over) if over else None
 
 
-def _own(index: PrimExpr, load: BufferLoad, dimension: int, layout: Sequence[Axis]) -> Axis | None:
-    """The axis that runs through the whole dimension, if `index` is that alone."""
-    variables = {a.var for a in layout}
-    found = affine(index, variables)
-    if found is None or len(found.coefficients) != 1 or not found.offset.same(0):
+def _whole_axis(
+    index: PrimExpr, load: BufferLoad, dimension: int, layout: Sequence[Axis]
+) -> Axis | None:
+    """The axis that `index` is, if it covers the whole dimension; otherwise None."""
+    linear = affine(index, {a.var for a in layout})
+    if linear is None or len(linear.coefficients) != 1 or not linear.offset.same(0):
         return None
-    [(var, factor)] = found.coefficients.items()
+    [(var, factor)] = linear.coefficients.items()
     axis = next(a for a in layout if a.var is var)
     size = as_poly(load.buffer.shape[dimension])
     whole = as_poly(axis.start).same(0) and as_poly(axis.stop).same(size)

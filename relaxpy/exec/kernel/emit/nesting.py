@@ -1,4 +1,4 @@
-"""Loops that nest deeper than Python nests blocks: of one within the other, one over both."""
+"""Flattens loops that are nested more deeply than Python permits."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Final
 from relaxpy.exec.python_ast import call
 
 _BLOCKS = (ast.For, ast.While, ast.With, ast.Try)
-_MOST: Final = 12
-"""Python nests 20 blocks in a function; around loops, checks and suppressed warnings need some."""
+_MAX_DEPTH: Final = 12
+"""Python permits 20 nested blocks; the checks and contexts around loops need some."""
 
 
 def flatten_deep_loops(statements: Iterable[ast.stmt]) -> None:
-    """Make one loop of loops that only hold each other, in what nests too deeply."""
+    """Flatten perfectly nested loops in statements that are nested too deeply."""
     for statement in statements:
-        if _depth(statement) > _MOST:
+        if _depth(statement) > _MAX_DEPTH:
             for node in [*ast.walk(statement)]:
                 if isinstance(node, ast.For):
-                    _join(node)
+                    _flatten(node)
 
 
 def _depth(root: ast.stmt) -> int:
-    deepest, waiting = 0, [(root, 0)]
-    while waiting:
-        statement, around = waiting.pop()
-        depth = around + isinstance(statement, _BLOCKS)
-        deepest = max(deepest, depth)
-        waiting += [(inner, depth) for inner in _inside(statement)]
-    return deepest
+    maximum, stack = 0, [(root, 0)]
+    while stack:
+        statement, outer = stack.pop()
+        depth = outer + isinstance(statement, _BLOCKS)
+        maximum = max(maximum, depth)
+        stack += [(inner, depth) for inner in _children(statement)]
+    return maximum
 
 
-def _inside(statement: ast.stmt) -> Iterator[ast.stmt]:
+def _children(statement: ast.stmt) -> Iterator[ast.stmt]:
     for node in ast.iter_child_nodes(statement):
         if isinstance(node, ast.stmt):
             yield node
@@ -40,17 +40,17 @@ def _inside(statement: ast.stmt) -> Iterator[ast.stmt]:
             yield from node.body
 
 
-def _join(outer: ast.For) -> None:
-    """Take into a loop those that are all there is in it, and that go over the same each time.
+def _flatten(outer: ast.For) -> None:
+    """Merge into a loop the perfectly nested loops inside it whose ranges are invariant.
 
-    One that is left by a `break` stays by itself, as the loops around it go on.
+    A loop with a `break` is not merged, as its outer loops continue.
     """
     targets, ranges = [outer.target], [outer.iter]
     while True:
         match outer.body:
             case [ast.For(target=ast.Name() as target, iter=inner, body=body, orelse=[])]:
                 bound = {name.id for name in targets if isinstance(name, ast.Name)}
-                if not _is_settled(inner, bound) or _breaks(body):
+                if not _is_invariant(inner, bound) or _breaks(body):
                     break
                 targets.append(target)
                 ranges.append(inner)
@@ -62,32 +62,33 @@ def _join(outer: ast.For) -> None:
         outer.iter = call("rt.grid", *ranges)
 
 
-_SETTLED = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
+_INVARIANT = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
 
 
-def _is_settled(expr: ast.expr, bound: Container[str]) -> bool:
-    """Whether `expr` is the same in all rounds of loops over `bound`, and may be asked beforehand.
+def _is_invariant(expr: ast.expr, bound: Container[str]) -> bool:
+    """Whether `expr` is invariant in loops over `bound`, and can be evaluated before them.
 
-    What memory holds may change from round to round, and what divides may fail where no round is.
+    Loads may change between iterations, and divisions may fail although there is no iteration.
     """
     match expr:
         case ast.Call(func=ast.Name(id="range" | "min" | "max"), args=args, keywords=[]):
-            return all(_is_settled(arg, bound) for arg in args)
+            return all(_is_invariant(arg, bound) for arg in args)
         case _:
-            parts = [*ast.walk(expr)]
             return all(
-                isinstance(part, _SETTLED) and not isinstance(part, (ast.FloorDiv, ast.Mod))
-                for part in parts
-            ) and not any(isinstance(part, ast.Name) and part.id in bound for part in parts)
+                isinstance(node, _INVARIANT)
+                and not isinstance(node, (ast.FloorDiv, ast.Mod))
+                and not (isinstance(node, ast.Name) and node.id in bound)
+                for node in ast.walk(expr)
+            )
 
 
 def _breaks(body: Iterable[ast.stmt]) -> bool:
-    """Whether a `break` in the body of a loop ends it."""
-    waiting = [*body]
-    while waiting:
-        statement = waiting.pop()
+    """Whether a loop with this body may end by a `break`."""
+    stack = [*body]
+    while stack:
+        statement = stack.pop()
         if isinstance(statement, ast.Break):
             return True
         if not isinstance(statement, (ast.For, ast.While)):
-            waiting += _inside(statement)
+            stack += _children(statement)
     return False

@@ -1,4 +1,4 @@
-"""From a plan to Python over NumPy: one function for all sizes."""
+"""Emits a plan as Python over NumPy: one function for all shapes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import numpy as np
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent
-from relaxpy.exec.kernel.emit.arrays import ArrayEmitter, Output, Rows
+from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
-from relaxpy.exec.kernel.emit.scope import Scope, dtype_name, literal, title
+from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
+from relaxpy.exec.kernel.emit.values import Output, Rows
 from relaxpy.exec.kernel.emit.views import size_of
 from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
-from relaxpy.exec.kernel.nest.domain import may_be_empty, nonempty
+from relaxpy.exec.kernel.nest.domain import may_be_empty, nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
-from relaxpy.exec.kernel.plan.may_warn import calls_out, may_warn
+from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.plan.memory import exclusions
-from relaxpy.exec.kernel.plan.parts import Group, Part, Statement, expressions_of
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
+    ArrayStep,
     Blocked,
     Contract,
     Map,
@@ -38,10 +40,8 @@ from relaxpy.exec.kernel.plan.steps import (
     Scatter,
     Serial,
     Step,
-    Whole,
     accesses,
-    first_of,
-    parts_in,
+    searched_condition,
 )
 from relaxpy.exec.kernel.plan.updates import Combine, update_of
 from relaxpy.exec.python_ast import (
@@ -81,12 +81,12 @@ UFUNCS: Mapping[Combine, str] = {
 
 
 def _ufunc(combine: Combine, dtype: DataType) -> str:
-    """What combines two values; truth values are integers of one bit."""
+    """The ufunc that combines two values; truth values are integers of one bit."""
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
 
 
-def _least_extreme(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
-    """What is no less than any value of `dtype`, or no greater."""
+def _reduction_identity(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
+    """The identity of a minimum or maximum of values of `dtype`."""
     if not dtype.is_float:
         return IntImm(dtype, ops.int_range(dtype)[combine == "min"])
     value = float("inf" if combine == "min" else "-inf")
@@ -96,18 +96,18 @@ def _least_extreme(combine: Literal["min", "max"], dtype: DataType) -> IntImm | 
 
 
 def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> Emitted:
-    """What performs `plan`; it leaves the names `reserved` be.
+    """The statements that execute `plan`, which do not use the names `reserved`.
 
-    Its free names are `np`, `math`, `rt`, and those of the module's `functions` that it calls.
+    Their free names are `np`, `math`, `rt`, and those of the module's `functions` that they call.
 
     Errors:
-        CompileError: something in the kernel cannot run on NumPy.
+        CompileError: an operation of the kernel cannot run on NumPy.
     """
     return NumpyEmitter(plan, reserved, functions).emitted()
 
 
 class NumpyEmitter:
-    """Writes one kernel."""
+    """Emits one kernel."""
 
     def __init__(self, plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> None:
         self.plan = plan
@@ -118,16 +118,16 @@ class NumpyEmitter:
         self.proof: dict[Var, Axis] = {}
 
     def emitted(self) -> Emitted:
-        """Checks and work."""
+        """The checks and the work."""
         self._begin()
-        in_order = self.overlapping()
-        # Only one of the two is performed, so that the other's names are free.
+        fallback = self.aliasing_fallback()
+        # Either the fallback or the steps run, so both can use the same names.
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
-        made = allocations(self.plan.nest, self.scope, self.plan.made, self.plan.shared)
-        work = [*made, *self.steps(self.plan.steps)]
+        memory = allocations(self.plan.nest, self.scope, self.plan.allocated, self.plan.shared)
+        work = [*memory, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
-        checks += in_order
+        checks += fallback
         set_span([*checks, *work], self.plan.func.span)
         self._all_bound([*checks, *work], entry.params)
         return Emitted(
@@ -138,12 +138,12 @@ class NumpyEmitter:
             work,
             may_warn(self.plan),
             entry.size_names(),
-            calls_out(self.plan),
+            calls_external(self.plan),
         )
 
     def _begin(self) -> tuple[Entry, list[ast.stmt]]:
-        """A scope with nothing but the parameters and sizes, and the lines that check them."""
-        self.scope = Scope(Names(self.taken), self.plan.sizes, self.functions)
+        """Create a scope with the parameters and shape variables, and the lines that check them."""
+        self.scope = KernelScope(Names(self.taken), self.plan.sizes, self.functions)
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
@@ -151,7 +151,7 @@ class NumpyEmitter:
         return entry, entry.check()
 
     def _all_bound(self, lines: Sequence[ast.stmt], params: Iterable[str]) -> None:
-        """Errors: CompileError if a variable is read that nothing binds (PX-7)."""
+        """Errors: CompileError if a variable is used that is not bound (PX-7)."""
         nodes = [node for line in lines for node in ast.walk(line)]
         names = [node for node in nodes if isinstance(node, ast.Name)]
         bound = {*params, *(node.arg for node in nodes if isinstance(node, ast.arg))}
@@ -165,8 +165,8 @@ class NumpyEmitter:
                     span=self.plan.func.span,
                 )
 
-    def overlapping(self) -> list[ast.stmt]:
-        """What runs, in the order of the text, where arguments share memory that is written."""
+    def aliasing_fallback(self) -> list[ast.stmt]:
+        """Lines that run in the order of the text if arguments share memory that is written."""
         tests = [
             call(
                 "rt.overlap", self.scope.buffer(target), tuple(map(self.scope.buffer, others)), same
@@ -176,16 +176,16 @@ class NumpyEmitter:
         if not tests:
             return []
         condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
-        nest = self.plan.ordered
+        nest = self.plan.sequential
         local = (entry.buffer for entry in nest.local)
         lines = list(allocations(nest, self.scope, local, {}))
         items = with_initialisation(nest.items, self.plan.sizes)
         lines += ScalarEmitter(self.scope, self.plan.name).items(items)
         written = [target for target, _, _ in exclusions(self.plan)]
         names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
-        contexts = [call("rt.undone", names, *map(self.scope.buffer, written))]
+        contexts = [call("rt.rollback", names, *map(self.scope.buffer, written))]
         if not may_warn(self.plan):
-            # Unlike arrays, scalars warn when integers wrap.
+            # NumPy warns of scalar integers that wrap, but not of arrays.
             contexts.append(call("np.errstate", all=text("ignore")))
         lines = [within(contexts, lines)]
         return [when(condition, [*lines, ast.Return(None)])]
@@ -193,11 +193,11 @@ class NumpyEmitter:
     # ---- steps
 
     def steps(self, steps: Sequence[Step]) -> list[ast.stmt]:
-        """The statements that perform `steps` in order."""
+        """The Python statements that execute `steps` in order."""
         return [line for step in steps for line in self.step(step)]
 
     def step(self, step: Step) -> list[ast.stmt]:
-        """The statements that perform `step`."""
+        """The Python statements that execute `step`."""
         match step:
             case Serial():
                 return self._serial(step)
@@ -206,7 +206,7 @@ class NumpyEmitter:
             case Blocked():
                 return self._blocked(step)
             case _:
-                return self._whole(step)
+                return self._array_step(step)
 
     def _serial(self, step: Serial) -> list[ast.stmt]:
         start, stop = self.scope.index(step.axis.start), self.scope.index(step.axis.stop)
@@ -215,12 +215,12 @@ class NumpyEmitter:
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name, self.serial).value
         body = self.steps(step.steps)
         self.serial, self.scope.compute = outer, compute
-        whole = loop(self.scope.variable(step.axis.var), start, stop, body)
+        statement = loop(self.scope.variable(step.axis.var), start, stop, body)
         self.scope.forget(step.axis.var)
-        return [whole]
+        return [statement]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
-        """Conditions for a round of the loops around to belong to a part's own axes."""
+        """Conditions for an iteration of the enclosing loops to be in the bounds of `axes`."""
         tests: list[ast.expr] = []
         for outer in self.serial:
             own = next((a for a in axes if a.var is outer.var), None)
@@ -238,61 +238,61 @@ class NumpyEmitter:
         return tests
 
     def _scalar(self, step: Scalar) -> list[ast.stmt]:
-        part = step.part
-        axes = [a for a in part.axes if any(a.var is s.var for s in self.serial)]
+        statement = step.statement
+        axes = [a for a in statement.axes if any(a.var is s.var for s in self.serial)]
         emitter = ScalarEmitter(self.scope, self.plan.name, axes)
-        tests = self._within(part.axes)
-        match part:
-            case Statement():
-                empty = self._nonempty(a for a in part.axes if a not in axes)
-                lines = emitter.statement(part, [*tests, *empty])
-                set_span(lines, part.span)
+        tests = self._within(statement.axes)
+        match statement:
+            case Assignment():
+                nonempty = self._nonempty(a for a in statement.axes if a not in axes)
+                lines = emitter.statement(statement, [*tests, *nonempty])
+                set_span(lines, statement.span)
                 return lines
-            case Group(items=items):
+            case Compound(items=items):
                 lines = emitter.items(items)
                 return [when(both(tests), lines)] if tests else lines
 
     def _nonempty(self, axes: Iterable[Axis], *, always: bool = False) -> list[ast.expr]:
-        """Conditions for axes to have any round.
+        """Conditions for axes to have an iteration.
 
-        Unless `always`, only for those that end before they begin where sizes are small.
+        Unless `always`, only for axes whose extent may be negative.
         """
-        asked = (a for a in axes if always or may_be_empty(a, self.scope.sizes))
-        found = (nonempty(a, self.scope.sizes) for a in asked)
-        return [self.scope.truth(test) for test in found if test is not None]
+        tested = (a for a in axes if always or may_be_empty(a, self.scope.sizes))
+        conditions = (nonempty_condition(a, self.scope.sizes) for a in tested)
+        return [self.scope.truth(test) for test in conditions if test is not None]
 
-    def _whole(self, step: Whole) -> list[ast.stmt]:
-        [part] = parts_in(step)
+    def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
+        statement = step.statement
         serial = {a.var for a in self.serial}
-        free = [a for a in part.axes if a.var not in serial]
+        free = [a for a in statement.axes if a.var not in serial]
         always = self._may_stop(step, free)
         axes = [a for a in free if a.var not in self.proof]
-        tests = [*self._within(part.axes), *self._nonempty(axes, always=always)]
+        tests = [*self._within(statement.axes), *self._nonempty(axes, always=always)]
         if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            if not step.begins_always:
+            if not step.always_initialises:
                 tests += self._nonempty(step.over, always=True)
             elif self._nonempty(step.over, always=always):
-                # It begins also where nothing follows.
-                kept = tuple(a for a in part.axes if a not in step.over)
-                begin = replace(step.statement, axes=kept, value=step.initial, guards=())
+                # The initialisation also runs if the reduction has no iteration.
+                kept = tuple(a for a in statement.axes if a not in step.over)
+                init = replace(step.statement, axes=kept, value=step.initial, guards=())
                 return [
-                    *self._whole(Map(begin, step.axes)),
-                    *self._whole(replace(step, initial=None)),
+                    *self._array_step(Map(init, step.axes)),
+                    *self._array_step(replace(step, initial=None)),
                 ]
-        lines = self._performed(step)
+        lines = self._lines(step)
         lines = [when(both(_distinct(tests)), lines)] if tests and lines else lines
-        set_span(lines, part.span if isinstance(part, Statement) else None)
+        set_span(lines, statement.span if isinstance(statement, Assignment) else None)
         return lines
 
-    def _may_stop(self, step: Whole, axes: Sequence[Axis]) -> bool:
-        """Whether a place or a divisor, looked at before any round, may stop the program."""
-        [part] = parts_in(step)
-        arrays = self._emitter(axes, part)
+    def _may_stop(self, step: ArrayStep, axes: Sequence[Axis]) -> bool:
+        """Whether the step may stop the program before its first iteration."""
+        arrays = self._emitter(axes, step.statement)
         if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(step)):
             return True
-        return any(may_divide_by_zero(node) for e in expressions_of(part) for node in walk(e))
+        exprs = expressions_of(step.statement)
+        return any(may_divide_by_zero(node) for e in exprs for node in walk(e))
 
-    def _performed(self, step: Whole) -> list[ast.stmt]:
+    def _lines(self, step: ArrayStep) -> list[ast.stmt]:
         match step:
             case Map():
                 return self._map(step)
@@ -309,19 +309,19 @@ class NumpyEmitter:
             case _:
                 assert_never(step)
 
-    def _emitter(self, layout: Sequence[Axis], part: Part) -> ArrayEmitter:
-        span = part.span if isinstance(part, Statement) else None
-        own = {a.var: a for a in part.axes}
-        outer = [own.get(a.var, a) for a in self.serial]
+    def _emitter(self, layout: Sequence[Axis], statement: Statement) -> ArrayEmitter:
+        span = statement.span if isinstance(statement, Assignment) else None
+        bounds = {a.var: a for a in statement.axes}
+        outer = [bounds.get(a.var, a) for a in self.serial]
         return ArrayEmitter(self.scope, self.plan.name, layout, outer, self.rows, self.proof, span)
 
-    def _reads(self, part: Statement | Group, target: Buffer) -> bool:
-        """Whether the part reads the memory of `target`."""
+    def _reads(self, statement: Assignment, target: Buffer) -> bool:
+        """Whether the statement reads the memory of `target`."""
         root = self.root(target)
-        return any(self.root(r.buffer) is root for r in part.reads)
+        return any(self.root(r.buffer) is root for r in statement.reads)
 
     def root(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` uses."""
+        """The buffer that owns the memory of `buffer`."""
         buffer = self.plan.views.get(buffer, buffer)
         return self.plan.shared.get(buffer, buffer)
 
@@ -330,10 +330,10 @@ class NumpyEmitter:
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
         inside = arrays.is_inside(statement.target, statement.indices)
-        if inside and self._stays(statement):
+        if inside and self._is_copy_in_place(statement):
             return []
         if statement.guards and not inside:
-            # Rounds in which the guards do not hold may lie outside.
+            # If the guards do not hold, the indices may be out of bounds.
             return self._scatter(Scatter(statement, step.axes, None))
         out = self._output(arrays, statement)
         mask = arrays.restrict(statement.guards)
@@ -341,27 +341,28 @@ class NumpyEmitter:
             arrays.store(statement.value, out)
         else:
             arrays.masked(statement.value, mask, out)
-        return self._where_fixed(statement, arrays)
+        return self._if_invariant_guards(statement, arrays)
 
-    def _where_fixed(self, statement: Statement, arrays: ArrayEmitter) -> list[ast.stmt]:
-        """The lines of `arrays`, where the guards hold that are the same in all rounds."""
-        fixed, _ = arrays.divided(statement.guards)
-        if not fixed:
+    def _if_invariant_guards(self, statement: Assignment, arrays: ArrayEmitter) -> list[ast.stmt]:
+        """The lines of `arrays` under the guards that are loop-invariant."""
+        invariant, _ = arrays.split_guards(statement.guards)
+        if not invariant:
             return arrays.lines
-        return [when(both(arrays.scalars.value(g) for g in fixed), arrays.lines)]
+        return [when(both(arrays.scalars.value(g) for g in invariant), arrays.lines)]
 
-    def _stays(self, statement: Statement) -> bool:
-        """Whether the target uses the memory of what is copied to it, element for element."""
+    def _is_copy_in_place(self, statement: Assignment) -> bool:
+        """Whether the statement copies a buffer to the same memory, element for element."""
         match statement.value:
             case BufferLoad(buffer=buffer, indices=indices) if not statement.guards:
-                shared = self.plan.shared
-                one = shared.get(buffer, buffer) is shared.get(statement.target, statement.target)
+                shared, target = self.plan.shared, statement.target
                 pairs = zip(indices, statement.indices, strict=False)
-                return one and all(a is b for a, b in pairs)
+                return shared.get(buffer, buffer) is shared.get(target, target) and all(
+                    a is b for a, b in pairs
+                )
             case _:
                 return False
 
-    def _output(self, arrays: ArrayEmitter, statement: Statement) -> Output:
+    def _output(self, arrays: ArrayEmitter, statement: Assignment) -> Output:
         return arrays.output(
             statement.target, statement.indices, lambda b: self._reads(statement, b)
         )
@@ -370,13 +371,13 @@ class NumpyEmitter:
         statement, update = step.statement, step.update
         inside = self._emitter(step.axes, statement)
         if statement.guards and not inside.is_inside(statement.target, statement.indices):
-            # Rounds in which the guards do not hold may lie outside.
+            # If the guards do not hold, the indices may be out of bounds.
             return self._scatter(Scatter(statement, (*step.axes, *step.over), update))
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
         mask = arrays.restrict(statement.guards)
-        first = first_of(step) if mask is None and layout[-1] in step.over else None
-        node = arrays.spread(update.operand if first is None else first)
+        first = searched_condition(step) if mask is None and layout[-1] in step.over else None
+        node = arrays.broadcast(update.operand if first is None else first)
         spatial = [a for a in layout if a in step.axes]
         over = [
             n - len(layout) if len(layout) > 1 else 0
@@ -396,7 +397,7 @@ class NumpyEmitter:
         folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
         start = initial
         if not folded and update.combine in ("min", "max"):
-            start = _least_extreme(update.combine, statement.target.dtype)
+            start = _reduction_identity(update.combine, statement.target.dtype)
         if isinstance(start, (IntImm, FloatImm)):
             keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
         elif isinstance(start, Var) and folded:
@@ -404,36 +405,35 @@ class NumpyEmitter:
         if mask is not None:
             keywords["where"] = mask
         if first is not None:
-            none = keywords["initial"]
-            arrays.lines.append(do(call("rt.first", node, none, out.node)))
+            arrays.lines.append(do(call("rt.first_true", node, keywords["initial"], out.node)))
             return arrays.lines
         if initial is None:
-            made = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
-            arrays.lines.append(do(call(combine, out.node, made, out=out.node)))
-            return self._where_fixed(statement, arrays)
+            reduced = call(reduce, node, **keywords, dtype=dtype_name(statement.target.dtype))
+            arrays.lines.append(do(call(combine, out.node, reduced, out=out.node)))
+            return self._if_invariant_guards(statement, arrays)
         arrays.lines.append(do(call(reduce, node, **keywords, out=out.node)))
         if not folded:
             arrays.lines += self._combined(spatial, statement, update.combine, initial, out)
         return arrays.lines
 
     def _is_size(self, value: PrimExpr | None) -> bool:
-        """Whether `value` is a size, in the datatype that NumPy gives Python's integers."""
+        """Whether `value` is a shape variable with the datatype that NumPy gives to int."""
         return isinstance(value, Var) and value in self.scope.sizes and value.dtype == INT64
 
     def _combined(
         self,
         spatial: Sequence[Axis],
-        statement: Statement,
+        statement: Assignment,
         combine: Combine,
         other: PrimExpr,
         out: Output,
     ) -> list[ast.stmt]:
-        """The output combined with one more value for each element."""
-        more = self._emitter(spatial, statement)
-        value = more.compute(other)
+        """Lines that combine the output with another value for each element."""
+        arrays = self._emitter(spatial, statement)
+        value = arrays.compute(other)
         ufunc = _ufunc(combine, statement.target.dtype)
-        more.lines.append(do(call(ufunc, out.node, value.node, out=out.node)))
-        return more.lines
+        arrays.lines.append(do(call(ufunc, out.node, value.node, out=out.node)))
+        return arrays.lines
 
     def _contract(self, step: Contract) -> list[ast.stmt]:
         statement = step.statement
@@ -455,7 +455,9 @@ class NumpyEmitter:
         for axis in step.over:
             count = count * size_of(axis)
         test = call("rt.stays_finite", self.scope.index(count), *writer.values)
-        as_written = Reduce(statement, step.axes, step.over, update, initial, step.begins_always)
+        as_written = Reduce(
+            statement, step.axes, step.over, update, initial, step.always_initialises
+        )
         return [*before, when(test, lines, self._reduce(as_written))]
 
     def _scan(self, step: Scan) -> list[ast.stmt]:
@@ -474,9 +476,9 @@ class NumpyEmitter:
         first.lines.append(do(call(ufunc, before.node, begin.node, out=begin.node)))
         kind = dtype_name(target.dtype)
         along = layout.index(axis)
-        made = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
-        lines = [*arrays.lines, *first.lines, do(made)]
-        test = nonempty(axis, self.scope.sizes)
+        scan = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
+        lines = [*arrays.lines, *first.lines, do(scan)]
+        test = nonempty_condition(axis, self.scope.sizes)
         return lines if test is None else [when(self.scope.truth(test), lines)]
 
     def _scatter(self, step: Scatter) -> list[ast.stmt]:
@@ -486,25 +488,26 @@ class NumpyEmitter:
         stored = step.update.operand if step.update else statement.value
         value = arrays.typed(stored, arrays.compute(stored))
         indices = arrays.present(statement.target, statement.indices)
-        places = [arrays.compute(i).node for i in indices]
+        nodes = [arrays.compute(i).node for i in indices]
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
         combine = step.update.combine if step.update else None
         ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
         where = title(self.plan.name, statement.target)
         arrays.lines.append(
-            do(call("rt.scatter", name, tuple(places), value.node, shape, ufunc, mask, where))
+            do(call("rt.scatter", name, tuple(nodes), value.node, shape, ufunc, mask, where))
         )
-        return self._where_fixed(statement, arrays)
+        return self._if_invariant_guards(statement, arrays)
 
     def _arg_reduce(self, step: ArgReduce) -> list[ast.stmt]:
         extreme = step.extreme
         layout = (*step.axes, extreme.axis)
-        arrays = self._emitter(layout, step.group)
-        node = arrays.spread(extreme.operand)
-        target = self._emitter(step.axes, step.group)
-        best = target.output(extreme.best.buffer, extreme.best_indices, lambda _: True)
-        place = target.output(extreme.place.buffer, extreme.place_indices, lambda _: True)
+        arrays = self._emitter(layout, step.statement)
+        node = arrays.broadcast(extreme.operand)
+        target = self._emitter(step.axes, step.statement)
+        best, arg = (
+            target.output(a.buffer, a.indices, lambda _: True) for a in (extreme.best, extreme.arg)
+        )
         position = affine(extreme.position, {extreme.axis.var})
         assert position is not None
         factor = position.coefficients.get(extreme.axis.var, as_poly(0))
@@ -519,14 +522,14 @@ class NumpyEmitter:
             keywords["last"] = True
         if order.nan_wins:
             keywords["nan_wins"] = True
-        if order.by_place:
-            keywords["by_place"] = True
+        if order.by_position:
+            keywords["by_position"] = True
         name = "rt.argmax" if order.maximum else "rt.argmin"
-        done = do(call(name, node, best.node, place.node, **keywords))
-        return [*arrays.lines, *target.lines, done]
+        search = do(call(name, node, best.node, arg.node, **keywords))
+        return [*arrays.lines, *target.lines, search]
 
     def _blocked(self, step: Blocked) -> list[ast.stmt]:
-        """An inner function of the stretch, run by the runtime over all of them."""
+        """An inner function over a block, which the runtime calls for all blocks."""
         name = self.scope.names.fresh("rows")
         low, high = as_poly(step.low), as_poly(step.high)
         params = [self.scope.variable(step.low), self.scope.variable(step.high)]
@@ -539,33 +542,33 @@ class NumpyEmitter:
                 self.rows[buffer] = self.rows[owner]
                 continue
             rows = Rows(row.axis, low + row.offset, high - low)
-            body.append(self._stretch(owner, rows, local=owner in step.local))
+            body.append(self._block_rows(owner, rows, local=owner in step.local))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
         for inner in step.steps:
-            [stretched] = [a.var for a in inner.axes if a.start is step.low]
-            self.proof = {**outer[1], stretched: replace(step.axis, var=stretched)}
-            body += self._whole(inner)
+            [blocked] = [a.var for a in inner.axes if a.start is step.low]
+            self.proof = {**outer[1], blocked: replace(step.axis, var=blocked)}
+            body += self._array_step(inner)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
         run = do(call("rt.blocks", name, *bounds, self.scope.index(step.row_bytes)))
         return [function(name, params, body), run]
 
-    def _stretch(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:
-        """A line that gives `buffer` its stretch: memory of that size, or a slice of the whole."""
+    def _block_rows(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:
+        """A line that assigns the rows of a block of `buffer`: new memory, or a slice."""
         if local:
             shape: tuple[Code, ...] = tuple(
                 self.scope.index(rows.size) if axis == rows.axis else extent(self.scope, size)
                 for axis, size in enumerate(buffer.shape)
             )
-            fresh = call("np.empty", shape, dtype_name(buffer.dtype))
-            return assign(self.scope.buffer(buffer), fresh)
+            memory = call("np.empty", shape, dtype_name(buffer.dtype))
+            return assign(self.scope.buffer(buffer), memory)
         stop = rows.start + rows.size
         indices: list[Code] = [ast.Slice()] * rows.axis
         indices.append(ast.Slice(self.scope.index(rows.start), self.scope.index(stop)))
-        made = item(self.scope.buffer(buffer), *indices)
+        view = item(self.scope.buffer(buffer), *indices)
         name = self.scope.buffers[buffer] = self.scope.names.fresh(f"{buffer.name}_rows")
-        return assign(name, made)
+        return assign(name, view)
 
 
 def _distinct(tests: Sequence[ast.expr]) -> list[ast.expr]:

@@ -1,4 +1,4 @@
-"""One element at a time: items and single stores as plain Python over NumPy scalars."""
+"""Emits items and single stores as plain Python over NumPy scalars, one element at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaxpy.exec.kernel.emit.scope import (
     ELEMENTWISE,
     FLOAT_DIVISION,
     INTRINSICS,
-    Scope,
+    KernelScope,
     converted,
     division,
     dtype_name,
@@ -24,6 +24,7 @@ from relaxpy.exec.kernel.emit.scope import (
 )
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.nodes import (
+    Alloc,
     Axis,
     Bind,
     Branch,
@@ -31,15 +32,14 @@ from relaxpy.exec.kernel.nest.nodes import (
     Invoke,
     Item,
     Jump,
-    Leave,
     Loop,
-    Make,
     Memory,
-    Repeat,
+    Return,
     Store,
-    is_outside,
+    WhileLoop,
+    is_external,
 )
-from relaxpy.exec.kernel.plan.parts import Statement, name_of
+from relaxpy.exec.kernel.plan.statements import Assignment, callee_name
 from relaxpy.exec.python_ast import (
     Code,
     assign,
@@ -50,7 +50,7 @@ from relaxpy.exec.python_ast import (
     compare,
     do,
     either,
-    item,
+    item as subscript,
     loop,
     path,
     text,
@@ -93,12 +93,12 @@ _OPERATORS: dict[type[PrimExpr], type[ast.operator]] = {
 
 
 class ScalarEmitter:
-    """Writes scalar code in `scope`; an integer variable outside `typed` is a plain Python int.
+    """Emits scalar code in `scope`; an integer variable not in `typed` is a plain Python int.
 
-    `axes` are the loops around what is written; indices within their bounds need no check.
+    `axes` are the enclosing loops; indices that are provably in bounds are not checked.
     """
 
-    def __init__(self, scope: Scope, name: str, axes: Iterable[Axis] = ()) -> None:
+    def __init__(self, scope: KernelScope, name: str, axes: Iterable[Axis] = ()) -> None:
         self.scope = scope
         self.name = name
         self.axes = list(axes)
@@ -106,49 +106,49 @@ class ScalarEmitter:
         self.span: Span | None = None
 
     def items(self, items: Iterable[Item]) -> list[ast.stmt]:
-        """The statements that perform `items` in order."""
-        found = []
-        for part in items:
-            lines = self._item(part)
-            set_span(lines, getattr(part, "span", None))
-            found += lines
-        return found
+        """The Python statements that execute `items` in order."""
+        result = []
+        for item in items:
+            lines = self._item(item)
+            set_span(lines, getattr(item, "span", None))
+            result += lines
+        return result
 
-    def _item(self, part: Item) -> list[ast.stmt]:
-        match part:
+    def _item(self, item: Item) -> list[ast.stmt]:
+        match item:
             case Loop(axis=axis, body=body):
                 start, stop = self.index(axis.start), self.index(axis.stop)
                 self.axes.append(axis)
-                inside = self.items(body)
+                inner = self.items(body)
                 self.axes.pop()
-                whole = loop(self.scope.variable(axis.var), start, stop, inside)
+                statement = loop(self.scope.variable(axis.var), start, stop, inner)
                 self.scope.forget(axis.var)
-                return [whole]
+                return [statement]
             case Branch(condition=condition, body=body, orelse=orelse):
                 return [when(self.value(condition), self.items(body), self.items(orelse))]
-            case Repeat(condition=condition, body=body):
+            case WhileLoop(condition=condition, body=body):
                 return [ast.While(self.value(condition), self.items(body) or [ast.Pass()], [])]
             case Store():
-                return [self.store(part)]
+                return [self.store(item)]
             case Bind(var=var, value=value):
                 self.typed.add(var)
                 return [assign(self.scope.variable(var), self.value(value))]
             case Check(condition=condition, message=message):
                 failed = do(call("rt.fail", text(self.name), text(message)))
                 return [when(ast.UnaryOp(ast.Not(), self.value(condition)), [failed])]
-            case Leave(value=value):
+            case Return(value=value):
                 return [ast.Return(self.value(value, typed=True))]
             case Invoke(call=invoked):
                 return [do(self._called(invoked))]
-            case Make(buffer=buffer, root=root):
-                return [assign(self.scope.buffer(buffer), self._made(buffer, root))]
+            case Alloc(buffer=buffer, root=root):
+                return [assign(self.scope.buffer(buffer), self._memory(buffer, root))]
             case Jump(kind=kind):
                 return [ast.Break() if kind == "break" else ast.Continue()]
             case _:
-                assert_never(part)
+                assert_never(item)
 
-    def statement(self, statement: Statement, conditions: list[ast.expr]) -> list[ast.stmt]:
-        """One round of `statement`, if the `conditions` and its guards hold."""
+    def statement(self, statement: Assignment, conditions: list[ast.expr]) -> list[ast.stmt]:
+        """One iteration of `statement`, if the `conditions` and its guards hold."""
         store = Store(
             statement.target, statement.indices, statement.value, statement.block, statement.span
         )
@@ -162,45 +162,44 @@ class ScalarEmitter:
         return assign(self.element(store.buffer, store.indices), self.value(store.value))
 
     def element(self, buffer: Buffer, indices: Iterable[PrimExpr]) -> ast.Subscript:
-        """One element of a buffer; an index that may be outside is checked."""
-        name = self.scope.buffer(buffer)
-        parts = [
-            self._place(index, size, axis, buffer)
-            for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
-        ]
-        return item(name, *parts) if parts else item(name)
+        """One element of a buffer; an index that may be out of bounds is checked."""
+        pairs = enumerate(zip(indices, buffer.shape, strict=True))
+        checked = [self._checked_index(index, size, axis, buffer) for axis, (index, size) in pairs]
+        return subscript(self.scope.buffer(buffer), *checked)
 
-    def _place(self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer) -> ast.expr:
-        found = self.index(index)
+    def _checked_index(
+        self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer
+    ) -> ast.expr:
+        value = self.index(index)
         if is_inside(index, size, self.axes, self.scope.sizes):
-            return found
-        extent = item(attribute(self.scope.buffer(buffer), "shape"), axis)
-        return call("rt.at", found, extent, axis, title(self.name, buffer))
+            return value
+        extent = subscript(attribute(self.scope.buffer(buffer), "shape"), axis)
+        return call("rt.checked_index", value, extent, axis, title(self.name, buffer))
 
     def index(self, value: PrimExpr) -> ast.expr:
         """An index as a Python int."""
         outer, self.scope.compute = self.scope.compute, self.value
-        found = self.scope.index(value)
+        result = self.scope.index(value)
         self.scope.compute = outer
-        return found
+        return result
 
-    def _made(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
-        """Memory for `buffer`: its own, or that of `root`."""
+    def _memory(self, buffer: Buffer, root: Buffer | None) -> ast.expr:
+        """Memory for `buffer`: new, or that of `root`."""
         if root is not None:
             kind = dtype_name(buffer.dtype)
             return call("rt.overlay", self.scope.buffer(root), kind, None, text(buffer.name))
         outer, self.scope.compute = self.scope.compute, self.value
-        made = fresh(self.scope, buffer)
+        result = fresh(self.scope, buffer)
         self.scope.compute = outer
-        return made
+        return result
 
     def value(self, expr: PrimExpr, *, typed: bool = False) -> ast.expr:
         """`expr` as a NumPy scalar, rounded or wrapped to its datatype after each operation.
 
-        Without `typed`, a literal may be a plain number.
+        Unless `typed`, a literal may be a plain number.
 
         Errors:
-            CompileError: an intrinsic that cannot run here.
+            CompileError: an intrinsic cannot run on NumPy.
         """
         match expr:
             case IntImm() | FloatImm():
@@ -235,15 +234,15 @@ class ScalarEmitter:
         return name if var in self.typed else call(dtype_name(var.dtype), name)
 
     def _is_index(self, expr: PrimExpr) -> bool:
-        """Whether only loops and sizes decide `expr`, which do not overflow."""
+        """Whether `expr` only depends on loop and shape variables, so that it does not overflow."""
         return not any(
-            isinstance(part, (BufferLoad, Call))
-            or part in self.typed
+            isinstance(node, (BufferLoad, Call))
+            or node in self.typed
             or (
-                isinstance(part, PrimExpr)
-                and not (part.dtype.family == "int" or part.dtype.is_bool)
+                isinstance(node, PrimExpr)
+                and not (node.dtype.family == "int" or node.dtype.is_bool)
             )
-            for part in walk(expr)
+            for node in walk(expr)
         )
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> ast.expr:
@@ -267,14 +266,14 @@ class ScalarEmitter:
         return binary(a, ast.Div, b) if node is Div else call(FLOAT_DIVISION[node], a, b)
 
     def _called(self, expr: Call) -> ast.expr:
-        """A call of a function outside the kernel."""
+        """A call of an external function."""
         kind = dtype_name(expr.dtype) if expr.dtype.lanes and expr.dtype != HANDLE else None
         if isinstance(expr.op, GlobalVar):
             function: Code = self.scope.function(expr.op)
             args = expr.args
         else:
-            function, args = text(name_of(expr)), expr.args[1:]
-        return call("rt.outside", text(self.name), function, kind, *map(self._argument, args))
+            function, args = text(callee_name(expr)), expr.args[1:]
+        return call("rt.call_external", text(self.name), function, kind, *map(self._argument, args))
 
     def _argument(self, arg: Node) -> ast.expr:
         match arg:
@@ -283,18 +282,17 @@ class ScalarEmitter:
             case Memory(buffer=buffer, region=()):
                 return path(self.scope.buffer(buffer))
             case Memory(buffer=buffer, region=region, drop=drop):
-                parts: list[ast.expr] = []
-                for axis, part in enumerate(region):
-                    first = self.index(part.min)
-                    last = self.index(part.stop)
-                    parts.append(first if axis < drop else ast.Slice(first, last))
-                return item(self.scope.buffer(buffer), *parts)
+                indices: list[ast.expr] = []
+                for axis, dom in enumerate(region):
+                    start, stop = self.index(dom.min), self.index(dom.stop)
+                    indices.append(start if axis < drop else ast.Slice(start, stop))
+                return subscript(self.scope.buffer(buffer), *indices)
             case _:
                 assert isinstance(arg, PrimExpr)
                 return self.value(arg, typed=True)
 
     def _call(self, expr: Call) -> ast.expr:
-        if is_outside(expr):
+        if is_external(expr):
             return self._called(expr)
         name = intrinsic_name(expr)
         if name == "if_then_else":

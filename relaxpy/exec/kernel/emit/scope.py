@@ -1,4 +1,4 @@
-"""Names, index arithmetic and literals of generated code; NumPy's names for TIR's operations."""
+"""Names, index arithmetic and literals of generated code, and NumPy's functions for TIR's."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from relaxpy.ir.tir.expr import (
     BinaryOpExpr,
     Call,
     Cast,
+    CmpExpr,
     Div,
     FloatImm,
     FloorDiv,
@@ -72,7 +73,7 @@ BOOLEAN: Mapping[type[PrimExpr], str] = {
     Add: "np.logical_xor",
     Sub: "np.logical_xor",
 }
-"""As `ELEMENTWISE`, of truth values, which are integers of one bit."""
+"""As `ELEMENTWISE`, for truth values, which are integers of one bit."""
 INTEGER_DIVISION: Mapping[type[PrimExpr], str] = {
     FloorDiv: "floor_divide",
     FloorMod: "remainder",
@@ -84,7 +85,7 @@ NUMPY_DIVISION: Mapping[str, str] = {
     "remainder": "np.remainder",
     "truncmod": "np.fmod",
 }
-"""What divides by integers that are not zero."""
+"""The functions for divisions by integers that are not zero."""
 FLOAT_DIVISION: Mapping[type[PrimExpr], str] = {
     Div: "np.divide",
     Mod: "np.fmod",
@@ -109,20 +110,20 @@ INTRINSICS: Mapping[str, str] = {
     **{n: f"rt.{n}" for n in ("exp10", "rsqrt", "sigmoid", "erf", "ldexp", "popcount", "clz")},
     **{n: f"rt.{n}" for n in ("shift_left", "shift_right")},
 }
-"""Of each intrinsic the function that performs it; those of `rt` take `out=` as ufuncs do."""
+"""The function for each intrinsic; those of `rt` accept `out=` as ufuncs do."""
 
 
 def division(kind: type[PrimExpr], dtype: DataType) -> str:
-    """The function of `rt` that divides integers, or truth values, as `kind` does."""
+    """The function of `rt` for `kind`, a division of integers or truth values."""
     if dtype.is_bool:
         return "bool_quotient" if kind in (Div, FloorDiv) else "bool_remainder"
     return INTEGER_DIVISION[kind]
 
 
-class Scope:
+class KernelScope:
     """The names of variables and buffers in one generated function; `sizes` are never negative.
 
-    `functions` are the names of the module's functions, as far as they can be called.
+    `functions` has the names of the functions of the module that can be called.
     """
 
     def __init__(self, names: Names, sizes: frozenset[Var], functions: Mapping[str, str]) -> None:
@@ -132,10 +133,10 @@ class Scope:
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
         self.compute: Callable[[PrimExpr], ast.expr] | None = None
-        """Writes what is no plain integer arithmetic."""
+        """Emits expressions that are not plain integer arithmetic."""
 
     def variable(self, var: Var) -> str:
-        """The name of `var`, a new one at its first use."""
+        """The name of `var`, created at its first use."""
         if var not in self.variables:
             self.variables[var] = self.names.fresh(var.name)
         return self.variables[var]
@@ -145,16 +146,16 @@ class Scope:
         self.names.free(self.variables.pop(var))
 
     def buffer(self, buffer: Buffer) -> str:
-        """The name of `buffer`, a new one at its first use."""
+        """The name of `buffer`, created at its first use."""
         if buffer not in self.buffers:
             self.buffers[buffer] = self.names.fresh(buffer.name)
         return self.buffers[buffer]
 
     def function(self, var: GlobalVar) -> ast.expr:
-        """The function of the module that `var` stands for.
+        """The function of the module that `var` refers to.
 
         Errors:
-            CompileError: the kernel stands by itself.
+            CompileError: the kernel is not compiled in a module with that function.
         """
         name = self.functions.get(var.name_hint)
         if name is None:
@@ -162,10 +163,10 @@ class Scope:
         return path(name)
 
     def index(self, value: PrimExpr | IndexPoly) -> ast.expr:
-        """`value` in Python's unbounded integers, as sizes and indices are computed.
+        """`value` computed in Python's unbounded integers, as shapes and indices are.
 
         Errors:
-            CompileError: it is no integer arithmetic.
+            CompileError: `value` is not integer arithmetic.
         """
         if isinstance(value, IndexPoly):
             return self.index(value.expr())
@@ -174,7 +175,7 @@ class Scope:
                 return code(number)
             case Var():
                 return path(self.variable(value))
-            case _ if self.compute is not None and value.dtype.is_int and _wraps(value):
+            case _ if self.compute is not None and value.dtype.is_int and _may_wrap(value):
                 return call("int", self.compute(value))
             case Cast(value=inner) if inner.dtype.is_int:
                 return self.index(inner)
@@ -215,11 +216,11 @@ class Scope:
         return binary(self.index(a), ast.Add, self.index(b))
 
     def _is_not_zero(self, divisor: PrimExpr) -> bool:
-        found = as_poly(divisor)
-        return found.is_at_least(1, self.sizes) or (found * -1).is_at_least(1, self.sizes)
+        poly = as_poly(divisor)
+        return poly.is_at_least(1, self.sizes) or (poly * -1).is_at_least(1, self.sizes)
 
     def truth(self, condition: PrimExpr) -> ast.expr:
-        """A condition on sizes and indices."""
+        """A condition on shapes and indices."""
         match condition:
             case IntImm(value=number):
                 return code(bool(number))
@@ -229,14 +230,12 @@ class Scope:
                 return either([self.truth(a), self.truth(b)])
             case And(a=a, b=b):
                 return both([self.truth(a), self.truth(b)])
-            case EQ(a=a, b=b) | NE(a=a, b=b) | LT(a=a, b=b) | LE(a=a, b=b) if a.dtype.is_int:
-                return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
-            case GT(a=a, b=b) | GE(a=a, b=b) if a.dtype.is_int:
+            case CmpExpr(a=a, b=b) if a.dtype.is_int:
                 return compare(self.index(a), COMPARISONS[type(condition)], self.index(b))
             case _ if self.compute is not None:
                 return self.compute(condition)
             case _:
-                raise CompileError(f"`{condition}` cannot be decided from sizes")
+                raise CompileError(f"`{condition}` cannot be decided from shapes")
 
 
 COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
@@ -249,23 +248,23 @@ COMPARISONS: Mapping[type[PrimExpr], type[ast.cmpop]] = {
 }
 
 
-def _wraps(value: PrimExpr) -> bool:
-    """Whether `value` is computed from memory, or where it may wrap round.
+def _may_wrap(value: PrimExpr) -> bool:
+    """Whether `value` contains a load, or an operation that may wrap.
 
-    That is in less than 32 bits, and without sign.
+    Operations on less than 32 bits and on unsigned integers may wrap.
     """
     return any(
-        isinstance(part, BufferLoad)
+        isinstance(node, BufferLoad)
         or (
-            isinstance(part, (Cast, BinaryOpExpr))
-            and (1 < part.dtype.bits < 32 or (part.dtype.family == "uint" and part.dtype.bits > 1))
+            isinstance(node, (Cast, BinaryOpExpr))
+            and (1 < node.dtype.bits < 32 or (node.dtype.family == "uint" and node.dtype.bits > 1))
         )
-        for part in walk(value)
+        for node in walk(value)
     )
 
 
 def dtype_name(dtype: DataType) -> str:
-    """The scalar type of `dtype` as generated code names it.
+    """The name of the scalar type of `dtype` in generated code.
 
     Errors:
         CompileError: NumPy has no such type.
@@ -279,13 +278,13 @@ def dtype_name(dtype: DataType) -> str:
 def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     """`node`, an array or scalar of datatype `source`, as `target`."""
     if source.is_int and target.is_int and max(source.bits, target.bits) < 8 and not source.is_bool:
-        # There is no way between datatypes of less than a byte but through others.
+        # There is no direct conversion between datatypes of less than 8 bits.
         node = call(attribute(node, "astype"), "np.int8")
     return call(attribute(node, "astype"), dtype_name(target))
 
 
 def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:
-    """A literal, as a plain number where what it meets decides its type."""
+    """A literal; unless `typed`, a plain number if the other operand decides its datatype."""
     number: Code = value.value
     if value.dtype.is_bool:
         return code(bool(value.value)) if not typed else call("np.bool_", bool(value.value))
@@ -295,11 +294,11 @@ def literal(value: IntImm | FloatImm, *, typed: bool) -> ast.expr:
 
 
 def intrinsic_name(call_node: Call) -> str:
-    """The name, without the leading `tir.`, of the intrinsic that is called."""
+    """The name of the intrinsic that is called, without `tir.`."""
     op = call_node.op
     return op.name.removeprefix("tir.") if isinstance(op, Op) else str(op)
 
 
 def title(kernel: str, buffer: Buffer) -> ast.expr:
-    """What messages at run time call a buffer of a kernel."""
+    """The text for a buffer of a kernel in messages at run time."""
     return text(f"{kernel}: {buffer.name}")

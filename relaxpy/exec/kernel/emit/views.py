@@ -1,4 +1,4 @@
-"""Affine accesses as views of arrays: slices and transpositions, never copies."""
+"""Emits affine accesses as views of arrays: slices and transpositions, never copies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relaxpy.exec.kernel.emit.scope import Scope
+from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.python_ast import attribute, call, code, item, path
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
@@ -16,10 +16,9 @@ from relaxpy.ir.tir.expr import Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """An array expression whose trailing dimensions are the `layout` from its first axis in it on.
+    """An array expression over the axes `dims`, in the order of a layout.
 
-    `dims` are the axes that have a dimension; other axes of the layout after the first of these
-    have dimensions of size 1.
+    Other axes of the layout after the first of these have dimensions of size 1.
     """
 
     node: ast.expr
@@ -27,12 +26,12 @@ class View:
 
 
 def size_of(axis: Axis) -> IndexPoly:
-    """The number of rounds of `axis`."""
+    """The extent of `axis`."""
     return as_poly(axis.stop) - as_poly(axis.start)
 
 
 def view(
-    scope: Scope,
+    scope: KernelScope,
     buffer: Buffer,
     sizes: Sequence[IndexPoly],
     maps: Sequence[Affine],
@@ -41,39 +40,40 @@ def view(
     whole: bool = False,
     flat: bool = False,
 ) -> View:
-    """The elements of `buffer` at `maps` in all rounds of `layout`, in its order.
+    """The elements of `buffer` at `maps` for all iterations of `layout`, in its order.
 
-    `sizes` are the buffer's present dimensions, or of a `flat` view the number of its elements,
-    which are read in order. A `whole` view is an array that can be written to, even where it has
-    no dimension.
+    `sizes` are the dimensions of the buffer at run time; a `flat` view has one, the number of
+    elements. A `whole` view is an array that can be written to, even if it has no dimension.
     """
     ranges = {a.var: a for a in layout}
     name = path(scope.buffer(buffer))
-    if not _plain(maps, sizes, ranges):
-        split = _split(maps, sizes, ranges)
-        if split is None:
+    if not _is_sliceable(maps, sizes, ranges):
+        digits = _split(maps, sizes, ranges)
+        if digits is None:
             name = call(attribute(name, "reshape"), -1) if flat else name
             return _strided(scope, name, maps, layout)
-        sizes, maps = split
+        sizes, maps = digits
         name = call(attribute(name, "reshape"), *map(scope.index, sizes))
     elif flat:
         name = call(attribute(name, "reshape"), -1)
     order = [v for m in maps for v in m.coefficients]
-    wanted = [a.var for a in layout if a.var in order]
+    used = [a.var for a in layout if a.var in order]
     indices = [_index(scope, m, size, ranges) for m, size in zip(maps, sizes, strict=True)]
-    if order != wanted:
+    if order != used:
         node = _subscript(name, indices)
-        node = _transposed(node, [order.index(v) for v in wanted])
-        indices = [ast.Slice()] * len(wanted)
+        node = _transposed(node, [order.index(v) for v in used])
+        indices = [ast.Slice()] * len(used)
         name = node
-        maps = [Affine({v: as_poly(1)}, as_poly(0)) for v in wanted]
+        maps = [Affine({v: as_poly(1)}, as_poly(0)) for v in used]
     return View(
-        _subscript(name, _spread(indices, maps, layout, wanted), whole=whole), tuple(wanted)
+        _subscript(name, _with_new_axes(indices, maps, layout, used), whole=whole), tuple(used)
     )
 
 
-def _plain(maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]) -> bool:
-    """Whether slices do: each axis in one dimension, each dimension with one axis at most."""
+def _is_sliceable(
+    maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
+) -> bool:
+    """Whether slices suffice: each axis is in one dimension, and each dimension has at most one."""
     seen: list[Var] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) > 1:
@@ -89,45 +89,45 @@ def _plain(maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var,
 def _split(
     maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
 ) -> tuple[list[IndexPoly], list[Affine]] | None:
-    """The dimensions with those divided that several axes run through as digits do; or None."""
-    found: list[tuple[IndexPoly, Affine]] = []
+    """The dimensions and maps, where a dimension indexed by several digits is split; or None."""
+    result: list[tuple[IndexPoly, Affine]] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) < 2:
-            found.append((size, m))
+            result.append((size, m))
             continue
         digits = _digits(m, size, ranges)
         if digits is None:
             return None
-        found += digits
-    new_sizes, new_maps = [s for s, _ in found], [m for _, m in found]
-    return (new_sizes, new_maps) if _plain(new_maps, new_sizes, ranges) else None
+        result += digits
+    new_sizes, new_maps = [s for s, _ in result], [m for _, m in result]
+    return (new_sizes, new_maps) if _is_sliceable(new_maps, new_sizes, ranges) else None
 
 
 def _digits(
     m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
 ) -> list[tuple[IndexPoly, Affine]] | None:
-    """For each axis, largest steps first, its number of rounds; None unless all is run through."""
+    """The extent of each axis, largest stride first; None unless they cover the dimension."""
     left = dict(m.coefficients)
-    found: list[tuple[IndexPoly, Affine]] = []
+    digits: list[tuple[IndexPoly, Affine]] = []
     below = as_poly(1)
     while left:
         var = next((v for v, factor in left.items() if factor.same(below)), None)
         if var is None or not as_poly(ranges[var].start).same(0):
             return None
         del left[var]
-        rounds = size_of(ranges[var])
-        found.insert(0, (rounds, Affine({var: as_poly(1)}, as_poly(0))))
-        below = below * rounds
-    return found if m.offset.same(0) and below.same(size) else None
+        extent = size_of(ranges[var])
+        digits.insert(0, (extent, Affine({var: as_poly(1)}, as_poly(0))))
+        below = below * extent
+    return digits if m.offset.same(0) and below.same(size) else None
 
 
 def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
-    """Whether the whole dimension is run through backwards."""
+    """Whether `index` runs backwards through the whole dimension."""
     first = index.offset - as_poly(axis.start)
     return step == -1 and size_of(axis).same(size) and first.same(size - 1)
 
 
-def _index(scope: Scope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]) -> ast.expr:
+def _index(scope: KernelScope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]) -> ast.expr:
     if not index.coefficients:
         return scope.index(index.offset)
     [(var, factor)] = index.coefficients.items()
@@ -139,28 +139,28 @@ def _index(scope: Scope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]
     start = as_poly(axis.start) * step + index.offset
     stop = as_poly(axis.stop) * step + index.offset
     lower = None if start.same(0) else scope.index(start)
-    # The last step may reach beyond the dimension, which a slice allows.
+    # The stop of a slice may exceed the dimension.
     upper = None if (stop - size).is_at_least(0, scope.sizes) else scope.index(stop)
     return ast.Slice(lower, upper, None if step == 1 else code(step))
 
 
-def _spread(
-    indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis], wanted: list[Var]
+def _with_new_axes(
+    indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis], used: list[Var]
 ) -> list[ast.expr]:
-    """The indices with a new axis for each axis of `layout` that is missing after the first."""
-    found: list[ast.expr] = []
+    """The indices, with None for each axis of `layout` that is missing after the first."""
+    result: list[ast.expr] = []
     order = [a.var for a in layout]
     last: int | None = None
     for index, m in zip(indices, maps, strict=True):
         for var in m.coefficients:
-            place = order.index(var)
+            position = order.index(var)
             if last is not None:
-                found += [code(None)] * (place - last - 1)
-            last = place
-        found.append(index)
+                result += [code(None)] * (position - last - 1)
+            last = position
+        result.append(index)
     if last is not None:
-        found += [code(None)] * (len(order) - last - 1)
-    return found
+        result += [code(None)] * (len(order) - last - 1)
+    return result
 
 
 def _subscript(name: ast.expr, indices: Sequence[ast.expr], *, whole: bool = False) -> ast.expr:
@@ -185,8 +185,10 @@ def _transposed(node: ast.expr, order: list[int]) -> ast.expr:
     return call(attribute(node, "transpose"), *order)
 
 
-def _strided(scope: Scope, name: ast.expr, maps: Sequence[Affine], layout: Sequence[Axis]) -> View:
-    """Any affine access: the steps in memory along each axis are sums over the dimensions."""
+def _strided(
+    scope: KernelScope, name: ast.expr, maps: Sequence[Affine], layout: Sequence[Axis]
+) -> View:
+    """An arbitrary affine access, as a view with computed strides."""
     used = [a for a in layout if any(a.var in m.coefficients for m in maps)]
     order = [a.var for a in layout]
     offsets = []
@@ -202,10 +204,10 @@ def _strided(scope: Scope, name: ast.expr, maps: Sequence[Affine], layout: Seque
         code(tuple(scope.index(m.coefficients.get(a.var, as_poly(0))) for m in maps)) for a in used
     ]
     node: ast.expr = call("rt.strided", name, tuple(offsets), tuple(shape), tuple(steps))
-    places = [order.index(a.var) for a in used]
-    if places and places != list(range(places[0], len(order))):
-        spread: list[ast.expr] = []
-        for place, following in zip(places, [*places[1:], len(order)], strict=True):
-            spread += [ast.Slice(), *[code(None)] * (following - place - 1)]
-        node = _subscript(node, spread)
+    positions = [order.index(a.var) for a in used]
+    if positions and positions != list(range(positions[0], len(order))):
+        indices: list[ast.expr] = []
+        for position, following in zip(positions, [*positions[1:], len(order)], strict=True):
+            indices += [ast.Slice(), *[code(None)] * (following - position - 1)]
+        node = _subscript(node, indices)
     return View(node, tuple(a.var for a in used))

@@ -1,4 +1,4 @@
-"""How far indices reach over the rounds of loops."""
+"""Symbolic bounds of indices over the iterations of loops, and proofs that follow from them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 
 
-def extremes(
+def bounds_of(
     f: Affine, axes: Sequence[Axis], sizes: Container[Var]
 ) -> tuple[IndexPoly, IndexPoly] | None:
-    """The least and the greatest value over all rounds, or None if some sign is open.
+    """The minimum and maximum of `f` over all iterations, or None if a sign is unknown.
 
-    Bounds that depend on axes further out are followed outward, so that no axis is left in them.
+    Bounds that depend on outer axes are substituted outward, so the result contains no axis.
     """
     loops = {a.var for a in axes}
     if not loops.issuperset(f.coefficients):
@@ -26,8 +26,8 @@ def extremes(
     low = high = f
     for axis in reversed(axes):
         ends = (
-            _end(low, axis, loops, sizes, upper=False),
-            _end(high, axis, loops, sizes, upper=True),
+            _eliminated(low, axis, loops, sizes, upper=False),
+            _eliminated(high, axis, loops, sizes, upper=True),
         )
         if ends[0] is None or ends[1] is None:
             return None
@@ -35,66 +35,66 @@ def extremes(
     return low.offset, high.offset
 
 
-def reach(
+def bounds_of_axis(
     axis: Axis, axes: Sequence[Axis], sizes: Container[Var]
 ) -> tuple[IndexPoly, IndexPoly] | None:
-    """The first and the last value that one of `axes` takes in any round of those around it."""
-    return extremes(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, sizes)
+    """The minimum and maximum of one of `axes` over all iterations of the enclosing loops."""
+    return bounds_of(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, sizes)
 
 
 def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
-    """Whether `index` is proved to lie in a dimension of `size` in every round of `axes`."""
-    found = affine(index, {a.var for a in axes})
-    return found is not None and affine_inside(found, size, axes, sizes)
+    """Whether `index` provably lies in a dimension of `size` in every iteration of `axes`."""
+    index_map = affine(index, {a.var for a in axes})
+    return index_map is not None and is_affine_inside(index_map, size, axes, sizes)
 
 
-def has_stretch(
-    stretch: Range, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
+def is_range_inside(
+    domain: Range, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
 ) -> bool:
-    """Whether `stretch` is proved to lie in a dimension of `size` in every round of `axes`."""
+    """Whether `domain` provably lies in a dimension of `size` in every iteration of `axes`."""
     loops = {a.var for a in axes}
-    first, stop = affine(stretch.min, loops), affine(stretch.stop, loops)
-    low = None if first is None else extremes(first, axes, sizes)
-    high = None if stop is None else extremes(stop, axes, sizes)
+    first, stop = affine(domain.min, loops), affine(domain.stop, loops)
+    low = None if first is None else bounds_of(first, axes, sizes)
+    high = None if stop is None else bounds_of(stop, axes, sizes)
     if low is None or high is None:
         return False
     return low[0].is_at_least(0, sizes) and (as_poly(size) - high[1]).is_at_least(0, sizes)
 
 
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
-    """Whether a load in `expr` may leave its buffer, or an integer be divided by zero."""
+    """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
     return any(
         not all(
             is_inside(index, size, axes, sizes)
-            for index, size in zip(part.indices, part.buffer.shape, strict=True)
+            for index, size in zip(node.indices, node.buffer.shape, strict=True)
         )
-        if isinstance(part, BufferLoad)
-        else may_divide_by_zero(part)
-        for part in walk(expr)
+        if isinstance(node, BufferLoad)
+        else may_divide_by_zero(node)
+        for node in walk(expr)
     )
 
 
-def keeps_divisions(expr: PrimExpr, found: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
-    """Whether `found`, equal to `expr`, still stops the program where `expr` divides by zero.
+def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
+    """Whether `result`, equal to `expr`, still stops the program where `expr` divides by zero.
 
-    Neither a size of a loop in `axes` is zero while it runs, nor a factor of one.
+    While a loop in `axes` runs, neither its extent nor a factor of its extent is zero.
     """
-    lost = {part.b for part in walk(expr) if may_divide_by_zero(part)}
+    lost = {node.b for node in walk(expr) if may_divide_by_zero(node)}
     if lost:
-        lost -= {part.b for part in walk(found) if may_divide_by_zero(part)}
+        lost -= {node.b for node in walk(result) if may_divide_by_zero(node)}
     if not lost:
         return True
-    sizes = [as_poly(axis.stop) - as_poly(axis.start) for axis in axes]
-    factors = {atom for size in sizes if len(size.terms) == 1 for atom in size.atoms()}
+    extents = [as_poly(axis.stop) - as_poly(axis.start) for axis in axes]
+    factors = {atom for extent in extents if len(extent.terms) == 1 for atom in extent.atoms()}
     return all(
-        any(as_poly(divisor).same(size) for size in sizes)
+        any(as_poly(divisor).same(extent) for extent in extents)
         or (len(as_poly(divisor).terms) == 1 and factors.issuperset(as_poly(divisor).atoms()))
         for divisor in lost
     )
 
 
 def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
-    """Whether `node` divides integers by what is not a number other than zero."""
+    """Whether `node` is an integer division whose divisor is not a nonzero literal."""
     match node:
         case Div(b=b) | Mod(b=b) | FloorDiv(b=b) | FloorMod(b=b) if b.dtype.is_int:
             return not (isinstance(b, IntImm) and b.value != 0)
@@ -102,20 +102,21 @@ def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
             return False
 
 
-def affine_inside(
+def is_affine_inside(
     index: Affine, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
 ) -> bool:
-    """As `is_inside`, of an affine map."""
-    found = extremes(index, axes, sizes)
-    if found is None:
+    """The same as `is_inside`, for an affine map."""
+    bounds = bounds_of(index, axes, sizes)
+    if bounds is None:
         return False
-    low, high = found
+    low, high = bounds
     return low.is_at_least(0, sizes) and (as_poly(size) - 1 - high).is_at_least(0, sizes)
 
 
-def _end(
+def _eliminated(
     index: Affine, axis: Axis, loops: set[Var], sizes: Container[Var], *, upper: bool
 ) -> Affine | None:
+    """The upper (or lower) bound of `index` over `axis`, or None if a sign is unknown."""
     factor = index.coefficients.get(axis.var)
     if factor is None:
         return index
@@ -125,21 +126,21 @@ def _end(
     bound = affine(as_poly(axis.stop) - 1 if rising == upper else axis.start, loops)
     if bound is None:
         return None
-    left = {var: c for var, c in index.coefficients.items() if var is not axis.var}
-    found = Affine(left, index.offset + factor * bound.offset)
+    others = {var: c for var, c in index.coefficients.items() if var is not axis.var}
+    result = Affine(others, index.offset + factor * bound.offset)
     if not bound.coefficients:
-        return found
-    return affine(found.poly() + factor * (bound.poly() - bound.offset), loops)
+        return result
+    return affine(result.poly() + factor * (bound.poly() - bound.offset), loops)
 
 
 def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
-    """Whether the map, like digits of a number, takes no value twice."""
+    """Whether the map provably takes no value twice, as the digits of a number do not."""
     width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
         if not (factor - width).is_at_least(1, sizes):
             return False
-        ends = reach(next(a for a in axes if a.var is var), axes, sizes)
+        ends = bounds_of_axis(next(a for a in axes if a.var is var), axes, sizes)
         if ends is None:
             return False
         width = width + factor * (ends[1] - ends[0])
@@ -152,16 +153,16 @@ def _weight(factor: IndexPoly) -> tuple[int, int]:
 
 
 def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], sizes: Container[Var]) -> bool:
-    """Whether different rounds of the axes that occur in `maps` always lie at different places."""
+    """Whether different iterations of the axes in `maps` provably have different indices."""
     unknown = {v for m in maps for v in m.coefficients}
     while unknown:
-        found: set[Var] = set()
+        determined: set[Var] = set()
         for m in maps:
             left = {v: c for v, c in m.coefficients.items() if v in unknown}
             alone = len(left) == 1 and next(iter(left.values())).constant is not None
             if alone or (left and is_injective(Affine(left, as_poly(0)), axes, sizes)):
-                found |= set(left)
-        if not found:
+                determined |= set(left)
+        if not determined:
             return False
-        unknown -= found
+        unknown -= determined
     return True

@@ -1,4 +1,4 @@
-"""Boxes of axes, and their division by conditions that are affine in one axis each."""
+"""Iteration domains as boxes of axes, split by conditions that are affine in one axis each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
@@ -32,26 +32,26 @@ MAX_BOXES = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Division:
-    """Disjoint boxes where a condition holds and where it fails; together, all of the domain."""
+class Split:
+    """A domain split into disjoint boxes, where a condition holds and where it fails."""
 
     holds: tuple[Box, ...]
     fails: tuple[Box, ...]
 
 
-def divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:
-    """`box` divided by `condition`, or None where the parts are no boxes, or too many.
+def split(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
+    """Split `box` by `condition`, or return None if the results are not boxes, or too many.
 
-    What is read from memory divides nothing: unlike indices, it wraps round, and may be NaN.
+    A condition on loaded values splits nothing: unlike indices, these may wrap or be NaN.
     """
-    found = _divide(condition, box, sizes)
-    if found is None or len(found.holds) + len(found.fails) > MAX_BOXES:
+    result = _split(condition, box, sizes)
+    if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
         return None
-    return found
+    return result
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
-    """The conditions that hold together where `condition` holds."""
+    """The conditions whose conjunction is `condition`."""
     if type(condition) is And:
         yield from conjuncts(condition.a)
         yield from conjuncts(condition.b)
@@ -59,13 +59,13 @@ def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
         yield condition
 
 
-def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:
+def _split(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
     match condition:
         case IntImm(value=value):
-            return Division((box,), ()) if value else Division((), (box,))
+            return Split((box,), ()) if value else Split((), (box,))
         case Not(a=a):
-            inner = _divide(a, box, sizes)
-            return None if inner is None else Division(inner.fails, inner.holds)
+            inner = _split(a, box, sizes)
+            return None if inner is None else Split(inner.fails, inner.holds)
         case Or(a=a, b=b):
             return _either(a, b, box, sizes)
         case And(a=a, b=b):
@@ -85,65 +85,64 @@ def _divide(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Division | 
         case EQ(a=a, b=b):
             return _both(LE(a, b), LE(b, a), box, sizes)
         case NE(a=a, b=b):
-            return _divide(Not(EQ(a, b)), box, sizes)
+            return _split(Not(EQ(a, b)), box, sizes)
         case _:
             return None
 
 
-def _both(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:
-    first = _divide(a, box, sizes)
+def _both(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
+    first = _split(a, box, sizes)
     if first is None:
         return None
     holds: list[Box] = []
     fails = list(first.fails)
-    for part in first.holds:
-        second = _divide(b, part, sizes)
+    for inner in first.holds:
+        second = _split(b, inner, sizes)
         if second is None:
             return None
         holds += second.holds
         fails += second.fails
-    return Division(tuple(holds), tuple(fails))
+    return Split(tuple(holds), tuple(fails))
 
 
-def _either(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Division | None:
-    found = _both(Not(a), Not(b), box, sizes)
-    return None if found is None else Division(found.fails, found.holds)
+def _either(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
+    neither = _both(Not(a), Not(b), box, sizes)
+    return None if neither is None else Split(neither.fails, neither.holds)
 
 
-def _at_least(poly: IndexPoly, box: Box, sizes: Container[Var]) -> Division | None:
-    """The division by `poly >= 0`."""
+def _at_least(poly: IndexPoly, box: Box, sizes: Container[Var]) -> Split | None:
+    """Split `box` by `poly >= 0`."""
     if not any(a in {axis.var for axis in box} for a in poly.atoms()):
         if poly.is_at_least(0, sizes):
-            return Division((box,), ())
+            return Split((box,), ())
         if (poly * -1).is_at_least(1, sizes):
-            return Division((), (box,))
-    found = affine(poly, {axis.var for axis in box})
-    if found is None or len(found.coefficients) != 1:
+            return Split((), (box,))
+    linear = affine(poly, {axis.var for axis in box})
+    if linear is None or len(linear.coefficients) != 1:
         return None
-    [(var, factor)] = found.coefficients.items()
+    [(var, factor)] = linear.coefficients.items()
     step = factor.constant
     if step is None:
         return None
-    place = next(i for i, axis in enumerate(box) if axis.var is var)
-    axis = box[place]
-    cut = _cut(found, step)
+    position = next(i for i, axis in enumerate(box) if axis.var is var)
+    axis = box[position]
+    cut = _cut(linear.offset, step)
     if step > 0:
         low, high = (
-            replace(axis, stop=least(axis.stop, cut, sizes)),
-            replace(axis, start=greatest(axis.start, cut, sizes)),
+            replace(axis, stop=min_bound(axis.stop, cut, sizes)),
+            replace(axis, start=max_bound(axis.start, cut, sizes)),
         )
     else:
         low, high = (
-            replace(axis, start=greatest(axis.start, cut, sizes)),
-            replace(axis, stop=least(axis.stop, cut, sizes)),
+            replace(axis, start=max_bound(axis.start, cut, sizes)),
+            replace(axis, stop=min_bound(axis.stop, cut, sizes)),
         )
     # `high` is where the condition holds, `low` where it fails.
-    return Division(_nonempty(box, place, high, sizes), _nonempty(box, place, low, sizes))
+    return Split(_nonempty(box, position, high, sizes), _nonempty(box, position, low, sizes))
 
 
-def _cut(found: Affine, step: int) -> IndexPoly:
-    """The first value from which on `step * v + offset >= 0` holds, or no longer holds."""
-    offset = found.offset
+def _cut(offset: IndexPoly, step: int) -> IndexPoly:
+    """The value of v at which `step * v + offset >= 0` begins to hold, or ceases to hold."""
     if step == 1:
         return offset * -1
     if step == -1:
@@ -153,14 +152,15 @@ def _cut(found: Affine, step: int) -> IndexPoly:
     return as_poly(ops.floordiv(offset.expr(), -step)) + 1
 
 
-def _nonempty(box: Box, place: int, axis: Axis, sizes: Container[Var]) -> tuple[Box, ...]:
+def _nonempty(box: Box, position: int, axis: Axis, sizes: Container[Var]) -> tuple[Box, ...]:
+    """`box` with `axis` at `position`, unless that is provably empty."""
     if is_empty(axis, sizes):
         return ()
-    return ((*box[:place], axis, *box[place + 1 :]),)
+    return ((*box[:position], axis, *box[position + 1 :]),)
 
 
-def least(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
-    """The smaller of the two, decided where it can be."""
+def min_bound(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
+    """The minimum of the two, simplified if one is provably smaller."""
     if (cut - as_poly(bound)).is_at_least(0, sizes):
         return bound
     if (as_poly(bound) - cut).is_at_least(0, sizes):
@@ -168,8 +168,8 @@ def least(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
     return ops.minimum(ops.cast_to(bound, INT64), cut.expr())
 
 
-def greatest(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
-    """The larger of the two, decided where it can be."""
+def max_bound(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
+    """The maximum of the two, simplified if one is provably larger."""
     if (as_poly(bound) - cut).is_at_least(0, sizes):
         return bound
     if (cut - as_poly(bound)).is_at_least(0, sizes):
@@ -183,44 +183,44 @@ def is_point(axis: Axis) -> bool:
 
 
 def is_empty(axis: Axis, sizes: Container[Var]) -> bool:
-    """Whether the axis is proved to have no round."""
+    """Whether the axis provably has no iteration."""
     return (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, sizes)
 
 
-def nonempty(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
-    """The condition that `axis` has a round, or None where that is proved."""
+def nonempty_condition(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+    """The condition that `axis` has an iteration, or None if that is proved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
     if (stop - start).is_at_least(1, sizes):
         return None
     return ops.convert(start.expr() < stop.expr())
 
 
-def has_no_iteration(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
-    """The condition that `axis` has no round, or None where that is disproved."""
+def empty_condition(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+    """The condition that `axis` has no iteration, or None if that is disproved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
     if (stop - start).is_at_least(1, sizes):
         return None
     return ops.convert(stop.expr() <= start.expr())
 
 
-def keeps_first(part: Axis, whole: Axis, sizes: Container[Var]) -> bool:
-    """Whether `part` of a divided axis is proved to have the first round of `whole`, if any."""
+def has_first_iteration(part: Axis, whole: Axis, sizes: Container[Var]) -> bool:
+    """Whether `part` of a split axis provably has the first iteration of `whole`, if any."""
     if not as_poly(part.start).same(as_poly(whole.start)):
         return False
     if as_poly(part.stop).same(as_poly(whole.stop)):
         return True
-    some = nonempty(part, sizes)
-    return some is None or follows(some, (whole,), sizes)
+    condition = nonempty_condition(part, sizes)
+    return condition is None or is_implied(condition, (whole,), sizes)
 
 
-def follows(test: PrimExpr, axes: Iterable[Axis], sizes: Container[Var]) -> bool:
-    """Whether `test` is proved where each of `axes` has a round."""
-    known = [some for axis in axes if (some := nonempty(axis, sizes)) is not None]
+def is_implied(test: PrimExpr, axes: Iterable[Axis], sizes: Container[Var]) -> bool:
+    """Whether `test` provably holds if each of `axes` has an iteration."""
+    known = [some for axis in axes if (some := nonempty_condition(axis, sizes)) is not None]
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(True, *known)):
         return analyzer.can_prove(test)
 
 
 def may_be_empty(axis: Axis, sizes: Container[Var]) -> bool:
-    """Whether `stop` could lie below `start`, as happens to parts of a divided axis."""
+    """Whether `stop` may be less than `start`, as can happen after a split."""
     return not (as_poly(axis.stop) - as_poly(axis.start)).is_at_least(0, sizes)

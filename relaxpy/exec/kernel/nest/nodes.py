@@ -1,4 +1,4 @@
-"""A kernel's statements without blocks: loops, branches and stores, as the reader leaves them."""
+"""Loop nests: loops, branches and stores without blocks, as the reader creates them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """What a loop runs through: `var` from `start` to below `stop`."""
+    """The values of a loop: `var` from `start` up to, but not including, `stop`."""
 
     var: Var
     start: PrimExpr
@@ -35,21 +35,21 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """`body` where `condition` holds, else `orelse`.
+    """`body` if `condition` holds, else `orelse`.
 
-    A block's init has the loops that only reduce as `first`, as they were written. Where one of
-    these has no round the body is performed all the same, once for all of them, with the variables
-    at the starts; and the conditions around it on a loop that has no round are not asked.
+    The init of a block has the original reduction loops as `init_loops`. If one of these has no
+    iteration, the body still runs, once for all of them, with their variables at the starts.
+    Enclosing conditions on a loop without iterations are then not evaluated.
     """
 
     condition: PrimExpr
     body: tuple[Item, ...]
     orelse: tuple[Item, ...] = ()
-    first: tuple[Axis, ...] = ()
+    init_loops: tuple[Axis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repeat:
+class WhileLoop:
     """`body` as long as `condition` holds."""
 
     condition: PrimExpr
@@ -69,7 +69,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bind:
-    """`var` stands for `value`, as it is here, in what follows."""
+    """Assign the present value of `value` to `var`, for all that follows."""
 
     var: Var
     value: PrimExpr
@@ -78,7 +78,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """The program stops with `message` unless `condition` holds."""
+    """Stop the program with `message` unless `condition` holds."""
 
     condition: PrimExpr
     message: str
@@ -86,15 +86,15 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leave:
-    """The end of the kernel, with its result."""
+class Return:
+    """Return `value` from the kernel."""
 
     value: PrimExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
-    """The end of the innermost loop, or of this round of it."""
+    """Leave the innermost loop, or its present iteration."""
 
     kind: Literal["break", "continue"]
 
@@ -109,19 +109,19 @@ class Invoke:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Make:
-    """Fresh memory for `buffer` here, as its size is known no sooner; or `root`'s, laid flat."""
+class Alloc:
+    """Allocate `buffer` here, since its shape is not known earlier; or reinterpret `root`, flat."""
 
     buffer: Buffer
     root: Buffer | None = None
 
 
-Item: TypeAlias = Loop | Branch | Repeat | Store | Bind | Check | Leave | Jump | Invoke | Make
+Item: TypeAlias = Loop | Branch | WhileLoop | Store | Bind | Check | Return | Jump | Invoke | Alloc
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Memory(Node):
-    """What a call is handed of `buffer`: all, or a `region` less `drop` leading dimensions."""
+    """A buffer as an argument of a call: all of it, or `region` without `drop` leading axes."""
 
     _fields = ("buffer", "region")
     buffer: Buffer
@@ -131,7 +131,7 @@ class Memory(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Local:
-    """A buffer that lives within one round of the loops `axes`."""
+    """A buffer whose live range is one iteration of the loops `axes`."""
 
     buffer: Buffer
     axes: tuple[Axis, ...]
@@ -139,11 +139,11 @@ class Local:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A whole kernel: its items, the buffers it makes, and those laid over another's memory.
+    """A kernel: its items, the buffers it allocates, and `views` of the memory of other buffers.
 
-    `constants` are made with what they hold, and only read. `pointers` stand for the memory of
-    arguments that are no buffers: their own datatype and size mean nothing. The items mean what the
-    program means `in_any_memory`, or else only where no two arguments share any.
+    `constants` are only read. `pointers` represent arguments that are pointers; their datatype and
+    shape have no meaning. Unless the nest `allows_aliasing`, it is only correct for arguments that
+    do not share memory.
     """
 
     items: tuple[Item, ...]
@@ -151,17 +151,17 @@ class Nest:
     views: Mapping[Buffer, Buffer]
     constants: Mapping[Buffer, object]
     pointers: Mapping[Var, Buffer]
-    in_any_memory: bool
+    allows_aliasing: bool
 
     def memory(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` is laid over; by itself, that is its own."""
+        """The buffer that owns the memory of `buffer`."""
         return self.views.get(buffer, buffer)
 
 
 def bodies(item: Item) -> tuple[tuple[Item, ...], ...]:
     """The item sequences inside `item`."""
     match item:
-        case Loop(body=body) | Repeat(body=body):
+        case Loop(body=body) | WhileLoop(body=body):
             return (body,)
         case Branch(body=body, orelse=orelse):
             return body, orelse
@@ -170,38 +170,38 @@ def bodies(item: Item) -> tuple[tuple[Item, ...], ...]:
 
 
 def expressions(item: Item) -> tuple[PrimExpr, ...]:
-    """The expressions that `item` itself evaluates, those inside its bodies left out."""
+    """The expressions that `item` evaluates, without those inside its bodies."""
     match item:
         case Loop(axis=axis):
             return axis.start, axis.stop
-        case Branch(condition=condition, first=first):
-            return condition, *(bound for axis in first for bound in (axis.start, axis.stop))
-        case Repeat(condition=condition):
+        case Branch(condition=condition, init_loops=loops):
+            return condition, *(bound for axis in loops for bound in (axis.start, axis.stop))
+        case WhileLoop(condition=condition):
             return (condition,)
         case Store(indices=indices, value=value):
             return *indices, value
-        case Bind(value=value) | Leave(value=value):
+        case Bind(value=value) | Return(value=value):
             return (value,)
         case Check(condition=condition):
             return (condition,)
         case Invoke(call=call):
             return (call,)
-        case Make(buffer=buffer):
+        case Alloc(buffer=buffer):
             return buffer.shape
         case Jump():
             return ()
 
 
-def every(items: tuple[Item, ...]) -> Iterator[Item]:
+def walk_items(items: tuple[Item, ...]) -> Iterator[Item]:
     """All items, outer before inner."""
     for item in items:
         yield item
         for body in bodies(item):
-            yield from every(body)
+            yield from walk_items(body)
 
 
 def jumps(items: tuple[Item, ...]) -> Iterator[Jump]:
-    """The jumps that end the loop of which `items` are the body, or a round of it."""
+    """The jumps that leave the loop whose body is `items`, or one of its iterations."""
     for item in items:
         match item:
             case Jump():
@@ -212,28 +212,28 @@ def jumps(items: tuple[Item, ...]) -> Iterator[Jump]:
                 pass
 
 
-def mapped(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
-    """`item` with `change` of all its expressions, those inside its bodies included."""
+def map_expressions(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
+    """`item` with `change` applied to all its expressions, also inside its bodies."""
 
     def inside(items: tuple[Item, ...]) -> tuple[Item, ...]:
-        return tuple(mapped(i, change) for i in items)
+        return tuple(map_expressions(i, change) for i in items)
 
-    def moved(axis: Axis) -> Axis:
+    def changed_axis(axis: Axis) -> Axis:
         start, stop = change(axis.start), change(axis.stop)
         same = start is axis.start and stop is axis.stop
         return axis if same else Axis(axis.var, start, stop)
 
     match item:
         case Loop(axis=axis, body=body):
-            return Loop(moved(axis), inside(body))
-        case Branch(condition=condition, body=body, orelse=orelse, first=first):
-            changed_first = tuple(map(moved, first))
-            return Branch(change(condition), inside(body), inside(orelse), changed_first)
-        case Repeat(condition=condition, body=body):
-            return Repeat(change(condition), inside(body))
+            return Loop(changed_axis(axis), inside(body))
+        case Branch(condition=condition, body=body, orelse=orelse, init_loops=loops):
+            changed_loops = tuple(map(changed_axis, loops))
+            return Branch(change(condition), inside(body), inside(orelse), changed_loops)
+        case WhileLoop(condition=condition, body=body):
+            return WhileLoop(change(condition), inside(body))
         case Store(indices=indices, value=value):
             return replace(item, indices=tuple(map(change, indices)), value=change(value))
-        case Bind(value=value) | Leave(value=value):
+        case Bind(value=value) | Return(value=value):
             return replace(item, value=change(value))
         case Check(condition=condition):
             return replace(item, condition=change(condition))
@@ -241,40 +241,40 @@ def mapped(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
             changed = change(call)
             assert isinstance(changed, Call)
             return replace(item, call=changed)
-        case Jump() | Make():
+        case Jump() | Alloc():
             return item
 
 
 def loads(expr: Node) -> Iterator[BufferLoad]:
-    """The loads in `expr`, those in indices included."""
-    return (part for part in walk(expr) if isinstance(part, BufferLoad))
+    """The loads in `expr`, including those in indices."""
+    return (node for node in walk(expr) if isinstance(node, BufferLoad))
 
 
-def stored(items: tuple[Item, ...]) -> set[Buffer]:
+def stored_buffers(items: tuple[Item, ...]) -> set[Buffer]:
     """The buffers that `items` write."""
-    return {item.buffer for item in every(items) if isinstance(item, Store)}
+    return {item.buffer for item in walk_items(items) if isinstance(item, Store)}
 
 
-OUTSIDE = frozenset(
+EXTERNAL_CALLS = frozenset(
     Op(f"tir.{name}")
     for name in (
         *("call_extern", "call_pure_extern", "tvm_call_packed", "tvm_call_cpacked"),
         "call_kernel",
     )
 )
-"""The intrinsics that call functions which are registered by name, or kernels found elsewhere."""
+"""The intrinsics that call registered functions or external kernels."""
 
 
-def outside_calls(expr: Node) -> Iterator[Call]:
-    """The calls in `expr` that leave the kernel, and may have effects."""
-    return (part for part in walk(expr) if isinstance(part, Call) and is_outside(part))
+def external_calls(expr: Node) -> Iterator[Call]:
+    """The calls in `expr` of functions outside the kernel, which may have effects."""
+    return (node for node in walk(expr) if isinstance(node, Call) and is_external(node))
 
 
-def is_outside(call: Call) -> bool:
-    """Whether `call` leaves the kernel: for a function by name, or one of the module."""
-    return call.op in OUTSIDE or not isinstance(call.op, Op)
+def is_external(call: Call) -> bool:
+    """Whether `call` calls a registered function or a function of the module."""
+    return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
 
 
 def passed_memory(expr: Node) -> Iterator[Memory]:
-    """The memory that calls in `expr` are handed."""
-    return (part for part in walk(expr) if isinstance(part, Memory))
+    """The memory that calls in `expr` take as arguments."""
+    return (node for node in walk(expr) if isinstance(node, Memory))

@@ -1,4 +1,4 @@
-"""From a PrimFunc's body to a nest: blocks, regions, vectors and memory declarations dissolved."""
+"""Reads a PrimFunc as a loop nest without blocks, regions, vectors and memory declarations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.nest.bounds import has_stretch, keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.certain import is_evaluated
-from relaxpy.exec.kernel.nest.declared import Declared
+from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
+from relaxpy.exec.kernel.nest.buffers import BufferTable
 from relaxpy.exec.kernel.nest.nodes import (
-    OUTSIDE,
+    EXTERNAL_CALLS,
     Axis,
     Bind,
     Branch,
@@ -20,15 +19,16 @@ from relaxpy.exec.kernel.nest.nodes import (
     Invoke,
     Item,
     Jump,
-    Leave,
     Loop,
     Nest,
-    Repeat,
+    Return,
     Store,
-    is_outside,
+    WhileLoop,
+    external_calls,
+    is_external,
     loads,
-    outside_calls,
 )
+from relaxpy.exec.kernel.nest.unconditional import is_always_evaluated
 from relaxpy.exec.kernel.nest.vectors import lane_of, vector_of
 from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
@@ -78,47 +78,47 @@ if TYPE_CHECKING:
     from relaxpy.errors import Span
 
 
-_MOST_PLACES = 4096
-"""A chain of lets may double a value at each step: what is larger than this is computed once."""
+_MAX_TREE_SIZE = 4096
+"""A chain of lets may double a value at each step, so larger values are not substituted."""
 
 
-def _places(value: PrimExpr) -> int:
-    """How many parts a value has when what is shared counts at each place."""
-    found: dict[Node, int] = {}
-    for part in walk(value):
-        found[part] = 1 + sum(found.get(inner, 0) for inner in children(part))
-    return found[value]
+def _tree_size(value: PrimExpr) -> int:
+    """The number of nodes of a value as a tree, where a shared node counts at each use."""
+    size: dict[Node, int] = {}
+    for node in walk(value):
+        size[node] = 1 + sum(size.get(child, 0) for child in children(node))
+    return size[value]
 
 
-def read(func: PrimFunc, sizes: Container[Var], *, overlapping: bool = False) -> Nest:
-    """The nest of `func`; its arguments share no memory unless they are `overlapping`.
+def read(func: PrimFunc, sizes: Container[Var], *, may_alias: bool = False) -> Nest:
+    """The nest of `func`; unless `may_alias`, its arguments share no memory.
 
     `sizes` are variables that are never negative.
 
     Errors:
         CompileError: a statement or intrinsic has no meaning outside special hardware.
     """
-    reader = _Reader(func, sizes, overlapping=overlapping)
+    reader = _Reader(func, sizes, may_alias=may_alias)
     items = tuple(reader.items(func.body))
-    found = reader.declared
+    table = reader.buffers
     return Nest(
         items,
-        tuple(found.local),
-        found.views,
-        found.constants,
-        found.pointers,
-        in_any_memory=not reader.apart,
+        tuple(table.local),
+        table.views,
+        table.constants,
+        table.pointers,
+        allows_aliasing=not reader.assumes_no_alias,
     )
 
 
 class _Reader:
-    def __init__(self, func: PrimFunc, sizes: Container[Var], *, overlapping: bool) -> None:
+    def __init__(self, func: PrimFunc, sizes: Container[Var], *, may_alias: bool) -> None:
         self.func = func
         self.sizes = sizes
-        self.overlapping = overlapping
-        self.apart = False
-        """Whether something was read as it is only where arguments share no memory."""
-        self.declared = Declared(func)
+        self.may_alias = may_alias
+        self.assumes_no_alias = False
+        """Whether the result is correct only if arguments share no memory."""
+        self.buffers = BufferTable(func)
         self.axes: list[Axis] = []
         self.used: set[Var] = set(func.params)
         self.block: str | None = None
@@ -133,13 +133,13 @@ class _Reader:
     def _items(self, stmt: AnyStmt) -> Iterator[Item]:
         match stmt:
             case SeqStmt(seq=seq):
-                for part in seq:
-                    yield from self.items(part)
+                for inner in seq:
+                    yield from self.items(inner)
             case For(min=start, extent=extent):
                 loop = self._loop(stmt)
                 for bound in (start, extent):
                     if not (loop.body and keeps_divisions(bound, as_poly(bound).expr())):
-                        yield from self._unused(bound)
+                        yield from self._evaluated(bound)
                 if loop.body:
                     yield loop
             case BlockRealize():
@@ -152,7 +152,7 @@ class _Reader:
                 no = () if orelse is None else tuple(self.items(orelse))
                 yield Branch(self.value(condition), tuple(self.items(then)), no)
             case While(condition=condition, body=body):
-                yield Repeat(self.value(condition), tuple(self.items(body)))
+                yield WhileLoop(self.value(condition), tuple(self.items(body)))
             case LetStmt(var=var, value=value, body=body):
                 yield from self._let(var, self.value(value), body)
             case AttrStmt(attr_key="thread_extent"):
@@ -164,13 +164,13 @@ class _Reader:
                 yield Check(self.value(condition), text, self.span)
                 yield from self.items(body)
             case Allocate(body=body):
-                yield from self.declared.allocate(stmt, self.axes)
+                yield from self.buffers.add_allocation(stmt, self.axes)
                 yield from self.items(body)
             case DeclBuffer(body=body):
                 yield from self.items(body)
             case BufferRealize(buffer=buffer, body=body):
-                if not self.declared.is_argument(buffer):
-                    yield from self.declared.make(buffer, self.axes)
+                if not self.buffers.is_argument(buffer):
+                    yield from self.buffers.add_local(buffer, self.axes)
                 yield from self.items(body)
             case Evaluate(value=value):
                 yield from self._evaluate(value)
@@ -195,123 +195,124 @@ class _Reader:
         start = self.value(loop.min)
         axis = Axis(var, start, ops.add(start, self.value(loop.extent)))
         self.axes.append(axis)
-        inside = tuple(self.items(body))
+        inner = tuple(self.items(body))
         self.axes.pop()
-        return Loop(axis, inside)
+        return Loop(axis, inner)
 
     def _realize(self, realize: BlockRealize) -> Iterator[Item]:
         block = realize.block
         bare = replace(block, iter_vars=(), reads=(), writes=())
-        found: list[Item] = []
+        items: list[Item] = []
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
-        kept: set[Var] = set()
+        spatial: set[Var] = set()
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             value = ops.cast_to(bound, iter_var.var.dtype)
             if self._is_bound_here(iter_var.var, value, bare):
                 var = Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
-                found.append(Bind(var, self.value(value), self.span))
+                items.append(Bind(var, self.value(value), self.span))
             else:
                 values[iter_var.var] = value
             if iter_var.iter_type != IterVarKind.CommReduce:
-                kept |= {part for part in walk(bound) if isinstance(part, Var)}
+                spatial |= {node for node in walk(bound) if isinstance(node, Var)}
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
         inner = substitute(bare, values)
         for number in range(len(inner.match_buffers)):
-            inner = substitute(inner, self.declared.layout_of(inner.match_buffers[number]))
+            inner = substitute(inner, self.buffers.layout_of(inner.match_buffers[number]))
         outer, self.block = self.block, block.name_hint or self.block
         for buffer in inner.alloc_buffers:
-            found += self.declared.make(buffer, self.axes)
+            items += self.buffers.add_local(buffer, self.axes)
         for match in inner.match_buffers:
-            found += self._region(match)
-            self.declared.match(match)
+            items += self._region(match)
+            self.buffers.add_match(match)
         if inner.init is not None:
             init = tuple(self.items(inner.init))
-            found += self._at_start(init, reduced, kept)
-        found += self.items(inner.body)
+            items += self._in_first_iteration(init, reduced, spatial)
+        items += self.items(inner.body)
         self.block = outer
         predicate = self.value(realize.predicate)
         if isinstance(predicate, IntImm) and predicate.value:
-            yield from found
+            yield from items
         else:
-            yield Branch(predicate, tuple(found))
+            yield Branch(predicate, tuple(items))
 
     def _region(self, match: MatchBufferRegion) -> Iterator[Item]:
-        """Checks that a matched region lies in its buffer and has its shape, where not proved."""
+        """Checks that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
-        pairs = zip(source.region, source.buffer.shape, strict=True)
-        for part, size in pairs:
-            if not has_stretch(part, size, self.axes, self.sizes):
-                inside = ops.all_of(*_in_order(ops.const(0, size.dtype), part.min, part.stop, size))
+        for dom, size in zip(source.region, source.buffer.shape, strict=True):
+            if not is_range_inside(dom, size, self.axes, self.sizes):
+                inside = ops.all_of(*_in_order(ops.const(0, size.dtype), dom.min, dom.stop, size))
                 message = f"the region {source} of {buffer.name} lies outside its buffer"
                 yield Check(self.value(inside), message, self.span)
         extents = [r.extent for r in source.region[source.buffer.ndim - buffer.ndim :]]
-        for size, found in zip(buffer.shape, extents, strict=True):
-            if not as_poly(size).same(as_poly(found)):
-                fits = ops.convert(size.equal(ops.cast_to(found, size.dtype)))
-                message = f"the region {source} has not the shape of {buffer.name}"
+        for size, extent in zip(buffer.shape, extents, strict=True):
+            if not as_poly(size).same(as_poly(extent)):
+                fits = ops.convert(size.equal(ops.cast_to(extent, size.dtype)))
+                message = f"the region {source} does not have the shape of {buffer.name}"
                 yield Check(self.value(fits), message, self.span)
 
-    def _at_start(
+    def _in_first_iteration(
         self,
         init: tuple[Item, ...],
         reduced: Sequence[tuple[PrimExpr, PrimExpr]],
-        kept: Container[Var],
+        spatial: Container[Var],
     ) -> tuple[Item, ...]:
-        """`init`, where each value that drives a reduction is the least one beside it.
+        """`init` under the condition that each reduction iterator has its minimum.
 
-        The loops of variables in `kept` do not only reduce.
+        `reduced` are the values and minima of these. The loops of variables in `spatial` are not
+        reduction loops.
         """
         starting: set[Var] = set()
         tests = []
-        for bound, least in reduced:
-            driving = self._driving(bound, least)
-            if driving is None:
-                tests.append(ops.convert(bound.equal(ops.cast_to(least, bound.dtype))))
-            starting |= driving or set()
+        for value, minimum in reduced:
+            loops = self._loops_at_start(value, minimum)
+            if loops is None:
+                tests.append(ops.convert(value.equal(ops.cast_to(minimum, value.dtype))))
+            starting |= loops or set()
         starts = [ops.convert(a.var.equal(a.start)) for a in self.axes if a.var in starting]
         if not (starts or tests):
             return init
-        used = {part for bound, _ in reduced for part in walk(bound)}
-        first = tuple(a for a in self.axes if a.var in used and a.var not in kept)
-        return (Branch(ops.all_of(*tests, *starts), init, first=first),)
+        used = {node for value, _ in reduced for node in walk(value)}
+        init_loops = tuple(a for a in self.axes if a.var in used and a.var not in spatial)
+        return (Branch(ops.all_of(*tests, *starts), init, init_loops=init_loops),)
 
-    def _driving(self, bound: PrimExpr, least: PrimExpr) -> set[Var] | None:
-        """The loops that are in their first rounds just where `bound` is `least`, or None."""
-        found = affine(bound, {a.var for a in self.axes})
-        if found is None or any((c.constant or 0) < 1 for c in found.coefficients.values()):
+    def _loops_at_start(self, value: PrimExpr, minimum: PrimExpr) -> set[Var] | None:
+        """The loops whose first iterations are exactly where `value` is `minimum`, or None."""
+        linear = affine(value, {a.var for a in self.axes})
+        if linear is None or any((c.constant or 0) < 1 for c in linear.coefficients.values()):
             return None
-        lowest = found.offset
+        at_start = linear.offset
         for axis in self.axes:
-            if axis.var in found.coefficients:
-                lowest = lowest + found.coefficients[axis.var] * as_poly(axis.start)
-        return set(found.coefficients) if lowest.same(as_poly(least)) else None
+            if axis.var in linear.coefficients:
+                at_start = at_start + linear.coefficients[axis.var] * as_poly(axis.start)
+        return set(linear.coefficients) if at_start.same(as_poly(minimum)) else None
 
     def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
-        """Memory with a constant in it: read where it stands, or copied to where it is written."""
+        """A constant: used itself if it is only read, or else copied to memory of its own."""
         var, body = stmt.buffer_var, stmt.body
         whole = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
-        over = [b for b in walk(body) if isinstance(b, Buffer) and b.data is var]
         changed = any(
-            (isinstance(part, BufferStore) and part.buffer.data is var)
-            or (isinstance(part, Call) and part.op in OUTSIDE)
-            for part in walk(body)
+            (isinstance(node, BufferStore) and node.buffer.data is var)
+            or (isinstance(node, Call) and node.op in EXTERNAL_CALLS)
+            for node in walk(body)
         )
         if not changed:
-            same = (b for b in over if b.dtype == whole.dtype and b.ndim == whole.ndim)
+            uses = (b for b in walk(body) if isinstance(b, Buffer) and b.data is var)
+            same = (b for b in uses if b.dtype == whole.dtype and b.ndim == whole.ndim)
             whole = next((b for b in same if b.shape == whole.shape and not b.strides), whole)
-            self.declared.constant(whole, stmt.data)
+            self.buffers.add_constant(whole, stmt.data)
             yield from self.items(body)
             return
         source = Buffer(var.renamed(var.name), stmt.dtype, stmt.extents, name=var.name)
-        self.declared.constant(source, stmt.data)
-        yield from self.declared.make(whole, self.axes)
-        copied = [Var(f"{var.name}_{n}", "int64") for n in range(whole.ndim)]
-        item: Item = Store(whole, tuple(copied), BufferLoad(source, copied), self.block, self.span)
-        for place, size in zip(reversed(copied), reversed(whole.shape), strict=True):
-            axis = Axis(place, ops.const(0, "int64"), ops.cast_to(size, "int64"))
+        self.buffers.add_constant(source, stmt.data)
+        yield from self.buffers.add_local(whole, self.axes)
+        indices = [Var(f"{var.name}_{n}", "int64") for n in range(whole.ndim)]
+        load = BufferLoad(source, indices)
+        item: Item = Store(whole, tuple(indices), load, self.block, self.span)
+        for index, size in zip(reversed(indices), reversed(whole.shape), strict=True):
+            axis = Axis(index, ops.const(0, "int64"), ops.cast_to(size, "int64"))
             item = Loop(axis, (item,))
         yield item
         yield from self.items(body)
@@ -329,46 +330,46 @@ class _Reader:
             yield Store(buffer, indices, self.value(store.value), self.block, self.span)
             return
         if lanes == 1:
-            raise self.error(f"{store.buffer.name} holds vectors, which is not supported")
-        if self._meets_itself(store):
-            yield from self._at_once(store, lanes)
+            raise self.error(f"{store.buffer.name} has vector elements, which is not supported")
+        if self._lanes_conflict(store):
+            yield from self._unrolled(store, lanes)
             return
         lane = Var("lane", store.indices[-1].dtype.element)
         axis = Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
         self.axes.append(axis)
-        inside = tuple(self._store(_scalar(store, lane)))
+        inner = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()
-        yield Loop(axis, inside)
+        yield Loop(axis, inner)
 
-    def _meets_itself(self, store: BufferStore) -> bool:
-        """Whether a lane may read what another lane writes."""
-        parts = [store.value, *store.indices]
+    def _lanes_conflict(self, store: BufferStore) -> bool:
+        """Whether a lane may read an element that another lane writes."""
+        operands = [store.value, *store.indices]
         if store.predicate is not None:
-            parts.append(store.predicate)
-        root = self.declared.root(store.buffer)
-        reads = [load for p in parts for load in loads(p)]
-        own = [load for load in reads if self.declared.root(load.buffer) is root]
-        if self._may_meet({root}, {self.declared.root(load.buffer) for load in reads} - {root}):
+            operands.append(store.predicate)
+        root = self.buffers.root(store.buffer)
+        reads = [load for e in operands for load in loads(e)]
+        own = [load for load in reads if self.buffers.root(load.buffer) is root]
+        if self._may_overlap({root}, {self.buffers.root(load.buffer) for load in reads} - {root}):
             return True
-        if not own and not any(True for p in parts for _ in outside_calls(p)):
+        if not own and not any(True for e in operands for _ in external_calls(e)):
             return False
         last = store.indices[-1]
-        apart = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
+        distinct = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
         aligned = all(
             load.buffer is store.buffer
             and all(a is b for a, b in zip(load.indices, store.indices, strict=True))
             for load in own
         )
-        return not (own and apart and aligned)
+        return not (own and distinct and aligned)
 
-    def _may_meet(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
-        """Whether memory that is `written` may be some that is `read` under another name."""
-        both = all(any(map(self.declared.is_argument, side)) for side in (written, read))
-        self.apart |= both and not self.overlapping
-        return both and self.overlapping
+    def _may_overlap(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
+        """Whether a buffer in `written` may share memory with another one in `read`."""
+        both = all(any(map(self.buffers.is_argument, side)) for side in (written, read))
+        self.assumes_no_alias |= both and not self.may_alias
+        return both and self.may_alias
 
-    def _at_once(self, store: BufferStore, lanes: int) -> Iterator[Item]:
-        """All lanes are computed, then all are stored."""
+    def _unrolled(self, store: BufferStore, lanes: int) -> Iterator[Item]:
+        """Items that compute all lanes and then store them."""
         numbers = [ops.const(n, "int32") for n in range(lanes)]
         values = [Var(f"lane{n}", store.value.dtype.element) for n in range(lanes)]
         for var, number in zip(values, numbers, strict=True):
@@ -377,7 +378,7 @@ class _Reader:
             yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
-        if not self._is_bound_here(var, value, body) and _places(value) <= _MOST_PLACES:
+        if not self._is_bound_here(var, value, body) and _tree_size(value) <= _MAX_TREE_SIZE:
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value, self.span)
@@ -385,26 +386,25 @@ class _Reader:
         else:
             lanes = [Var(f"{var.name}{n}", var.dtype.element) for n in range(var.dtype.lanes)]
             for number, lane in enumerate(lanes):
-                part = self.value(lane_of(value, ops.const(number, "int32")))
-                yield Bind(lane, part, self.span)
+                yield Bind(lane, self.value(lane_of(value, ops.const(number, "int32"))), self.span)
             yield from self.items(substitute(body, {var: vector_of(lanes)}))
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
-        """Whether `value` cannot be evaluated just as well wherever `body` uses `var`."""
+        """Whether `value` must be evaluated here, and not where `body` uses `var`."""
         written = {
-            self.declared.root(part.buffer if isinstance(part, BufferStore) else part.source.buffer)
-            for part in walk(body)
-            if isinstance(part, (BufferStore, MatchBufferRegion))
+            self.buffers.root(node.buffer if isinstance(node, BufferStore) else node.source.buffer)
+            for node in walk(body)
+            if isinstance(node, (BufferStore, MatchBufferRegion))
         }
-        called = any(True for _ in outside_calls(value))
-        reads = {self.declared.root(load.buffer) for load in loads(value)}
-        handed_on = reads and any(True for _ in outside_calls(body))
-        changed = reads & written or self._may_meet(written, reads)
-        stops = may_fail(value, self.axes, self.sizes) and not is_evaluated(var, body)
-        return bool(called or handed_on or changed or stops)
+        called = any(True for _ in external_calls(value))
+        reads = {self.buffers.root(load.buffer) for load in loads(value)}
+        passed_on = reads and any(True for _ in external_calls(body))
+        changed = reads & written or self._may_overlap(written, reads)
+        stops = may_fail(value, self.axes, self.sizes) and not is_always_evaluated(var, body)
+        return bool(called or passed_on or changed or stops)
 
-    def _unused(self, value: PrimExpr) -> Iterator[Item]:
-        """The evaluation of `value`, if that may stop the program; nothing uses it."""
+    def _evaluated(self, value: PrimExpr) -> Iterator[Item]:
+        """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
         if may_fail(read, self.axes, self.sizes):
             yield from self._let(Var("unused", value.dtype), read, Evaluate(ops.const(0)))
@@ -412,7 +412,7 @@ class _Reader:
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
         match value:
             case Call(op=Op(name="tir.ret"), args=(result,)):
-                yield Leave(self.value(result))
+                yield Return(self.value(result))
             case Call(op=Op(name="tir.break_loop")):
                 yield Jump("break")
             case Call(op=Op(name="tir.continue_loop")):
@@ -421,72 +421,72 @@ class _Reader:
                 pass
             case _:
                 read = self.value(value)
-                if not (isinstance(read, Call) and is_outside(read)):
-                    evaluated = tuple(self._unused(value))
+                if not (isinstance(read, Call) and is_external(read)):
+                    evaluated = tuple(self._evaluated(value))
                     if evaluated:
                         yield from evaluated
                         return
                 for call in _outermost(read):
-                    # Of a statement by itself, what the function gives is of no interest.
-                    alone = Call(VOID, call.op, call.args) if call is read else call
-                    yield Invoke(alone, self.block, self.span)
+                    # The result of a call that is a statement is not used.
+                    invoked = Call(VOID, call.op, call.args) if call is read else call
+                    yield Invoke(invoked, self.block, self.span)
 
     def _resolve(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         try:
-            return self.declared.resolve(buffer, indices, self.axes, self.sizes)
+            return self.buffers.resolve(buffer, indices, self.axes, self.sizes)
         except CompileError as error:
             raise self.error(error.diagnostics[0].message) from None
 
     def _call(self, call: Call) -> Call:
-        """A call that leaves the kernel, with the memory it is handed."""
-        if call.op is Op("tir.call_kernel"):  # before what describes its launch is looked at
+        """A call of an external function, with its memory arguments resolved."""
+        if call.op is Op("tir.call_kernel"):  # its launch arguments are not expressions
             raise self.unsupported(call)
         args: list[Node] = []
         for arg in call.args:
             match arg:
                 case Var():
-                    args.append(self.declared.passed_memory(arg) or arg)
+                    args.append(self.buffers.passed_memory(arg) or arg)
                 case Call(op=Op(name="tir.address_of"), args=(BufferLoad(buffer=buffer),)):
-                    args.append(self.declared.passed_buffer(buffer))
+                    args.append(self.buffers.passed_buffer(buffer))
                 case _:
                     args.append(self.value(arg))
         return Call(call.dtype, call.op, args)
 
     def unsupported(self, call: Call) -> CompileError:
-        """The error for what has no meaning outside special hardware."""
+        """The error for an intrinsic that needs special hardware."""
         return self.error(
             f"the {display_name(call)} cannot run on NumPy",
             hint="it needs hardware, or a pass that lowers it",
         )
 
     def value(self, expr: PrimExpr) -> PrimExpr:
-        """`expr` with Lets substituted, hints dropped, loads resolved, and vectors taken apart.
+        """`expr` with lets substituted, hints dropped, loads resolved, and lanes extracted.
 
         Errors:
             CompileError: an intrinsic has no meaning outside special hardware.
         """
-        if not any(True for _ in outside_calls(expr)):
-            return cast("PrimExpr", rewrite(expr, self._changed))
-        if isinstance(expr, Call) and is_outside(expr):
+        if not any(True for _ in external_calls(expr)):
+            return cast("PrimExpr", rewrite(expr, self._rule))
+        if isinstance(expr, Call) and is_external(expr):
             return self._call(expr)
-        inner: Callable[[Node], Node] = lambda part: (  # noqa: E731
-            self.value(part) if isinstance(part, PrimExpr) else part
+        inner: Callable[[Node], Node] = lambda child: (  # noqa: E731
+            self.value(child) if isinstance(child, PrimExpr) else child
         )
         rebuilt: Node = map_children(inner, expr)
-        changed = self._changed(rebuilt)
+        changed = self._rule(rebuilt)
         return cast("PrimExpr", rebuilt if changed is None else changed)
 
-    def _changed(self, node: Node) -> Node | None:
-        """What stands for `node`, whose parts are done; None if it may stay."""
+    def _rule(self, node: Node) -> Node | None:
+        """The replacement of `node`, whose children are replaced; None if it stays."""
         match node:
             case Let(var=var, value=value, body=body):
                 stops = var.dtype.lanes == 1 and may_fail(value, self.axes, self.sizes)
-                if stops and not is_evaluated(var, body):
-                    # What nothing uses may stop the program all the same.
-                    asked = Or(ops.cast_to(value, BOOL), ops.const(True))
-                    body = if_then_else(asked, body, ops.const(0, body.dtype))
+                if stops and not is_always_evaluated(var, body):
+                    # An unused value may stop the program, so it is evaluated.
+                    evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))
+                    body = if_then_else(evaluated, body, ops.const(0, body.dtype))
                 return substitute(body, {var: value})
             case Call(op=Op(name="tir.likely" | "tir.assume"), args=(inner,)):
                 return inner
@@ -497,35 +497,35 @@ class _Reader:
             case Call(op=Op(name="tir.large_uint_imm"), dtype=dtype, args=(low, high)):
                 return IntImm(dtype, (number_of(high) << 32) + number_of(low))
             case Call(op=Op(name="tir.isnullptr"), args=(Var() as pointer,)):
-                return None if self.declared.passed_memory(pointer) is None else ops.const(False)
+                return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
             case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
                 raise self.unsupported(node)
             case Shuffle(indices=[_]) if node.dtype.lanes == 1:
                 return lane_of(node, ops.const(0, "int32"))
-            case BufferLoad(buffer=buffer, indices=indices, predicate=held):
+            case BufferLoad(buffer=buffer, indices=indices, predicate=test):
                 if node.dtype.lanes > 1:
                     return None
                 load = BufferLoad(*self._resolve(buffer, indices))
-                return load if held is None else if_then_else(held, load, ops.const(0, load.dtype))
+                return load if test is None else if_then_else(test, load, ops.const(0, load.dtype))
             case _:
                 return None
 
 
 def _in_order(*values: PrimExpr) -> Iterator[PrimExpr]:
-    """That none of `values` is greater than the next."""
+    """The conditions that no member of `values` is greater than the next."""
     for low, high in pairwise(values):
         a, b = ops.match_dtypes(low, high)
         yield ops.convert(a <= b)
 
 
 def _outermost(expr: PrimExpr) -> Iterator[Call]:
-    """The calls in `expr` that leave the kernel, less those that give arguments of others."""
-    if isinstance(expr, Call) and is_outside(expr):
+    """The external calls in `expr` that are not arguments of other ones."""
+    if isinstance(expr, Call) and is_external(expr):
         yield expr
         return
-    for part in children(expr):
-        if isinstance(part, PrimExpr):
-            yield from _outermost(part)
+    for child in children(expr):
+        if isinstance(child, PrimExpr):
+            yield from _outermost(child)
 
 
 def number_of(value: PrimExpr) -> int:
@@ -535,7 +535,7 @@ def number_of(value: PrimExpr) -> int:
 
 
 def _scalar(store: BufferStore, lane: PrimExpr) -> BufferStore:
-    """One lane of a store of vectors."""
+    """One lane of a vector store."""
     return replace(
         store,
         indices=tuple(lane_of(i, lane) for i in store.indices),

@@ -1,4 +1,4 @@
-"""Vector expressions lane by lane: what each member of a vector is as a scalar."""
+"""The lanes of vector expressions as scalar expressions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from relaxpy.ir.tir.expr import (
 
 
 def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:
-    """Member `lane` of a vector expression; a scalar is each of its lanes."""
+    """Lane `lane` of a vector expression; every lane of a scalar is the scalar."""
     if value.dtype.lanes == 1 and not isinstance(value, Shuffle):
         return value
     match value:
@@ -36,39 +36,40 @@ def lane_of(value: PrimExpr, lane: PrimExpr) -> PrimExpr:
         case Call(dtype=dtype, op=op, args=args):
             return Call(dtype.element, op, [lane_of(a, lane) for a in args])
         case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
-            held = None if predicate is None else lane_of(predicate, lane)
-            return BufferLoad(buffer, tuple(lane_of(i, lane) for i in indices), held)
+            guard = None if predicate is None else lane_of(predicate, lane)
+            return BufferLoad(buffer, tuple(lane_of(i, lane) for i in indices), guard)
         case Shuffle(vectors=vectors, indices=indices):
-            return _shuffled(vectors, indices, lane)
+            return _shuffle_lane(vectors, indices, lane)
         case _:
-            part: Callable[[Node], Node] = lambda inner: lane_of(cast("PrimExpr", inner), lane)  # noqa: E731
-            return map_children(part, value)
+            change: Callable[[Node], Node] = lambda child: lane_of(cast("PrimExpr", child), lane)  # noqa: E731
+            return map_children(change, value)
 
 
-def _shuffled(vectors: Sequence[PrimExpr], indices: Sequence[PrimExpr], lane: PrimExpr) -> PrimExpr:
-    """Of the lanes at `indices` in all vectors, one after the other, number `lane`."""
-    chosen = [_pooled(vectors, index) for index in indices]
-    return _one_of(chosen, lane)
+def _shuffle_lane(
+    vectors: Sequence[PrimExpr], indices: Sequence[PrimExpr], lane: PrimExpr
+) -> PrimExpr:
+    """Lane `lane` of a shuffle: the lane at `indices[lane]` of the concatenated vectors."""
+    return _select_lane([_concatenated_lane(vectors, index) for index in indices], lane)
 
 
-def _pooled(vectors: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
-    members = [
+def _concatenated_lane(vectors: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+    lanes = [
         lane_of(vector, ops.const(number, "int32"))
         for vector in vectors
         for number in range(vector.dtype.lanes)
     ]
-    return _one_of(members, index)
+    return _select_lane(lanes, index)
 
 
-def _one_of(values: Sequence[PrimExpr], place: PrimExpr) -> PrimExpr:
-    """The value at `place`; which, is asked from the first to the last but one."""
-    if isinstance(place, IntImm):
-        return values[place.value]
-    *others, found = values
+def _select_lane(values: Sequence[PrimExpr], index: PrimExpr) -> PrimExpr:
+    """The value at `index`, by comparisons with all positions but the last."""
+    if isinstance(index, IntImm):
+        return values[index.value]
+    *others, result = values
     for number, value in reversed(list(enumerate(others))):
-        here = ops.convert(place.equal(ops.const(number, place.dtype)))
-        found = Select(here, value, found)
-    return found
+        here = ops.convert(index.equal(ops.const(number, index.dtype)))
+        result = Select(here, value, result)
+    return result
 
 
 def vector_of(lanes: Sequence[Var]) -> PrimExpr:

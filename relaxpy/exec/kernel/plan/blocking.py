@@ -1,4 +1,4 @@
-"""Steps that run together on blocks of rows: what passes between them stays in cache."""
+"""Runs steps together on blocks of rows, so that intermediate results stay in cache."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.parts import Access, Statement
+from relaxpy.exec.kernel.plan.statements import Access, Assignment
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
+    ArrayStep,
     Blocked,
     Contract,
     Map,
@@ -19,10 +20,8 @@ from relaxpy.exec.kernel.plan.steps import (
     Scatter,
     Serial,
     Step,
-    Whole,
     accesses,
-    flat,
-    parts_in,
+    flatten_steps,
 )
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -38,7 +37,7 @@ _COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
 _WORTH_IT = 4
-"""Passes over the elements from which on blocks save more than they cost on small arrays."""
+"""The number of passes over the elements from which blocks save more than they cost."""
 
 
 def block_rows(
@@ -48,34 +47,34 @@ def block_rows(
     fixed: Container[Buffer],
     sizes: Container[Var],
 ) -> tuple[Step, ...]:
-    """`steps` with runs of them that share an axis, element for element, drawn into blocks.
+    """`steps` with consecutive elementwise steps over a common axis fused into blocks.
 
-    `local` are the buffers that nothing outside the kernel sees, `shared` gives for some buffers
-    those whose memory they use. What writes to buffers in `fixed` stays by itself.
+    `local` are the buffers that are not visible outside the kernel. `shared` maps buffers to those
+    whose memory they use. Steps that write to buffers in `fixed` are not blocked.
     """
-    found: list[Step] = []
+    result: list[Step] = []
     run = _Run(shared)
     for step in steps:
         if not isinstance(step, (Serial, Scalar, Blocked)) and run.extended(step, fixed):
             continue
-        found += _closed(run, steps, local, sizes)
+        result += _blocked(run, steps, local, sizes)
         run = _Run(shared)
         if isinstance(step, Serial):
             step = replace(step, steps=block_rows(step.steps, (), shared, fixed, sizes))
         if isinstance(step, (Serial, Scalar, Blocked)) or not run.extended(step, fixed):
-            found.append(step)
-    return (*found, *_closed(run, steps, local, sizes))
+            result.append(step)
+    return (*result, *_blocked(run, steps, local, sizes))
 
 
 @dataclass(slots=True)
 class _Run:
-    """Steps that share an axis, and the row of each memory that a round of it meets.
+    """Steps over a common axis, and the row of each buffer that an iteration accesses.
 
-    It is None where not all accesses meet the same; of what is `written` there is one.
+    The row is None if accesses differ; buffers in `written` have one.
     """
 
     shared: Mapping[Buffer, Buffer]
-    steps: list[Whole] = field(default_factory=list)
+    steps: list[ArrayStep] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
@@ -84,9 +83,9 @@ class _Run:
         """The buffer whose memory `buffer` uses."""
         return self.shared.get(buffer, buffer)
 
-    def extended(self, step: Whole, fixed: Container[Buffer]) -> bool:
-        """Let `step` join the run along one of its axes, if that is possible."""
-        writes = [w.buffer for part in parts_in(step) for w in part.writes]
+    def extended(self, step: ArrayStep, fixed: Container[Buffer]) -> bool:
+        """Add `step` along one of its axes, and return whether that is possible."""
+        writes = [w.buffer for w in step.statement.writes]
         if any(buffer in fixed for buffer in writes) or isinstance(step, (Scan, Scatter)):
             return False
         if isinstance(step, Contract) and not _is_row_wise(step):
@@ -108,23 +107,23 @@ class _Run:
         start, stop = as_poly(self.axes[0].start), as_poly(self.axes[0].stop)
         return as_poly(axis.start).same(start) and as_poly(axis.stop).same(stop)
 
-    def _rows(self, step: Whole, axis: Axis) -> dict[Buffer, Row | None]:
-        """The rows of the memory that `step` meets, as far as they are those of the run."""
+    def _rows(self, step: ArrayStep, axis: Axis) -> dict[Buffer, Row | None]:
+        """The rows that `step` accesses; None for one that differs from those before."""
         rows: dict[Buffer, Row | None] = {}
         for access in accesses(step):
-            memory, found = self.memory(access.buffer), _row(access, axis)
-            known = rows.get(memory, self.rows.get(memory, found))
-            rows[memory] = found if known == found else None
+            memory, row = self.memory(access.buffer), _row(access, axis)
+            known = rows.get(memory, self.rows.get(memory, row))
+            rows[memory] = row if known == row else None
         return rows
 
 
 def _is_row_wise(step: Contract) -> bool:
-    """Whether each element needs rows of its own, so that there is no matrix to keep whole."""
+    """Whether all factors mention all axes, so that no operand is a matrix used by all rows."""
     return all(mentions(f, {a.var}) for f in step.factors for a in step.axes)
 
 
 def _row(access: Access, axis: Axis) -> Row | None:
-    """The row, if one dimension alone mentions the axis, and is that but for a constant."""
+    """The row, if exactly one index mentions the axis, and is the axis plus a constant."""
     using = [n for n, i in enumerate(access.indices) if mentions(i, {axis.var})]
     if len(using) != 1:
         return None
@@ -138,46 +137,46 @@ def _row(access: Access, axis: Axis) -> Row | None:
 
 
 def _is_inside(buffer: Buffer, row: Row, axis: Axis, sizes: Container[Var]) -> bool:
-    """Whether the rows of all rounds are proved to be in the buffer."""
+    """Whether the rows of all iterations are provably inside the buffer."""
     first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
     left = as_poly(buffer.shape[row.axis]) - end
     return first.is_at_least(0, sizes) and left.is_at_least(0, sizes)
 
 
-def _closed(
+def _blocked(
     run: _Run, steps: Sequence[Step], local: Container[Buffer], sizes: Container[Var]
 ) -> Sequence[Step]:
-    """The run as one block if blocks are worth their while, else as it is."""
+    """The steps of the run in blocks if that is worth the overhead, else as they are."""
     if sum(map(_passes, run.steps)) < _WORTH_IT:
         return run.steps
     axes = run.axes
     whole = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], sizes)}
-    touched = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
-    rows = {b: whole[run.memory(b)] for b in touched if run.memory(b) in whole}
-    inside = {id(part) for step in run.steps for part in parts_in(step)}
+    accessed = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
+    rows = {b: whole[run.memory(b)] for b in accessed if run.memory(b) in whole}
+    inside = {step.statement for step in run.steps}
     elsewhere = {
         run.memory(a.buffer)
-        for step in flat(steps)
-        if not any(id(part) in inside for part in parts_in(step))
+        for step in flatten_steps(steps)
+        if step.statement not in inside
         for a in accesses(step)
     }
-    own = frozenset(b for b in whole if b in local and b not in elsewhere)
+    local_rows = frozenset(b for b in whole if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
-    stretched = tuple(
+    blocked = tuple(
         _along(step, axis, Axis(axis.var, low, high))
         for step, axis in zip(run.steps, axes, strict=True)
     )
-    return [Blocked(axes[0], low, high, stretched, rows, own, _row_bytes(run.steps, axes))]
+    return [Blocked(axes[0], low, high, blocked, rows, local_rows, _row_bytes(run.steps, axes))]
 
 
-def _along(step: Whole, old: Axis, new: Axis) -> Whole:
+def _along(step: ArrayStep, old: Axis, new: Axis) -> ArrayStep:
     return replace(step, axes=tuple(new if a is old else a for a in step.axes))
 
 
-def _passes(step: Whole) -> int:
-    """How often the step goes over its elements; what takes long counts twice."""
+def _passes(step: ArrayStep) -> int:
+    """The number of passes over the elements; costly operations count twice."""
     match step:
-        case Map(statement=Statement(value=value)):
+        case Map(statement=Assignment(value=value)):
             return _operations(value)
         case Reduce(update=update):
             return 2 + _operations(update.operand)
@@ -190,24 +189,23 @@ def _passes(step: Whole) -> int:
 
 
 def _operations(value: PrimExpr) -> int:
-    """The operations on elements, each once; those on indices are not among them."""
-    waiting: list[Node] = [value]
-    total, met = 0, set[int]()
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, (BufferLoad, Var, ConstExpr)) or id(part) in met:
+    """The number of different operations on elements, without those on indices."""
+    stack: list[Node] = [value]
+    total, seen = 0, set[int]()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (BufferLoad, Var, ConstExpr)) or id(node) in seen:
             continue
-        met.add(id(part))
-        inner = list(children(part))
-        costly = isinstance(part, Call) and part.op in _COSTLY
-        total += 2 if costly else isinstance(part, PrimExpr)
-        waiting += inner
+        seen.add(id(node))
+        costly = isinstance(node, Call) and node.op in _COSTLY
+        total += 2 if costly else isinstance(node, PrimExpr)
+        stack += children(node)
     return total
 
 
-def _row_bytes(run: Sequence[Whole], axes: Sequence[Axis]) -> PrimExpr:
-    """The bytes that one round touches in buffers that have a row for it, constants folded."""
-    sizes = as_poly(0)
+def _row_bytes(run: Sequence[ArrayStep], axes: Sequence[Axis]) -> PrimExpr:
+    """The bytes that one iteration accesses in buffers that have a row for it."""
+    total = as_poly(0)
     seen: set[Buffer] = set()
     for step, axis in zip(run, axes, strict=True):
         for access in accesses(step):
@@ -219,5 +217,5 @@ def _row_bytes(run: Sequence[Whole], axes: Sequence[Axis]) -> PrimExpr:
             for n, size in enumerate(access.buffer.shape):
                 if n not in using:
                     count = count * as_poly(size)
-            sizes = sizes + count
-    return ops.cast_to(sizes.expr(), INT64)
+            total = total + count
+    return ops.cast_to(total.expr(), INT64)

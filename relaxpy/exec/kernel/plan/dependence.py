@@ -1,4 +1,4 @@
-"""Which parts of a kernel must stay in order, and which loop carries that order."""
+"""The dependences between statements of a kernel, and the loops that carry them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from enum import Enum, auto
 from itertools import groupby, product
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.bounds import extremes, is_injective, reach
+from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.conflicts import possible_conflicts
-from relaxpy.exec.kernel.plan.parts import Access, Group, Part, Statement
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.updates import arg_extreme_of, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
@@ -19,7 +19,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 class Direction(Enum):
-    """How one iteration of a loop lies to another one of it."""
+    """The position of one iteration of a loop relative to another iteration."""
 
     EARLIER = auto()
     SAME = auto()
@@ -32,45 +32,44 @@ Directions: TypeAlias = list[set[Direction]]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Part `source` must come before part `sink`.
+    """A dependence: statement `source` must run before statement `sink`.
 
-    `directions` say for each common loop how the source's round lies to the sink's: the first that
-    is not the same carries the order, which holds within one round of all of them if there is none.
-    An order of a statement with itself is `kept_at_once` where performing several iterations at
-    once, in the order of their loops, keeps it: elements are read before a later iteration
-    overwrites them, and of stores to one computed element the last counts. It says nothing of other
-    orders.
+    `directions` has the possible positions of the source's iteration relative to the sink's for
+    each common loop. The first loop where these differ carries the dependence; if they are the same
+    for all, it is loop-independent. A dependence of a statement on itself is `kept_by_vectorising`
+    if executing many iterations at once preserves it: all loads precede all stores, and the last
+    store to a computed element remains. Other dependences do not use this field.
     """
 
     source: int
     sink: int
     directions: tuple[frozenset[Direction], ...]
-    kept_at_once: bool = False
+    kept_by_vectorising: bool = False
 
 
 def edges(
-    parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
-    """The orders among those of `parts`, which stand in the order of the text, that share a loop.
+    """The dependences between `statements`, in the order of the text, that share a loop.
 
-    Parts without a common loop stay in the order of the text.
+    Statements without a common loop stay in the order of the text.
     """
     compare = _Comparison(sizes)
-    found: set[Edge] = set()
+    result: set[Edge] = set()
     begin = 0
-    for _, together in groupby(parts, lambda part: part.axes[0].var if part.axes else None):
-        members = tuple(together)
+    for _, nest in groupby(statements, lambda s: s.axes[0].var if s.axes else None):
+        members = tuple(nest)
         for i, j in possible_conflicts(members, sizes, roots):
-            found.update(_between(begin + i, members[i], begin + j, members[j], roots, compare))
+            result.update(_between(begin + i, members[i], begin + j, members[j], roots, compare))
         begin += len(members)
-    return found
+    return result
 
 
 def _between(
     i: int,
-    first: Part,
+    first: Statement,
     j: int,
-    second: Part,
+    second: Statement,
     roots: Mapping[Buffer, Buffer],
     compare: _Comparison,
 ) -> Iterator[Edge]:
@@ -78,16 +77,16 @@ def _between(
     for x, y in _pairs(first, second):
         if roots.get(x.buffer, x.buffer) is not roots.get(y.buffer, y.buffer):
             continue
-        found = compare.directions(x, first.axes, y, second.axes, common)
-        if found is None:
+        directions = compare.directions(x, first.axes, y, second.axes, common)
+        if directions is None:
             continue
         scattered = x is y and None in x.maps
-        for level, possible in enumerate(found):
+        for level, possible in enumerate(directions):
             if EARLIER in possible:
-                yield Edge(i, j, _carried(found, level), scattered)
+                yield Edge(i, j, _carried(directions, level), scattered)
             if LATER in possible:
-                # Of two stores each may come later: the other order, above, is not kept.
-                yield Edge(j, i, _carried(_reversed(found), level), True)
+                # For an output dependence the edge above requires the loop to be serial.
+                yield Edge(j, i, _carried(_reversed(directions), level), True)
             if SAME not in possible:
                 break
         else:
@@ -95,29 +94,29 @@ def _between(
                 yield Edge(i, j, (frozenset((SAME,)),) * common)
 
 
-def _carried(found: Directions, level: int) -> tuple[frozenset[Direction], ...]:
-    """The directions of what the loop at `level` carries: the same round of all loops around it."""
+def _carried(directions: Directions, level: int) -> tuple[frozenset[Direction], ...]:
+    """The directions of a dependence carried by the loop at `level`: outer ones are the same."""
     outer = [frozenset((SAME,))] * level
-    return (*outer, frozenset((EARLIER,)), *map(frozenset, found[level + 1 :]))
+    return (*outer, frozenset((EARLIER,)), *map(frozenset, directions[level + 1 :]))
 
 
-def _reversed(found: Directions) -> Directions:
+def _reversed(directions: Directions) -> Directions:
     swap = {EARLIER: LATER, SAME: SAME, LATER: EARLIER}
-    return [{swap[d] for d in possible} for possible in found]
+    return [{swap[d] for d in possible} for possible in directions]
 
 
-def _pairs(first: Part, second: Part) -> Iterator[tuple[Access, Access]]:
-    """Accesses of which one writes.
+def _pairs(first: Statement, second: Statement) -> Iterator[tuple[Access, Access]]:
+    """Pairs of accesses of which one writes.
 
-    What a part accumulates meets itself in any order, but not in memory that it has two names for.
+    The iterations of a reduction may run in any order, except for aliases of its target.
     """
     if first is second:
         match first:
-            case Group() if arg_extreme_of(first) is not None:
+            case Compound() if arg_extreme_of(first) is not None:
                 every = product(first.writes, (*first.writes, *first.reads))
                 yield from ((x, y) for x, y in every if x.buffer is not y.buffer)
                 return
-            case Statement(write=write) if update_of(first) is not None:
+            case Assignment(write=write) if update_of(first) is not None:
                 yield from ((write, y) for y in first.reads if not _same_access(y, write))
                 return
             case _:
@@ -131,30 +130,30 @@ def _same_access(x: Access, y: Access) -> bool:
     return x.buffer is y.buffer and all(a is b for a, b in zip(x.indices, y.indices, strict=True))
 
 
-def common_axes(first: Part, second: Part) -> int:
-    """The number of loops around both, which are the outermost of each."""
+def common_axes(first: Statement, second: Statement) -> int:
+    """The number of common loops, which are the outermost of both."""
     return sum(a.var is b.var for a, b in zip(first.axes, second.axes, strict=False))
 
 
 class _Comparison:
-    """Compares accesses, those that look alike once."""
+    """Compares pairs of accesses, with memoised results."""
 
     def __init__(self, sizes: Container[Var]) -> None:
         self.sizes = sizes
-        self._found: dict[object, Directions | None] = {}
+        self._results: dict[object, Directions | None] = {}
         self._ends: dict[object, list[Ends]] = {}
 
     def directions(
         self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
     ) -> Directions | None:
-        """Per common loop, how an iteration of x may lie to one of y that meets the same element.
+        """For each common loop, the directions between x and y when they access one element.
 
-        None if no two meet.
+        None if they never do.
         """
         key = x.buffer, x.indices, x_axes, y.buffer, y.indices, y_axes
-        if key not in self._found:
-            self._found[key] = self._directions(x, x_axes, y, y_axes, common)
-        return self._found[key]
+        if key not in self._results:
+            self._results[key] = self._directions(x, x_axes, y, y_axes, common)
+        return self._results[key]
 
     def _directions(
         self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
@@ -164,7 +163,7 @@ class _Comparison:
         if ends is None:
             ends = self._ends[x_axes, y_axes] = []
             for a, b in zip(x_axes[:common], y_axes[:common], strict=True):
-                of_x, of_y = reach(a, x_axes, sizes), reach(b, y_axes, sizes)
+                of_x, of_y = bounds_of_axis(a, x_axes, sizes), bounds_of_axis(b, y_axes, sizes)
                 ends.append(None if of_x is None or of_y is None else (of_x, of_y))
         possible: Directions = [_by_range(both, sizes) for both in ends]
         if x.buffer is not y.buffer:
@@ -179,12 +178,11 @@ class _Comparison:
 
 
 Ends: TypeAlias = tuple[tuple[IndexPoly, IndexPoly], tuple[IndexPoly, IndexPoly]] | None
-"""The first and last values that a loop's variable takes, for either part, in any round of the
-loops around it."""
+"""The minimum and maximum of a loop variable, for either statement, over the enclosing loops."""
 
 
 def _by_range(ends: Ends, sizes: Container[Var]) -> set[Direction]:
-    """What the bounds of one loop, perhaps divided differently for two parts, leave possible."""
+    """The directions that the bounds of one loop permit; these may differ for the statements."""
     possible = set(Direction)
     if ends is None:
         return possible
@@ -199,7 +197,7 @@ def _by_range(ends: Ends, sizes: Container[Var]) -> set[Direction]:
 
 
 def _is_less(a: IndexPoly, b: IndexPoly, sizes: Container[Var]) -> bool:
-    """Whether `a` is proved to be less than `b`."""
+    """Whether `a` is provably less than `b`."""
     return (b - a).is_at_least(1, sizes)
 
 
@@ -214,9 +212,9 @@ def _restrict(
     size: PrimExpr,
     sizes: Container[Var],
 ) -> bool:
-    """Narrow `possible` by one dimension of that `size`, x at `f` and y at `g` there.
+    """Restrict `possible` by one dimension of that `size`, where x has index `f` and y `g`.
 
-    False if they never meet.
+    False if the indices are never equal.
     """
     gap = f.offset - g.offset
     if set(f.coefficients) == set(g.coefficients) <= set(shared) and all(
@@ -226,16 +224,16 @@ def _restrict(
             [(var, factor)] = f.coefficients.items()
             level = shared[var]
             if not gap.terms:
-                if _moves(factor, size, sizes):
+                if _is_nonzero_stride(factor, size, sizes):
                     possible[level] &= {SAME}
                 return True
             return _one_axis(possible, level, factor, gap, ends[level], sizes)
-        alike = all(_run_alike(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
+        alike = all(_same_bounds(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
         if not gap.terms and alike and is_injective(f, x_axes, sizes):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
             return True
-    lowest, highest = extremes(f, x_axes, sizes), extremes(g, y_axes, sizes)
+    lowest, highest = bounds_of(f, x_axes, sizes), bounds_of(g, y_axes, sizes)
     if lowest is None or highest is None:
         return True
     f_low, f_high = lowest
@@ -243,12 +241,12 @@ def _restrict(
     return not (_is_less(g_high, f_low, sizes) or _is_less(f_high, g_low, sizes))
 
 
-def _run_alike(a: Axis, b: Axis) -> bool:
+def _same_bounds(a: Axis, b: Axis) -> bool:
     return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
 
 
-def _moves(factor: IndexPoly, size: PrimExpr, sizes: Container[Var]) -> bool:
-    """Whether a stride of `factor` is never 0, unless the dimension has no element."""
+def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, sizes: Container[Var]) -> bool:
+    """Whether `factor` is never 0, unless the dimension has no element."""
     zero = as_poly(0)
     if _is_less(zero, factor, sizes) or _is_less(factor, zero, sizes):
         return True
@@ -263,25 +261,25 @@ def _one_axis(
     ends: Ends,
     sizes: Container[Var],
 ) -> bool:
-    """x at factor * v + gap and y at factor * v: y's round comes gap / factor later."""
-    step, distance = factor.constant, gap.constant
+    """As `_restrict`, for f = factor * v + gap and g = factor * v: the distance is gap / factor."""
+    step, difference = factor.constant, gap.constant
     if step is None:
         return True
-    if distance is None:
+    if difference is None:
         ahead, zero = gap if step > 0 else gap * -1, as_poly(0)
         if _is_less(zero, ahead, sizes):
             possible[level] &= {EARLIER}
         elif _is_less(ahead, zero, sizes):
             possible[level] &= {LATER}
         return True
-    if distance % step:
+    if difference % step:
         return False
-    rounds = distance // step
-    direction = EARLIER if rounds > 0 else LATER
+    distance = difference // step
+    direction = EARLIER if distance > 0 else LATER
     if ends is not None:
         x, y = ends
         farthest = y[1] - x[0] if direction is EARLIER else x[1] - y[0]
-        if _is_less(farthest, as_poly(abs(rounds)), sizes):
+        if _is_less(farthest, as_poly(abs(distance)), sizes):
             return False
     possible[level] &= {direction}
     return True

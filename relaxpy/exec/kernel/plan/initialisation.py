@@ -1,21 +1,21 @@
-"""Reductions without any round where a program runs in the order of its text: their init."""
+"""Initialisation of reductions without iterations, for items that run in the order of the text."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
-from relaxpy.exec.kernel.nest.domain import conjuncts, has_no_iteration
+from relaxpy.exec.kernel.nest.domain import conjuncts, empty_condition
 from relaxpy.exec.kernel.nest.nodes import (
+    Alloc,
     Axis,
     Bind,
     Branch,
     Item,
     Loop,
-    Make,
-    Repeat,
-    every,
-    mapped,
+    WhileLoop,
+    map_expressions,
+    walk_items,
 )
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -23,72 +23,72 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def with_initialisation(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:
-    """`items`, where each loop without a round still begins the blocks that it only reduces."""
-    return tuple(found for item in items for found in _item(item, sizes))
+    """`items`, where a reduction loop without iterations still runs the inits of its blocks."""
+    return tuple(result for item in items for result in _item(item, sizes))
 
 
 def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
     match item:
         case Loop(axis=axis, body=body):
             yield Loop(axis, with_initialisation(body, sizes))
-            whole = reduced_by(body).get(axis.var)
-            none = None if whole is None else has_no_iteration(whole, sizes)
+            whole = reduction_loops(body).get(axis.var)
+            none = None if whole is None else empty_condition(whole, sizes)
             if whole is not None and none is not None:
-                yield Branch(none, with_initialisation(tuple(_begun(body, whole, ())), sizes))
+                yield Branch(none, with_initialisation(tuple(_inits(body, whole, ())), sizes))
         case Branch(body=body, orelse=orelse):
             yes, no = with_initialisation(body, sizes), with_initialisation(orelse, sizes)
             yield replace(item, body=yes, orelse=no)
-        case Repeat(body=body):
+        case WhileLoop(body=body):
             yield replace(item, body=with_initialisation(body, sizes))
         case _:
             yield item
 
 
-def reduced_by(items: tuple[Item, ...]) -> Mapping[Var, Axis]:
-    """The loops, as they were written, that only reduce a block that begins in `items`."""
-    branches = (item for item in every(items) if isinstance(item, Branch))
-    return {axis.var: axis for branch in branches for axis in branch.first}
+def reduction_loops(items: tuple[Item, ...]) -> Mapping[Var, Axis]:
+    """The original reduction loops of the blocks that `items` initialise."""
+    branches = (item for item in walk_items(items) if isinstance(item, Branch))
+    return {axis.var: axis for branch in branches for axis in branch.init_loops}
 
 
-def _begun(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]) -> Iterator[Item]:
-    """The inits in `items` of blocks that `loop` only reduces, where it has no round.
+def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]) -> Iterator[Item]:
+    """The inits in `items` of blocks that `loop` reduces, for a loop without iterations.
 
-    Of the `conditions` around them those that speak of this loop are not asked.
+    Enclosing `conditions` that mention the loop variable are not evaluated.
     """
     start = {loop.var: ops.cast_to(loop.start, loop.var.dtype)}
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         match item:
-            case Branch(first=first) if first:
-                if any(axis.var is loop.var for axis in first):
-                    asked = [test for test in conditions if not mentions(test, {loop.var})]
-                    begun = _substituted(_at_start(item, loop), start)
-                    yield from (Branch(ops.all_of(*asked), begun),) if asked else begun
+            case Branch(init_loops=loops) if loops:
+                if any(axis.var is loop.var for axis in loops):
+                    tests = [test for test in conditions if not mentions(test, {loop.var})]
+                    init = _substituted(_init_at_start(item, loop), start)
+                    yield from (Branch(ops.all_of(*tests), init),) if tests else init
             case Branch(condition=condition, body=body, orelse=orelse):
-                yield from _begun(body, loop, (*conditions, *conjuncts(condition)))
-                yield from _begun(orelse, loop, (*conditions, ops.logical_not(condition)))
+                yield from _inits(body, loop, (*conditions, *conjuncts(condition)))
+                yield from _inits(orelse, loop, (*conditions, ops.logical_not(condition)))
             case Loop(axis=axis, body=body):
-                found = tuple(_begun(body, loop, conditions))
-                if found:
-                    yield from _substituted((Loop(axis, found),), start)
+                inits = tuple(_inits(body, loop, conditions))
+                if inits:
+                    yield from _substituted((Loop(axis, inits),), start)
             case Bind(var=var, value=value):
-                rest = _substituted(items[place + 1 :], {var: value})
-                yield from _begun(rest, loop, conditions)
+                rest = _substituted(items[position + 1 :], {var: value})
+                yield from _inits(rest, loop, conditions)
                 return
-            case Make():
+            case Alloc():
                 yield item
             case _:
                 pass
 
 
-def _at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
-    """`init` in the first round of `loop`."""
+def _init_at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
+    """`init` in the first iteration of `loop`."""
     here = ops.convert(loop.var.equal(loop.start))
     tests = [test for test in conjuncts(init.condition) if test is not here]
-    others = tuple(axis for axis in init.first if axis.var is not loop.var)
+    others = tuple(axis for axis in init.init_loops if axis.var is not loop.var)
     if not (tests or others):
         return init.body
-    return (replace(init, condition=ops.all_of(True, *tests), first=others),)
+    return (replace(init, condition=ops.all_of(True, *tests), init_loops=others),)
 
 
 def _substituted(items: tuple[Item, ...], values: Mapping[Var, PrimExpr]) -> tuple[Item, ...]:
-    return tuple(mapped(item, lambda expr: substitute(expr, values)) for item in items)
+    return tuple(map_expressions(item, lambda expr: substitute(expr, values)) for item in items)

@@ -1,7 +1,7 @@
-"""Loops as they would be written by hand: split ones put together, fused ones taken apart.
+"""Undoes the transformations of schedules: coalesces split loops, and splits fused loops.
 
-What schedules do to loops changes no order of rounds here: a loop directly inside another one is
-joined with it, a loop over a product becomes one for each factor.
+The order of iterations does not change: two perfectly nested loops become one, or a loop over a
+product becomes one loop for each factor.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.domain import conjuncts, divide, keeps_first
+from relaxpy.exec.kernel.nest.domain import conjuncts, has_first_iteration, split
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Branch,
     Item,
     Loop,
     Nest,
-    Repeat,
-    every,
+    WhileLoop,
     expressions,
     jumps,
-    mapped,
+    map_expressions,
+    walk_items,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -48,8 +48,8 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
-def tidy(nest: Nest, sizes: Container[Var]) -> Nest:
-    """`nest` with split loops joined, fused loops taken apart, and indices made plain."""
+def normalise_loops(nest: Nest, sizes: Container[Var]) -> Nest:
+    """`nest` with split loops coalesced, fused loops split, and indices simplified."""
     return replace(nest, items=_Loops(sizes).items(nest.items, ()))
 
 
@@ -71,21 +71,20 @@ class _Loops:
                 return item
 
     def _loop(self, loop: Loop, outer: tuple[Axis, ...]) -> Item:
-        joined = loop
-        while (found := _joined(joined, self.sizes)) is not None:
-            joined = found
-        joined = self._narrowed(joined, outer)
-        axes = (*outer, joined.axis)
-        plain = self._plain(joined, axes)
-        apart = self._apart(plain, outer)
-        if apart is not None:
-            return self._item(apart, outer)
-        return replace(plain, body=self.items(plain.body, axes))
+        while (both := _coalesced(loop, self.sizes)) is not None:
+            loop = both
+        loop = self._narrowed(loop, outer)
+        axes = (*outer, loop.axis)
+        loop = self._simplified(loop, axes)
+        digits = self._split(loop, outer)
+        if digits is not None:
+            return self._item(digits, outer)
+        return replace(loop, body=self.items(loop.body, axes))
 
     def _narrowed(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop:
-        """`loop` without the condition on it that encloses its body."""
+        """`loop` with a condition on its variable around the body as its bounds."""
         match loop.body:
-            case (Branch(condition=condition, body=body, orelse=(), first=first),) if not first:
+            case (Branch(condition=condition, body=body, orelse=(), init_loops=()),):
                 pass
             case _:
                 return loop
@@ -93,31 +92,29 @@ class _Loops:
         variables = {a.var for a in outer}
         stops = False
         for test in conjuncts(condition):
-            held = None
+            # A test that may stop the program must see all iterations that earlier tests leave.
             stops |= may_fail(test, (*outer, loop.axis), self.sizes)
-            # What may stop the program is asked in all rounds that the tests before it leave.
-            if not (stops or mentions(test, variables)):
-                found = divide(test, (axis,), self.sizes)
-                held = found.holds if found is not None and len(found.holds) == 1 else None
-            if held is None:
+            fixed = stops or mentions(test, variables)
+            boxes = None if fixed else split(test, (axis,), self.sizes)
+            if boxes is None or len(boxes.holds) != 1:
                 left.append(test)
             else:
-                [(axis,)] = held
+                [(axis,)] = boxes.holds
         inner: tuple[Item, ...] = (Branch(ops.all_of(*left), body),) if left else body
         return Loop(axis, inner)
 
-    def _plain(self, loop: Loop, axes: Sequence[Axis]) -> Loop:
-        """`loop` with indices as simple as the ranges of `axes` and of the loops inside allow."""
-        if not any(_divides(e) for i in loop.body for e in _all(i)):
+    def _simplified(self, loop: Loop, axes: Sequence[Axis]) -> Loop:
+        """`loop` with indices simplified by the bounds of `axes` and of the loops inside."""
+        if not any(_divides(e) for i in loop.body for e in _all_expressions(i)):
             return loop
         return replace(loop, body=_simpler(loop.body, axes, self.sizes))
 
-    def _apart(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
-        """A loop for each digit where the body asks only for those, as `f // m` and `f % m`."""
+    def _split(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
+        """A loop for each digit if the body only uses digits, as `f // m` and `f % m`."""
         axis = loop.axis
         if not as_poly(axis.start).same(0) or any(True for _ in jumps(loop.body)):
             return None
-        extents = _chain(as_poly(axis.stop), _cuts(loop, axis.var))
+        extents = _digit_extents(as_poly(axis.stop), _split_points(loop, axis.var))
         if extents is None:
             return None
         kind = axis.var.dtype
@@ -128,46 +125,44 @@ class _Loops:
         whole: PrimExpr = ops.const(0, kind)
         for digit in digits:
             whole = ops.add(ops.mul(whole, digit.stop), digit.var)
-        firsts = _firsts(loop.body, [axis], digits, self.sizes)
-        if firsts is None:
+        items = _with_init_conditions(loop.body, [axis], digits, self.sizes)
+        if items is None:
             return None
-        body = tuple(_substituted(i, {axis.var: whole}) for i in firsts)
-        found: Item = Loop(digits[-1], body)
+        nest = Loop(digits[-1], tuple(_substituted(i, {axis.var: whole}) for i in items))
         for digit in reversed(digits[:-1]):
-            found = Loop(digit, (found,))
-        assert isinstance(found, Loop)
-        innermost = self._plain(found, [*outer, digits[0]])
+            nest = Loop(digit, (nest,))
+        nest = self._simplified(nest, [*outer, digits[0]])
         variables = {d.var for d in digits}
-        bent = (e for i in innermost.body for e in _all(i))
-        return None if any(_divides(e, variables) for e in bent) else innermost
+        exprs = (e for i in nest.body for e in _all_expressions(i))
+        return None if any(_divides(e, variables) for e in exprs) else nest
 
 
 def _simpler(
     items: tuple[Item, ...], axes: Sequence[Axis], sizes: Container[Var]
 ) -> tuple[Item, ...]:
-    """`items` with simpler indices and conditions, each by what the loops around it run through.
+    """`items` with indices and conditions simplified by the bounds of the enclosing loops.
 
-    What a loop runs through says nothing outside of it, where it may have no round.
+    The bounds of a loop are facts only inside of the loop, as it may have no iteration.
     """
     change = _Simpler(analyzer_of(axes), axes, sizes).expr
 
     def changed(item: Item) -> Item:
         match item:
             case Loop(axis=axis, body=body):
-                bare = mapped(Loop(axis, ()), change)
+                bare = map_expressions(Loop(axis, ()), change)
                 assert isinstance(bare, Loop)
                 return replace(bare, body=_simpler(body, (*axes, axis), sizes))
             case _:
-                return mapped(item, change)
+                return map_expressions(item, change)
 
     return tuple(map(changed, items))
 
 
 @dataclass(frozen=True, slots=True)
 class _Simpler:
-    """Simplifies divisions of what loops and sizes decide.
+    """Simplifies divisions of expressions over loop variables and `sizes`.
 
-    Other variables are data: with a remainder written out, what fitted their datatype may overflow.
+    Other variables are data, whose datatype a simplified expression may overflow.
     """
 
     analyzer: Analyzer
@@ -181,20 +176,20 @@ class _Simpler:
     def _rule(self, node: Node) -> Node | None:
         match node:
             case FloorDiv() | FloorMod() if _is_index(node) and self._is_known(node):
-                found = ops.cast_to(self.analyzer.simplify(node), node.dtype)
-                return found if keeps_divisions(node, found, self.axes) else None
+                simple = ops.cast_to(self.analyzer.simplify(node), node.dtype)
+                return simple if keeps_divisions(node, simple, self.axes) else None
             case _:
                 return None
 
     def _is_known(self, expr: PrimExpr) -> bool:
         loops = {axis.var for axis in self.axes}
         return all(
-            part in loops or part in self.sizes for part in walk(expr) if isinstance(part, Var)
+            node in loops or node in self.sizes for node in walk(expr) if isinstance(node, Var)
         )
 
 
 def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
-    """An analyzer that knows what the loops `axes` run through."""
+    """An analyzer with the bounds of the loops `axes`."""
     analyzer = Analyzer()
     for axis in axes:
         extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
@@ -205,32 +200,32 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
 
 
 def _is_index(expr: PrimExpr) -> bool:
-    """Whether only loops and sizes decide `expr`, so that it does not overflow."""
+    """Whether `expr` is index arithmetic, which does not overflow."""
     kinds = (Var, IntImm, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
     return all(
-        isinstance(part, kinds) and part.dtype.family == "int" and part.dtype.bits >= 32
-        for part in walk(expr)
+        isinstance(node, kinds) and node.dtype.family == "int" and node.dtype.bits >= 32
+        for node in walk(expr)
     )
 
 
 def _divides(expr: PrimExpr, variables: Container[Var] | None = None) -> bool:
     """Whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
     return any(
-        isinstance(part, (FloorDiv, FloorMod)) and (variables is None or mentions(part, variables))
-        for part in walk(expr)
+        isinstance(node, (FloorDiv, FloorMod)) and (variables is None or mentions(node, variables))
+        for node in walk(expr)
     )
 
 
-def _all(item: Item) -> Iterator[PrimExpr]:
-    """The expressions of `item` and of all inside it."""
-    return (e for inner in every((item,)) for e in expressions(inner))
+def _all_expressions(item: Item) -> Iterator[PrimExpr]:
+    """The expressions of `item` and of the items inside it."""
+    return (e for inner in walk_items((item,)) for e in expressions(inner))
 
 
-# ---- joining
+# ---- coalescing
 
 
-def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
-    """One loop for `loop` and the one that is its body, if only their joint place matters."""
+def _coalesced(loop: Loop, sizes: Container[Var]) -> Loop | None:
+    """One loop for `loop` and the loop that is its body, if the body only uses the joint index."""
     match loop.body:
         case (Loop(axis=inner, body=body),) if not any(True for _ in jumps(body)):
             pass
@@ -238,34 +233,34 @@ def _joined(loop: Loop, sizes: Container[Var]) -> Loop | None:
             return None
     if mentions(inner.stop, {loop.axis.var}):
         return None
-    joint = joint_axis(loop.axis, inner, sizes)
-    if joint is None:
+    both = coalesced_axis(loop.axis, inner, sizes)
+    if both is None:
         return None
-    firsts = _firsts(body, [loop.axis, inner], [joint.axis], sizes)
-    if firsts is None:
+    items = _with_init_conditions(body, [loop.axis, inner], [both.axis], sizes)
+    if items is None:
         return None
-    values = {inner.var: joint.inner}
-    found = tuple(mapped(_substituted(i, values), canonical) for i in firsts)
-    used = [e for i in found for e in _all(i)]
-    if any(mentions(e, {loop.axis.var}) for e in used):
+    values = {inner.var: both.inner}
+    items = tuple(map_expressions(_substituted(i, values), canonical) for i in items)
+    exprs = [e for i in items for e in _all_expressions(i)]
+    if any(mentions(e, {loop.axis.var}) for e in exprs):
         return None
-    if not any(mentions(e, {joint.axis.var}) for e in used):
+    if not any(mentions(e, {both.axis.var}) for e in exprs):
         return None
-    return Loop(joint.axis, found)
+    return Loop(both.axis, items)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joint:
-    """One axis for two; `inner` is the inner variable in terms of the new and the outer one."""
+class Coalesced:
+    """An axis for two; `inner` is the inner variable in terms of the new and the outer one."""
 
     axis: Axis
     inner: PrimExpr
 
 
-def joint_axis(outer: Axis, inner: Axis, sizes: Container[Var]) -> Joint | None:
-    """The axis of `outer * size + inner`, or None where they do not begin at 0.
+def coalesced_axis(outer: Axis, inner: Axis, sizes: Container[Var]) -> Coalesced | None:
+    """The axis of `outer * size + inner`, or None if an axis does not start at 0.
 
-    There is none either where both extents may be negative: their product is then positive.
+    Or if both extents may be negative, as their product would be positive.
     """
     if not (as_poly(outer.start).same(0) and as_poly(inner.start).same(0)):
         return None
@@ -273,66 +268,65 @@ def joint_axis(outer: Axis, inner: Axis, sizes: Container[Var]) -> Joint | None:
         return None
     kind = max(outer.var.dtype, inner.var.dtype, key=lambda dtype: dtype.bits)
     size = as_poly(inner.stop)
-    var = Var(_common(outer.var.name, inner.var.name), kind)
+    var = Var(_common_name(outer.var.name, inner.var.name), kind)
     stop = ops.cast_to((as_poly(outer.stop) * size).expr(), kind)
     before = ops.mul(ops.cast_to(outer.var, kind), ops.cast_to(size.expr(), kind))
     own = ops.cast_to(ops.sub(var, before), inner.var.dtype)
-    return Joint(Axis(var, ops.const(0, kind), stop), own)
+    return Coalesced(Axis(var, ops.const(0, kind), stop), own)
 
 
-def _common(a: str, b: str) -> str:
-    """The name that two parts of a loop have in common, as `i` of `i_0` and `i_1`."""
+def _common_name(a: str, b: str) -> str:
+    """The common prefix of the names of two loops, as `i` of `i_0` and `i_1`."""
     count = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
     return a[:count].rstrip("_") or a
 
 
 def canonical(expr: PrimExpr) -> PrimExpr:
-    """`expr` with its index arithmetic as sums of products, in which equal terms have met."""
+    """`expr` with its index arithmetic as sums of products, with like terms combined."""
 
     def rule(node: Node) -> Node | None:
         if not (isinstance(node, PrimExpr) and _is_index(node)):
             return None
-        found = as_poly(node).expr()
+        total = as_poly(node).expr()
         low, high = ops.int_range(node.dtype)
-        if isinstance(found, IntImm) and not low <= found.value <= high:
+        if isinstance(total, IntImm) and not low <= total.value <= high:
             return None  # it wraps when it is evaluated
-        return ops.cast_to(found, node.dtype)
+        return ops.cast_to(total, node.dtype)
 
     return cast("PrimExpr", rewrite(expr, rule))
 
 
 def _substituted(item: Item, values: Mapping[Var, PrimExpr]) -> Item:
-    return mapped(item, lambda expr: substitute(expr, values))
+    return map_expressions(item, lambda expr: substitute(expr, values))
 
 
-def _firsts(
+def _with_init_conditions(
     items: tuple[Item, ...], old: Sequence[Axis], new: Sequence[Axis], sizes: Container[Var]
 ) -> tuple[Item, ...] | None:
-    """`items` where the first round of all the axes `old` is that of the axes `new`.
+    """`items` with inits in the first iteration of the axes `new` instead of the axes `old`.
 
-    None where some of these axes begin a block in a round that is gone.
+    None if the `old` axes do not have the iteration in which a block is initialised.
     """
     gone = {a.var: a for a in old}
     starts = {ops.convert(a.var.equal(a.start)) for a in old}
-    begins = [ops.convert(a.var.equal(a.start)) for a in new]
-    branches = (i for i in every(items) if isinstance(i, Branch))
-    for branch in branches:
-        own = [a for a in branch.first if a.var in gone]
-        if not all(keeps_first(gone[a.var], a, sizes) for a in own):
-            return None
+    new_starts = [ops.convert(a.var.equal(a.start)) for a in new]
+    branches = (i for i in walk_items(items) if isinstance(i, Branch))
+    changing = (a for branch in branches for a in branch.init_loops if a.var in gone)
+    if not all(has_first_iteration(gone[a.var], a, sizes) for a in changing):
+        return None
 
     def changed(item: Item) -> Item:
         match item:
-            case Loop(body=body) | Repeat(body=body):
+            case Loop(body=body) | WhileLoop(body=body):
                 return replace(item, body=tuple(map(changed, body)))
-            case Branch(condition=condition, body=body, orelse=orelse, first=first):
+            case Branch(condition=condition, body=body, orelse=orelse, init_loops=loops):
                 yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
-                left = tuple(a for a in first if a.var not in gone)
-                if len(left) == len(first):
-                    return Branch(condition, yes, no, first)
+                left = tuple(a for a in loops if a.var not in gone)
+                if len(left) == len(loops):
+                    return Branch(condition, yes, no, loops)
                 tests = list(conjuncts(condition))
                 if starts <= set(tests):
-                    tests = [*begins, *(test for test in tests if test not in starts)]
+                    tests = [*new_starts, *(test for test in tests if test not in starts)]
                 return Branch(ops.all_of(*tests), yes, no, (*left, *new))
             case _:
                 return item
@@ -340,74 +334,75 @@ def _firsts(
     return tuple(map(changed, items))
 
 
-# ---- taking apart
+# ---- splitting
 
 
-def _cuts(loop: Loop, var: Var) -> list[IndexPoly]:
-    """The places at which the digits of `var` begin that the body of `loop` asks for."""
-    parts = (part for item in loop.body for expr in _all(item) for part in walk(expr))
-    found = (_place(part, var) for part in parts if isinstance(part, (FloorDiv, FloorMod)))
-    return [place for place in found if place is not None]
+def _split_points(loop: Loop, var: Var) -> list[IndexPoly]:
+    """The weights of the digits of `var` that the body of `loop` uses."""
+    nodes = (node for item in loop.body for expr in _all_expressions(item) for node in walk(expr))
+    points = (_split_point(node, var) for node in nodes if isinstance(node, (FloorDiv, FloorMod)))
+    return [point for point in points if point is not None]
 
 
-def _place(part: BinaryOpExpr, var: Var) -> IndexPoly | None:
-    """Where the quotient or remainder `part` cuts `var`, or None if it is none of `var`."""
-    if mentions(part.b, {var}):
+def _split_point(division: BinaryOpExpr, var: Var) -> IndexPoly | None:
+    """The weight at which a quotient or remainder splits `var`, or None if it does not."""
+    if mentions(division.b, {var}):
         return None
-    lowest = _lowest(part.a, var)
-    if lowest is not None:
-        return lowest * as_poly(part.b)
-    linear = affine(part.a, {var})
+    weight = _digit_weight(division.a, var)
+    if weight is not None:
+        return weight * as_poly(division.b)
+    linear = affine(division.a, {var})
     if linear is not None and linear.coefficients:
-        # Digits of k * var + offset begin where those of var do, if k divides the place.
-        return quotient(as_poly(part.b), linear.coefficients[var])
+        # The digits of k * var + offset are those of var, if k divides the weight.
+        return quotient(as_poly(division.b), linear.coefficients[var])
     return None
 
 
-def _lowest(value: PrimExpr, var: Var) -> IndexPoly | None:
-    """The place of the last digit of `value`, which is made of digits of `var`; or None."""
+def _digit_weight(value: PrimExpr, var: Var) -> IndexPoly | None:
+    """The weight of the last digit of `value`, which consists of digits of `var`; or None."""
     match value:
         case Cast(value=inner):
-            return _lowest(inner, var)
+            return _digit_weight(inner, var)
         case FloorDiv(a=a, b=b):
-            inner_place = _lowest(a, var)
-            return None if inner_place is None else inner_place * as_poly(b)
+            weight = _digit_weight(a, var)
+            return None if weight is None else weight * as_poly(b)
         case _:
             return as_poly(1) if value is var else None
 
 
-def _chain(extent: IndexPoly, cuts: Sequence[IndexPoly]) -> list[IndexPoly] | None:
-    """The sizes of the digits, largest place first, or None where a place does not divide."""
-    found: list[IndexPoly] = []
+def _digit_extents(extent: IndexPoly, weights: Sequence[IndexPoly]) -> list[IndexPoly] | None:
+    """The extents of the digits, the highest first, or None if a weight does not divide another."""
+    extents: list[IndexPoly] = []
     below = as_poly(1)
-    for cut in [*sorted(cuts, key=_largest_term), extent]:
-        size = quotient(cut, below)
+    for weight in [*sorted(weights, key=_largest_term), extent]:
+        size = quotient(weight, below)
         if size is None:
             return None
         if not size.same(1):
-            found.insert(0, size)
-        below = cut
-    return found if len(found) > 1 else None
+            extents.insert(0, size)
+        below = weight
+    return extents if len(extents) > 1 else None
 
 
 def _largest_term(size: IndexPoly) -> tuple[int, ...]:
-    """The degree and the factor of the term that counts most; none of 0."""
+    """The degree and the coefficient of the largest term; empty for 0."""
     return max(((len(monomial), factor) for monomial, factor in size.terms.items()), default=())
 
 
-# ---- whole buffers in order
+# ---- buffers as flat arrays
 
 
-def place_in_order(
+def linear_position(
     load: BufferLoad, axes: Sequence[Axis], variables: Container[Var]
 ) -> Affine | None:
-    """The place of `load` among all elements of its buffer, where that is affine and inside it."""
+    """The position of `load` in its flattened buffer, if that is affine and in bounds."""
     analyzer = analyzer_of(axes)
-    place: PrimExpr = ops.const(0, INT64)
+    position: PrimExpr = ops.const(0, INT64)
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
         low, high = ops.convert(index >= 0), ops.convert(index < size)
         if not (analyzer.can_prove(low) and analyzer.can_prove(high)):
             return None
-        place = ops.add(ops.mul(place, ops.cast_to(size, INT64)), ops.cast_to(index, INT64))
-    found = analyzer.simplify(place)
-    return affine(found, variables) if keeps_divisions(place, found, axes) else None
+        row = ops.mul(position, ops.cast_to(size, INT64))
+        position = ops.add(row, ops.cast_to(index, INT64))
+    simple = analyzer.simplify(position)
+    return affine(simple, variables) if keeps_divisions(position, simple, axes) else None

@@ -1,11 +1,11 @@
-"""Which kernels could make NumPy warn where the program just goes on."""
+"""Which kernels may cause warnings of NumPy about values that are correct."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-from relaxpy.exec.kernel.nest.nodes import every, expressions, loads, outside_calls
-from relaxpy.exec.kernel.plan.parts import expressions_of
+from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, loads, walk_items
+from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.steps import (
     Blocked,
     Contract,
@@ -15,8 +15,8 @@ from relaxpy.exec.kernel.plan.steps import (
     Scatter,
     Serial,
     Step,
-    flat,
-    parts_in,
+    flatten_steps,
+    statements_in,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
@@ -40,29 +40,29 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def may_warn(plan: Plan) -> bool:
-    """Whether anything in the plan overflows, divides or converts in a way that NumPy reports."""
-    return any(_reports(step) for step in flat(plan.steps))
+    """Whether an operation of the plan may overflow, divide or convert with a warning."""
+    return any(_reports(step) for step in flatten_steps(plan.steps))
 
 
-def calls_out(plan: Plan) -> bool:
-    """Whether functions outside the kernel are called, which see NumPy's settings."""
+def calls_external(plan: Plan) -> bool:
+    """Whether the kernel calls external functions, which see NumPy's settings."""
     return any(
-        True for i in every(plan.nest.items) for e in expressions(i) for _ in outside_calls(e)
+        True for i in walk_items(plan.nest.items) for e in expressions(i) for _ in external_calls(e)
     )
 
 
 def _reports(step: Step) -> bool:
     if isinstance(step, Scalar):
-        # Scalars report integers that wrap, too.
+        # NumPy warns of scalar integers that wrap, too.
         return True
     if isinstance(step, Scatter) and step.update is not None:
-        # So do minima and maxima where places may repeat, which report NaN.
+        # `ufunc.at` of minima and maxima warns of NaN.
         return True
-    sources = [e for part in parts_in(step) for e in expressions_of(part)]
+    sources = [e for statement in statements_in(step) for e in expressions_of(statement)]
     if isinstance(step, (Reduce, Contract)) and step.initial is not None:
         sources.append(step.initial)
     if isinstance(step, Reduce):
-        # What is subtracted is negated first.
+        # An operand that is subtracted has been negated.
         sources.append(step.update.operand)
     over = step.over if isinstance(step, (Reduce, Contract)) else ()
     axes = () if isinstance(step, (Serial, Blocked)) else (*step.axes, *over)
@@ -73,10 +73,10 @@ def _reports(step: Step) -> bool:
 def _operation_reports(node: Node, variables: Container[Var]) -> bool:
     match node:
         case Add(a=a) | Sub(a=a) | Mul(a=a):
-            # What is the same in all rounds is computed as a scalar.
+            # An expression that is invariant in the loops is computed as a scalar.
             return a.dtype.is_float or (not mentions(node, variables) and _may_wrap(node))
         case Min(a=a) | Max(a=a) | CmpExpr(a=a):
-            # Of these only the small floats' loops report NaN.
+            # Among these only the ufuncs of small floats warn of NaN.
             return a.dtype.is_float and a.dtype.bits < 32
         case Div() | Mod() | FloorDiv() | FloorMod() | Call():
             return True
@@ -87,12 +87,14 @@ def _operation_reports(node: Node, variables: Container[Var]) -> bool:
 
 
 def _may_wrap(node: Add | Sub | Mul) -> bool:
-    """Whether the integer `node` may leave its datatype: unlike sums of sizes, of which it is."""
+    """Whether the integer `node` may overflow. Sums of shape dimensions and indices do not."""
     dtype = node.a.dtype
     narrow = dtype.family == "uint" or dtype.bits < (64 if isinstance(node, Mul) else 32)
     large = 1 << (dtype.bits - 2)
     return (
         narrow
-        or any(isinstance(part, IntImm) and abs(part.value) >= large for part in walk(node))
+        or any(
+            isinstance(operand, IntImm) and abs(operand.value) >= large for operand in walk(node)
+        )
         or any(True for _ in loads(node))
     )

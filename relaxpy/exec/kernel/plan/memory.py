@@ -1,4 +1,4 @@
-"""Which buffers may use another's memory, and which arguments must not overlap."""
+"""Which buffers reuse the memory of others, and which arguments must not overlap."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.kernel.plan.parts import Access
-from relaxpy.exec.kernel.plan.steps import Map, Plan, Step, accesses, flat, parts_in
+from relaxpy.exec.kernel.plan.statements import Access
+from relaxpy.exec.kernel.plan.steps import Map, Plan, Step, accesses, flatten_steps, statements_in
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -17,48 +17,48 @@ from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
 def shared_memory(
     steps: Sequence[Step], local: Sequence[Buffer], fixed: Container[Buffer]
 ) -> Mapping[Buffer, Buffer]:
-    """For each of `local` that can have it, the buffer whose memory it uses from the start.
+    """The buffers of `local` that use the memory of another buffer, and that buffer for each.
 
-    That is the target of the elementwise step in which it is read last, if nothing touches that
-    target before. Buffers in `fixed` keep their own memory.
+    A buffer can use the memory of the target of its last use, if that is an elementwise step which
+    begins the live range of the target. Buffers in `fixed` keep their memory.
 
     Rule:
-        Of buffers that use one memory each is read last where the next is first stored, so that no
-        two are needed at once, unless a step receives two.
+        The live ranges of the buffers that use one memory only overlap in the step that reads one
+        for the last time and stores the next, and no step does so for two buffers.
     """
     owners: dict[Buffer, Buffer] = {}
-    receiving: set[int] = set()
-    touched: dict[Buffer, list[int]] = {}
+    reusing: set[int] = set()
+    uses: dict[Buffer, list[int]] = {}
     for number, step in enumerate(steps):
         for buffer in {a.buffer for a in accesses(step)}:
-            touched.setdefault(buffer, []).append(number)
+            uses.setdefault(buffer, []).append(number)
     for buffer in reversed(local):
-        uses = touched.get(buffer, [])
-        if len(uses) < 2 or buffer in fixed or uses[-1] in receiving:
+        live = uses.get(buffer, [])
+        if len(live) < 2 or buffer in fixed or live[-1] in reusing:
             continue
-        last = steps[uses[-1]]
+        last = steps[live[-1]]
         if not isinstance(last, Map) or last.statement.guards:
             continue
         target = last.statement.target
-        if target in fixed or touched[target][0] != uses[-1]:
+        if target in fixed or uses[target][0] != live[-1]:
             continue
-        if _alike(buffer, target) and _replaces(last, buffer):
-            receiving.add(uses[-1])
-            # What uses the buffer's memory moves along.
-            moving = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
-            owners |= dict.fromkeys(moving, owners.get(target, target))
+        if _same_layout(buffer, target) and _overwrites_in_place(last, buffer):
+            reusing.add(live[-1])
+            # Buffers that use the memory of this one move with it.
+            moved = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
+            owners |= dict.fromkeys(moved, owners.get(target, target))
     return owners
 
 
-def _alike(a: Buffer, b: Buffer) -> bool:
+def _same_layout(a: Buffer, b: Buffer) -> bool:
     if a.dtype != b.dtype or a.ndim != b.ndim:
         return False
     pairs = zip(a.shape, b.shape, strict=True)
     return all(as_poly(x).same(as_poly(y)) for x, y in pairs)
 
 
-def _replaces(step: Map, buffer: Buffer) -> bool:
-    """Whether each element of the target replaces the same element of `buffer`, and all do."""
+def _overwrites_in_place(step: Map, buffer: Buffer) -> bool:
+    """Whether each element of `buffer` is only read for the same element of the target."""
     statement = step.statement
     reads = [r for r in statement.reads if r.buffer is buffer]
     if any(r.buffer is statement.target for r in statement.reads):
@@ -84,22 +84,22 @@ def _covers(step: Map) -> bool:
 
 
 def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
-    """For each argument that is written: others that must not overlap it for the plan to hold.
+    """For each argument that is written: the others that must not overlap it, and a count.
 
-    Of these the last so many may be the very same array.
+    So many of them, at the end, may be the identical array.
     """
     buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
-    steps = list(flat(plan.steps))
+    steps = list(flatten_steps(plan.steps))
     users: dict[Buffer, dict[int, Step]] = {}
     for number, step in enumerate(steps):
-        for found in accesses(step):
-            users.setdefault(_root(plan, found), {})[number] = step
-    written = {_root(plan, w) for step in steps for p in parts_in(step) for w in p.writes}
+        for access in accesses(step):
+            users.setdefault(_root(plan, access), {})[number] = step
+    written = {_root(plan, w) for step in steps for p in statements_in(step) for w in p.writes}
     done: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         done.add(target)
         others = [b for b in buffers if b in users and b not in done]
-        allowed = _interchangeable(plan, users, target)
+        allowed = _in_place_candidates(plan, users, target)
         same = [b for b in others if b in allowed]
         differ = [b for b in others if b not in same]
         yield target, (*differ, *same), len(same)
@@ -109,10 +109,10 @@ def _root(plan: Plan, access: Access) -> Buffer:
     return plan.views.get(access.buffer, access.buffer)
 
 
-def _interchangeable(
+def _in_place_candidates(
     plan: Plan, users: Mapping[Buffer, Mapping[int, Step]], target: Buffer
 ) -> Container[Buffer]:
-    """Buffers that may be the array `target` itself: one step meets both, element by element."""
+    """The buffers that may be the array `target` itself: one step uses both, elementwise."""
     if len(users[target]) != 1:
         return ()
     [(number, step)] = users[target].items()
@@ -126,27 +126,26 @@ def _interchangeable(
     times = Counter(load.buffer for load in loads(statement.value))
     return {
         load.buffer
-        for load in _read_first(statement.value)
+        for load in _first_operands(statement.value)
         if times[load.buffer] == 1
         and users.get(load.buffer, {}).keys() == {number}
-        and _alike(target, load.buffer)
+        and _same_layout(target, load.buffer)
         and all(x is y for x, y in zip(load.indices, statement.indices, strict=True))
     }
 
 
-def _read_first(value: PrimExpr) -> set[BufferLoad]:
-    """What the first operation that is performed reads, and no later one."""
+def _first_operands(value: PrimExpr) -> set[BufferLoad]:
+    """The loads that are operands of the first operation and of no later one."""
     if isinstance(value, BufferLoad):
         return {value}
     later: set[BufferLoad] = set()
     while True:
-        parts = {c for c in children(value) if isinstance(c, PrimExpr)}
-        inner = [c for c in parts if not isinstance(c, (BufferLoad, Var, ConstExpr))]
-        found = {c for c in parts if isinstance(c, BufferLoad)}
-        if not inner:
-            break
-        if len(inner) > 1:
+        operands = {c for c in children(value) if isinstance(c, PrimExpr)}
+        operations = [c for c in operands if not isinstance(c, (BufferLoad, Var, ConstExpr))]
+        direct = {c for c in operands if isinstance(c, BufferLoad)}
+        if not operations:
+            return direct - later
+        if len(operations) > 1:
             return set()
-        later |= found
-        [value] = inner
-    return found - later
+        later |= direct
+        [value] = operations

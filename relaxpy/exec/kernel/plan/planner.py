@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.blocking import block_rows
-from relaxpy.exec.kernel.plan.fold import fold_initial
-from relaxpy.exec.kernel.plan.loops import tidy
+from relaxpy.exec.kernel.plan.expansion import expand_locals
+from relaxpy.exec.kernel.plan.fold_init import fold_initial
+from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
-from relaxpy.exec.kernel.plan.parts import parts_of
-from relaxpy.exec.kernel.plan.private import expand_locals
 from relaxpy.exec.kernel.plan.schedule import schedule
+from relaxpy.exec.kernel.plan.statements import statements_of
 from relaxpy.exec.kernel.plan.steps import Blocked, Plan
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -26,23 +26,22 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     """
     buffers = list(func.buffer_map.values())
     sizes = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = tidy(expand_locals(read(func, sizes), buffers), sizes)
-    ordered = nest if nest.in_any_memory else read(func, sizes, overlapping=True)
-    parts = parts_of(nest, sizes)
-    steps = schedule(parts, sizes, nest.views)
+    nest = normalise_loops(expand_locals(read(func, sizes), buffers), sizes)
+    sequential = nest if nest.allows_aliasing else read(func, sizes, may_alias=True)
+    steps = schedule(statements_of(nest, sizes), sizes, nest.views)
     steps = fold_initial(steps, sizes, nest.views)
-    made = [local.buffer for local in nest.local]
-    laid_over = {*nest.views, *nest.views.values()}
-    shared = shared_memory(steps, made, laid_over)
-    private = [b for b in made if b not in shared and b not in laid_over]
-    steps = block_rows(steps, private, shared, laid_over, sizes)
-    within = {b for step in steps if isinstance(step, Blocked) for b in step.local}
-    whole = tuple(b for b in made if b not in within)
-    return Plan(func, name, nest, ordered, sizes, steps, whole, shared, nest.views)
+    local = [entry.buffer for entry in nest.local]
+    aliased = {*nest.views, *nest.views.values()}
+    shared = shared_memory(steps, local, aliased)
+    private = [b for b in local if b not in shared and b not in aliased]
+    steps = block_rows(steps, private, shared, aliased, sizes)
+    per_block = {b for step in steps if isinstance(step, Blocked) for b in step.local}
+    allocated = tuple(b for b in local if b not in per_block)
+    return Plan(func, name, nest, sequential, sizes, steps, allocated, shared, nest.views)
 
 
 def _not_negative(size: PrimExpr) -> Iterable[Var]:
-    """The variable of which `size`, which an array has, is a multiple."""
+    """The variable of `size`, a dimension of an array, if it is a multiple of a variable."""
     match list(as_poly(size).terms.items()):
         case [((Var() as var,), factor)] if factor > 0:
             return (var,)

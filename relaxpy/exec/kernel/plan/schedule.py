@@ -1,8 +1,8 @@
-"""From parts to steps: loops are distributed over parts, and kept only where they carry an order.
+"""Schedules statements as steps: distributes loops, and keeps those that carry a dependence.
 
 Rule:
     Allen and Kennedy, "Automatic translation of FORTRAN programs to vector form", TOPLAS 9(4),
-    1987, with one loop of a cycle moved outward where its directions allow it.
+    1987. A loop of a cycle may also be interchanged outward if its directions permit.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from relaxpy.exec.kernel.nest import domain
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.coalesce import coalesced
 from relaxpy.exec.kernel.plan.dependence import EARLIER, LATER, Edge, common_axes, edges
-from relaxpy.exec.kernel.plan.join import joined
-from relaxpy.exec.kernel.plan.parts import Group, Part, Statement
 from relaxpy.exec.kernel.plan.scans import scan_of
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
     Contract,
@@ -36,21 +36,21 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def schedule(
-    parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Step, ...]:
-    """Steps that perform `parts`, which stand in the order of the text.
+    """The steps that execute `statements`, which are in the order of the text.
 
-    `roots` are the buffers whose memory others are laid over.
+    `roots` maps buffers to the buffers that own their memory.
     """
-    orders = edges(parts, sizes, roots)
-    return tuple(_Scheduler(parts, sizes, roots).steps(range(len(parts)), orders, ()))
+    orders = edges(statements, sizes, roots)
+    return tuple(_Scheduler(statements, sizes, roots).steps(range(len(statements)), orders, ()))
 
 
 class _Scheduler:
     def __init__(
-        self, parts: Sequence[Part], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+        self, statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
     ) -> None:
-        self.parts = parts
+        self.statements = statements
         self.sizes = sizes
         self.roots = roots
 
@@ -58,104 +58,106 @@ class _Scheduler:
         self, members: Iterable[int], orders: set[Edge], serial: tuple[Axis, ...]
     ) -> Iterable[Step]:
         """The steps of `members` within the loops `serial`."""
-        found = components(members, orders)
-        number = {member: n for n, component in enumerate(found) for member in component}
-        within: list[set[Edge]] = [set() for _ in found]
+        sccs = components(members, orders)
+        number = {member: n for n, component in enumerate(sccs) for member in component}
+        within: list[set[Edge]] = [set() for _ in sccs]
         for edge in orders:
             if (n := number[edge.source]) == number[edge.sink]:
                 within[n].add(edge)
-        for component, inside in zip(found, within, strict=True):
+        for component, inside in zip(sccs, within, strict=True):
             if len(component) == 1:
-                part = self.parts[component[0]]
-                if all(e.kept_at_once for e in inside) and not self._forced(part, serial):
-                    yield self._whole(part, serial)
+                statement = self.statements[component[0]]
+                if all(e.kept_by_vectorising for e in inside) and not self._forced(
+                    statement, serial
+                ):
+                    yield self._whole(statement, serial)
                     continue
             yield from self._cycle(component, inside, serial)
 
-    def _forced(self, part: Part, serial: tuple[Axis, ...]) -> bool:
-        """Whether a loop of `part` has to be kept though no order asks for it."""
-        if isinstance(part, Group):
+    def _forced(self, statement: Statement, serial: tuple[Axis, ...]) -> bool:
+        """Whether a loop of `statement` is needed although no dependence requires it."""
+        if isinstance(statement, Compound):
             return False
-        return any(a.var in part.ordered for a in _free(part, serial)) or self._repeats(
-            part, serial
+        return any(a.var in statement.ordered for a in _free(statement, serial)) or self._repeats(
+            statement, serial
         )
 
-    def _repeats(self, part: Statement, serial: tuple[Axis, ...]) -> bool:
-        """Whether one element is stored to several times, each time in place of what was there."""
-        free = _free(part, serial)
-        if update_of(part) is not None or None in _maps(part, {a.var for a in free}):
+    def _repeats(self, statement: Assignment, serial: tuple[Axis, ...]) -> bool:
+        """Whether an element is overwritten repeatedly."""
+        free = _free(statement, serial)
+        if update_of(statement) is not None or None in _maps(statement, {a.var for a in free}):
             return False
-        return not all(any(mentions(i, {a.var}) for i in part.indices) for a in free)
+        return not all(any(mentions(i, {a.var}) for i in statement.indices) for a in free)
 
     def _cycle(
         self, component: list[int], inside: set[Edge], serial: tuple[Axis, ...]
     ) -> Iterable[Step]:
-        """The component with one more of its common loops around it."""
-        parts = [self.parts[i] for i in component]
-        if len(parts) == 1 and isinstance(parts[0], Statement):
-            scan = scan_of(parts[0], _free(parts[0], serial), self.sizes, self.roots)
+        """The component within one more of its common loops."""
+        statements = [self.statements[i] for i in component]
+        if len(statements) == 1 and isinstance(statements[0], Assignment):
+            scan = scan_of(statements[0], _free(statements[0], serial), self.sizes, self.roots)
             if scan is not None:
                 yield scan
                 return
-        common = min(common_axes(parts[0], p) for p in parts)
+        common = min(common_axes(statements[0], p) for p in statements)
         done = {a.var for a in serial}
-        levels = [n for n in range(common) if parts[0].axes[n].var not in done]
+        levels = [n for n in range(common) if statements[0].axes[n].var not in done]
         if not levels:
-            for part in parts:
-                yield Scalar(part)
+            for statement in statements:
+                yield Scalar(statement)
             return
-        allowed = [n for n in levels if self._may_be_outermost(n, levels, parts, inside)]
+        allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
         best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
-        axis = loop_axis(parts, best, self.sizes)
+        axis = loop_axis(statements, best, self.sizes)
         left = {e for e in inside if not _satisfied(e, best)}
         inner = tuple(self.steps(component, left, (*serial, axis)))
-        yield Serial(axis, inner, self._why(axis, parts, inside))
+        yield Serial(axis, inner, self._why(axis, statements, inside))
 
     def _may_be_outermost(
-        self, level: int, levels: list[int], parts: list[Part], inside: set[Edge]
+        self, level: int, levels: list[int], statements: list[Statement], inside: set[Edge]
     ) -> bool:
-        outer = {parts[0].axes[n].var for n in levels if n < level}
-        axes = [p.axes[level] for p in parts]
+        outer = {statements[0].axes[n].var for n in levels if n < level}
+        axes = [p.axes[level] for p in statements]
         if any(mentions(b, outer) for a in axes for b in (a.start, a.stop)):
             return False
         return not any(LATER in e.directions[level] for e in inside)
 
     def _left(self, level: int, levels: list[int], component: list[int], inside: set[Edge]) -> int:
-        """How many parts stay in cycles once the loop at `level` runs one round at a time."""
+        """How many statements remain in cycles if the loop at `level` is serial."""
         left = {e for e in inside if not _satisfied(e, level)}
-        found = components(component, left)
-        kept = [e for e in left if not e.kept_at_once]
-        stuck = [c for c in found if len(c) > 1 or any(e.source == e.sink == c[0] for e in kept)]
-        return sum(map(len, stuck))
+        sccs = components(component, left)
+        kept = [e for e in left if not e.kept_by_vectorising]
+        cycles = [c for c in sccs if len(c) > 1 or any(e.source == e.sink == c[0] for e in kept)]
+        return sum(map(len, cycles))
 
-    def _why(self, axis: Axis, parts: list[Part], inside: set[Edge]) -> str:
-        for part in parts:
-            if isinstance(part, Group):
-                return part.reason
-            if any(v is axis.var for v in part.ordered):
-                return f"inner loops end where {axis.var.name} says"
-        names = sorted({w.buffer.name for p in parts for w in p.writes})
+    def _why(self, axis: Axis, statements: list[Statement], inside: set[Edge]) -> str:
+        for statement in statements:
+            if isinstance(statement, Compound):
+                return statement.reason
+            if any(v is axis.var for v in statement.ordered):
+                return f"the bounds of inner loops depend on {axis.var.name}"
+        names = sorted({w.buffer.name for p in statements for w in p.writes})
         return f"loop {axis.var.name} carries a dependence on {', '.join(names)}"
 
-    def _whole(self, part: Part, serial: tuple[Axis, ...]) -> Step:
-        axes = _free(part, serial)
-        if isinstance(part, Group):
-            extreme = arg_extreme_of(part)
+    def _whole(self, statement: Statement, serial: tuple[Axis, ...]) -> Step:
+        axes = _free(statement, serial)
+        if isinstance(statement, Compound):
+            extreme = arg_extreme_of(statement)
             if extreme is None or extreme.axis not in axes:
-                step: Step = Scalar(part)
+                step: Step = Scalar(statement)
                 for axis in reversed(axes):
-                    step = Serial(axis, (step,), part.reason)
+                    step = Serial(axis, (step,), statement.reason)
                 return step
-            return ArgReduce(part, tuple(a for a in axes if a is not extreme.axis), extreme)
+            return ArgReduce(statement, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
-            return Scalar(part)
-        plain = classify(part, axes, self.sizes)
-        found = classify(*joined(part, axes, self.sizes), self.sizes)
-        return plain if isinstance(found, Scatter) else found
+            return Scalar(statement)
+        plain = classify(statement, axes, self.sizes)
+        simpler = classify(*coalesced(statement, axes, self.sizes), self.sizes)
+        return plain if isinstance(simpler, Scatter) else simpler
 
 
-def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]) -> Step:
-    """How `statement` runs over `axes` at once."""
+def classify(statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]) -> Step:
+    """The step that runs `statement` over all iterations of `axes`."""
     variables = {a.var for a in axes}
     update = update_of(statement)
     maps = _maps(statement, variables)
@@ -178,24 +180,24 @@ def classify(statement: Statement, axes: tuple[Axis, ...], sizes: Container[Var]
     return Reduce(statement, spatial, over, update)
 
 
-def _maps(statement: Statement, variables: Container[Var]) -> list[Affine | None]:
-    """The places that are stored to as affine maps; None for one that is not, or is read."""
+def _maps(statement: Assignment, variables: Container[Var]) -> list[Affine | None]:
+    """The indices of the store as affine maps; None for one that is not affine or has a load."""
     return [
         affine(i, variables) if next(loads(i), None) is None else None for i in statement.indices
     ]
 
 
 def _contraction(
-    statement: Statement, axes: tuple[Axis, ...], over: tuple[Axis, ...], term: PrimExpr
+    statement: Assignment, axes: tuple[Axis, ...], over: tuple[Axis, ...], term: PrimExpr
 ) -> Contract | None:
-    """The sum of `term` as a contraction, if it is a product of several factors that are summed.
+    """The sum of `term` as a contraction, if `term` is a product of several factors.
 
-    Integers of a byte and more wrap, so that their factors may be grouped in any way. Those of
-    floats are grouped as they are written, unless that would make arrays larger than the operands.
+    Integers of at least 8 bits wrap, so their factors may be regrouped. Factors that are floats are
+    grouped as in the text, unless that needs arrays larger than the operands.
     """
     dtype = statement.target.dtype
     summed = {a.var for a in over}
-    # An axis that nothing mentions repeats the sum, which no product of matrices does.
+    # An axis that no factor mentions repeats the sum, which is not a matrix product.
     if not (dtype.is_float or dtype.bits >= 8) or not all(mentions(term, {v}) for v in summed):
         return None
     factors = tuple(_factors(term))
@@ -211,7 +213,7 @@ def _contraction(
 
 
 def _is_no_larger(product: PrimExpr, variables: Iterable[Var]) -> bool:
-    """Whether one factor of `product` varies with all that the product varies with."""
+    """Whether a factor of `product` mentions all variables that the product mentions."""
     inside = [v for v in variables if mentions(product, {v})]
     return any(all(mentions(f, {v}) for v in inside) for f in _factors(product))
 
@@ -224,30 +226,30 @@ def _factors(value: PrimExpr) -> Iterable[PrimExpr]:
         yield value
 
 
-def loop_axis(parts: Sequence[Part], level: int, sizes: Container[Var]) -> Axis:
-    """The loop at `level` as far as any of `parts` uses it; each checks for its own share."""
-    axis, *others = [p.axes[level] for p in parts]
+def loop_axis(statements: Sequence[Statement], level: int, sizes: Container[Var]) -> Axis:
+    """The union of the loops of `statements` at `level`; each statement tests its own bounds."""
+    axis, *others = [p.axes[level] for p in statements]
     for other in others:
-        start = domain.least(axis.start, as_poly(other.start), sizes)
-        stop = domain.greatest(axis.stop, as_poly(other.stop), sizes)
+        start = domain.min_bound(axis.start, as_poly(other.start), sizes)
+        stop = domain.max_bound(axis.stop, as_poly(other.stop), sizes)
         if start is not axis.start or stop is not axis.stop:
             axis = Axis(axis.var, start, stop)
     return axis
 
 
-def _free(part: Part, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _free(statement: Statement, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
     done = {a.var for a in serial}
-    whole = isinstance(part, Group)
-    return tuple(a for a in part.axes if a.var not in done and (whole or not is_point(a)))
+    whole = isinstance(statement, Compound)
+    return tuple(a for a in statement.axes if a.var not in done and (whole or not is_point(a)))
 
 
 def _satisfied(edge: Edge, level: int) -> bool:
-    """Whether running the loop at `level` in order keeps the order of `edge`."""
+    """Whether the loop at `level` preserves `edge` if it is serial."""
     return edge.directions[level] == {EARLIER}
 
 
 def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]]:
-    """The strongly connected components, sources first and else in the order of the text."""
+    """The strongly connected components in topological order, ties in the order of the text."""
     nodes = sorted(members)
     after: dict[int, set[int]] = {n: set() for n in nodes}
     before: dict[int, set[int]] = {n: set() for n in nodes}
@@ -255,24 +257,24 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
         if edge.source != edge.sink:
             after[edge.source].add(edge.sink)
             before[edge.sink].add(edge.source)
-    # Kosaraju: what leads to the last node of a walk, of all not taken yet, is in a cycle with it.
+    # Kosaraju's algorithm.
     order: list[int] = []
     seen: set[int] = set()
     for node in nodes:
-        order += _finished(node, after, seen)
-    found: dict[int, list[int]] = {}
+        order += _postorder(node, after, seen)
+    sccs: dict[int, list[int]] = {}
     component: dict[int, int] = {}
     seen.clear()
     for node in reversed(order):
-        if together := sorted(_finished(node, before, seen)):
-            found[together[0]] = together
+        if together := sorted(_postorder(node, before, seen)):
+            sccs[together[0]] = together
             component |= dict.fromkeys(together, together[0])
-    # Each by its first member: the one that stands first of those with nothing left before them.
+    # Topological sort of the components, each represented by its first member.
     waits = {
         first: {component[b] for n in together for b in before[n]} - {first}
-        for first, together in found.items()
+        for first, together in sccs.items()
     }
-    follows: dict[int, list[int]] = {first: [] for first in found}
+    follows: dict[int, list[int]] = {first: [] for first in sccs}
     for first, sources in waits.items():
         for source in sources:
             follows[source].append(first)
@@ -280,7 +282,7 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
     ordered: list[list[int]] = []
     while ready:
         first = heappop(ready)
-        ordered.append(found[first])
+        ordered.append(sccs[first])
         for later in follows[first]:
             waits[later].discard(first)
             if not waits[later]:
@@ -288,20 +290,20 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
     return ordered
 
 
-def _finished(start: int, following: Mapping[int, set[int]], seen: set[int]) -> list[int]:
-    """The nodes that are reached from `start` and not `seen` yet, each after those beyond it."""
+def _postorder(start: int, following: Mapping[int, set[int]], seen: set[int]) -> list[int]:
+    """The nodes that are reachable from `start` and not in `seen`, in postorder."""
     if start in seen:
         return []
     seen.add(start)
-    found: list[int] = []
+    order: list[int] = []
     path = [(start, iter(following[start]))]
     while path:
         node, rest = path[-1]
         step = next((n for n in rest if n not in seen), None)
         if step is None:
-            found.append(node)
+            order.append(node)
             path.pop()
         else:
             seen.add(step)
             path.append((step, iter(following[step])))
-    return found
+    return order

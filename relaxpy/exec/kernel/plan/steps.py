@@ -1,7 +1,7 @@
-"""The plan of a kernel: which steps it takes, over which axes, in which buffers.
+"""The plan of a kernel: its steps, their axes, and its buffers.
 
-It names no library. An emitter reads it and finds decided what runs over whole boxes at once and
-what one element at a time, which buffers share memory, and what is done in blocks of rows.
+A plan does not depend on a library. It decides which statements run over whole boxes and which one
+element at a time, which buffers share memory, and which steps run in blocks of rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Nest, loads
-from relaxpy.exec.kernel.plan.parts import Access, Group, Part, Statement, access
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement, access
 from relaxpy.exec.kernel.plan.updates import ArgExtreme, Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select, Var
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """A store for all rounds of `axes` at once; every value is read before any is written."""
+    """A store for all iterations of `axes` at once; all loads precede all stores."""
 
-    statement: Statement
+    statement: Assignment
     axes: tuple[Axis, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce:
-    """An accumulation over the axes `over` into an element for each round of `axes`.
+    """An accumulation over the axes `over` into an element for each iteration of `axes`.
 
-    It starts from `initial`, or without one from what the target holds. Where `over` has no round
-    the target is `initial`, unless `begins_always` is false: then it stays as it is. The order of
-    the accumulation is the emitter's.
+    It starts from `initial`, or without one from the present value of the target. If `over` has no
+    iteration the target becomes `initial`, unless `always_initialises` is false: then it does not
+    change. The emitter chooses the order of the accumulation.
     """
 
-    statement: Statement
+    statement: Assignment
     axes: tuple[Axis, ...]
     over: tuple[Axis, ...]
     update: Update
     initial: PrimExpr | None = None
-    begins_always: bool = True
+    always_initialises: bool = True
 
 
-def first_of(step: Reduce) -> PrimExpr | None:
-    """The condition whose first position along the one reduced axis `step` finds, or None.
+def searched_condition(step: Reduce) -> PrimExpr | None:
+    """The condition if `step` computes its first true position along one axis, or None.
 
-    That is the least of `Select(condition, position, none)`, beginning with `none`, which is no
-    less than any position.
+    Such a step is the minimum of `Select(condition, position, none)`, starting from `none`, which
+    is not less than any position.
     """
     match step.over, step.update.combine, step.update.operand, step.initial:
         case (
@@ -59,7 +59,7 @@ def first_of(step: Reduce) -> PrimExpr | None:
             "min",
             Select(condition=condition, true_value=position, false_value=IntImm(value=none)),
             IntImm(value=start),
-        ) if position is axis.var and none == start and step.begins_always:
+        ) if position is axis.var and none == start and step.always_initialises:
             starts = isinstance(axis.start, IntImm) and axis.start.value == 0
             stop = axis.stop.value if isinstance(axis.stop, IntImm) else math.inf
             last = min(stop - 1, int_range(position.dtype)[1])
@@ -70,29 +70,29 @@ def first_of(step: Reduce) -> PrimExpr | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contract:
-    """A sum over the axes `over` of the product of `factors`, at least two; else as Reduce.
+    """A sum over the axes `over` of the product of at least two `factors`; else the same as Reduce.
 
-    Where they are `regrouped`, that is, not multiplied as the text says, a product may overflow
-    that does not there, or the other way round: it is a Reduce unless none of them can.
+    If the factors are `regrouped`, they are not multiplied in the order of the text. A different
+    product may then overflow, so the step runs as a Reduce unless no product can overflow.
     """
 
-    statement: Statement
+    statement: Assignment
     axes: tuple[Axis, ...]
     over: tuple[Axis, ...]
     factors: tuple[PrimExpr, ...]
     regrouped: bool
     initial: PrimExpr | None = None
-    begins_always: bool = True
+    always_initialises: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """An accumulation along `axis` of which every state is kept, for each round of other `axes`.
+    """A prefix accumulation along `axis` for each iteration of the other `axes`.
 
-    Each element is that `before` it, combined with the operand.
+    Each element is the element `before` it combined with the operand.
     """
 
-    statement: Statement
+    statement: Assignment
     axes: tuple[Axis, ...]
     axis: Axis
     update: Update
@@ -101,27 +101,27 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scatter:
-    """Stores to places that are computed, in the order of `axes`; with an update, accumulations."""
+    """Stores at computed indices, in the order of `axes`; accumulations if there is an update."""
 
-    statement: Statement
+    statement: Assignment
     axes: tuple[Axis, ...]
     update: Update | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArgReduce:
-    """An arg-extreme over its axis, for each round of `axes`."""
+    """An arg-extreme over its axis, for each iteration of `axes`."""
 
-    group: Group
+    statement: Compound
     axes: tuple[Axis, ...]
     extreme: ArgExtreme
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A part performed once, element by element."""
+    """A statement executed once, element by element."""
 
-    part: Part
+    statement: Statement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,7 @@ class Serial:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one round of an axis meets of a buffer: place `offset` + round in dimension `axis`."""
+    """The row of a buffer in one iteration of an axis: index `offset` + iteration along `axis`."""
 
     axis: int
     offset: int
@@ -143,79 +143,70 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocked:
-    """`steps` over stretches of `axis`, which may run in any order and at once.
+    """`steps` over blocks of `axis`, which may run in any order and in parallel.
 
-    In each step one axis runs from `low` to below `high`, the variables of a stretch. `rows` are
-    the buffers of which only that stretch is touched; those in `local` are needed only while it
-    runs.
+    In each step one axis runs from `low` to below `high`, the variables of a block. `rows` are the
+    buffers of which only those rows are accessed; the live range of those in `local` is one block.
 
     Units:
-        row_bytes   bytes touched in one round of `axis`
+        row_bytes   bytes accessed in one iteration of `axis`
     """
 
     axis: Axis
     low: Var
     high: Var
-    steps: tuple[Whole, ...]
+    steps: tuple[ArrayStep, ...]
     rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
     row_bytes: PrimExpr
 
 
-Whole: TypeAlias = Map | Reduce | Contract | Scan | Scatter | ArgReduce
-Step: TypeAlias = Whole | Scalar | Serial | Blocked
+ArrayStep: TypeAlias = Map | Reduce | Contract | Scan | Scatter | ArgReduce
+Step: TypeAlias = ArrayStep | Scalar | Serial | Blocked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """All that is decided about a kernel.
+    """How a kernel runs.
 
-    `made` are the buffers it makes itself, `shared` gives for some of these another buffer whose
-    memory they use, `views` those laid over other buffers' memory. Where arguments share memory
-    that is written, `ordered` runs item by item instead of the steps.
+    The kernel allocates the buffers `allocated`. Some of them use the memory of another buffer, as
+    `shared` tells; `views` maps buffers to the owners of their memory. If arguments share memory
+    that is written, `sequential` runs item by item instead of the steps.
     """
 
     func: PrimFunc
     name: str
     nest: Nest
-    ordered: Nest
+    sequential: Nest
     sizes: frozenset[Var]
     steps: tuple[Step, ...]
-    made: tuple[Buffer, ...]
+    allocated: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]
     views: Mapping[Buffer, Buffer]
 
 
-def flat(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps, those inside loops and blocks in place of these."""
+def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:
+    """The steps, with loops and blocks replaced by the steps inside them."""
     for step in steps:
         if isinstance(step, (Serial, Blocked)):
-            yield from flat(step.steps)
+            yield from flatten_steps(step.steps)
         else:
             yield step
 
 
 def accesses(step: Step) -> Iterator[Access]:
-    """What `step` reads and writes, the initial value of an accumulation included."""
-    for inner in flat((step,)):
-        for part in parts_in(inner):
-            yield from part.reads
-            yield from part.writes
+    """The reads and writes of `step`, including those of the initial value of an accumulation."""
+    for inner in flatten_steps((step,)):
+        for statement in statements_in(inner):
+            yield from statement.reads
+            yield from statement.writes
         if isinstance(inner, (Reduce, Contract)) and inner.initial is not None:
             variables = {a.var for a in inner.axes}
             for load in loads(inner.initial):
                 yield access(load.buffer, load.indices, variables)
 
 
-def parts_in(step: Step) -> Iterator[Part]:
-    """The parts that `step` performs."""
-    match step:
-        case Serial(steps=steps) | Blocked(steps=steps):
-            for inner in steps:
-                yield from parts_in(inner)
-        case ArgReduce(group=group):
-            yield group
-        case Scalar(part=part):
-            yield part
-        case _:
-            yield step.statement
+def statements_in(step: Step) -> Iterator[Statement]:
+    """The statements that `step` executes."""
+    for inner in flatten_steps((step,)):
+        yield inner.statement

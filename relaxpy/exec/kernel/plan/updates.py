@@ -1,4 +1,4 @@
-"""Statements that accumulate, `C[i] = op(C[i], e)`, and pairs that find an arg-extreme."""
+"""Recognises accumulations, `C[i] = op(C[i], e)`, and pairs of stores that find an arg-extreme."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, Bind, Branch, Item, Store, loads
-from relaxpy.exec.kernel.plan.parts import Access, Group, Part, Statement, access
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, access
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
@@ -61,30 +61,30 @@ class Update:
     operand: PrimExpr
 
 
-def update_of(statement: Statement) -> Update | None:
+def update_of(statement: Assignment) -> Update | None:
     """How `statement` accumulates into its target, or None.
 
-    What the target may decide alone is not asked where that could stop the program.
+    `and` and `or` do not evaluate an operand that may stop the program if the target decides.
     """
-    own = BufferLoad(statement.target, statement.indices)
-    found = update_from(statement.value, own)
-    if found is None or found.combine not in ("and", "or"):
-        return found
-    return None if may_fail(found.operand, statement.axes, ()) else found
+    target = BufferLoad(statement.target, statement.indices)
+    update = update_from(statement.value, target)
+    if update is None or update.combine not in ("and", "or"):
+        return update
+    return None if may_fail(update.operand, statement.axes, ()) else update
 
 
 def update_from(value: PrimExpr, own: BufferLoad) -> Update | None:
-    """How `value` combines `own` with what does not read it, or None."""
-    found = _update(value, own, {})
-    if found is None or any(load is own for load in loads(found.operand)):
+    """How `value` combines the load `own` with an operand that does not contain it, or None."""
+    update = _update(value, own, {})
+    if update is None or any(load is own for load in loads(update.operand)):
         return None
-    return found
+    return update
 
 
 def _update(
     value: PrimExpr, own: BufferLoad, known: dict[PrimExpr, Update | None]
 ) -> Update | None:
-    """`known` has what was found of parts: one may stand in many places."""
+    """As `update_from`, memoised in `known`, since an operand may be shared."""
     if value not in known:
         known[value] = _update_of_sides(value, own, known)
     return known[value]
@@ -103,19 +103,19 @@ def _update_of_sides(
         return Update(combine, left)
     inner = _update(left, own, known)
     if inner is not None and inner.combine == combine:
-        return Update(combine, _joined(value, inner.operand, right))
+        return Update(combine, _with_operands(value, inner.operand, right))
     if isinstance(value, Sub):
         return None
     inner = _update(right, own, known)
     if inner is not None and inner.combine == combine:
-        return Update(combine, _joined(value, left, inner.operand))
+        return Update(combine, _with_operands(value, left, inner.operand))
     return None
 
 
 def _sides(value: PrimExpr) -> tuple[Combine, PrimExpr, PrimExpr] | None:
     match value:
         case Min() | Max() if value.dtype.bits < 8 and not value.dtype.is_bool:
-            # These have no minima and maxima of their own, only those of wider integers.
+            # NumPy computes these in wider integers.
             return None
         case Add() | Sub() | Mul() | Min() | Max() | And():
             return _NODES[type(value)], value.a, value.b
@@ -129,7 +129,7 @@ def _negated(value: PrimExpr) -> PrimExpr:
     return Sub(ops.const(0, value.dtype), value)
 
 
-def _joined(value: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
+def _with_operands(value: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
     if isinstance(value, Call):
         return Call(value.dtype, value.op, (left, right))
     node: type[PrimExpr] = type(value)
@@ -140,94 +140,84 @@ def _joined(value: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
 class Order:
     """When a candidate replaces the best: it is greater (or less), or equal (`last`), or NaN.
 
-    Where `by_place`, an equal one replaces it if it stands before it, or (`last`) after it.
+    With `by_position`, an equal candidate replaces the best only if its position is less, or with
+    `last` if its position is greater.
     """
 
     maximum: bool
     last: bool
     nan_wins: bool
-    by_place: bool = False
+    by_position: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArgExtreme:
-    """`best` becomes the extreme of `operand` along `axis`, `place` the `position` it has there.
+    """`best` becomes the extreme of `operand` along `axis`, and `arg` its `position`.
 
-    Both keep what they held where no candidate is better than that.
+    Both keep their values if no candidate is better.
     """
 
     best: Access
-    best_indices: tuple[PrimExpr, ...]
-    place: Access
-    place_indices: tuple[PrimExpr, ...]
+    arg: Access
     operand: PrimExpr
     position: PrimExpr
     axis: Axis
     order: Order
 
 
-def arg_extreme_of(group: Group) -> ArgExtreme | None:
-    """The arg-extreme that `group` finds along one of its axes, or None."""
-    found = _guarded_pair(group.items) or _selected_pair(group.items)
-    if found is None:
+def arg_extreme_of(statement: Compound) -> ArgExtreme | None:
+    """The arg-extreme that `statement` finds along one of its axes, or None."""
+    pair = _guarded_pair(statement.items) or _selected_pair(statement.items)
+    if pair is None:
         return None
-    first, second = found
-    for one, other in ((first, second), (second, first)):
-        (condition, store, value), (full, place, index) = one, other
+    for (condition, store, value), (full, arg_store, index) in (pair, pair[::-1]):
         best = BufferLoad(store.buffer, store.indices)
         order = _better(condition, value, best)
         if order is None or store.buffer.dtype.is_bool:
             continue
         if full is not condition:
-            held = BufferLoad(place.buffer, place.indices)
-            order = _by_place(order, condition, full, (value, best), (index, held))
+            arg = BufferLoad(arg_store.buffer, arg_store.indices)
+            order = _by_position(order, condition, full, (value, best), (index, arg))
         if order is not None:
-            return _extreme(group, store, value, place, index, order)
+            return _extreme(statement, store, value, arg_store, index, order)
     return None
 
 
 def _extreme(
-    group: Group,
+    statement: Compound,
     store: Store,
     value: PrimExpr,
-    place: Store,
+    arg_store: Store,
     index: PrimExpr,
     order: Order,
 ) -> ArgExtreme | None:
-    variables = {a.var for a in group.axes}
-    free = [a for a in group.axes if not any(mentions(i, {a.var}) for i in store.indices)]
-    own = {store.buffer, place.buffer}
-    if len(free) != 1 or any(mentions(i, {free[0].var}) for i in place.indices):
+    variables = {a.var for a in statement.axes}
+    free = [a for a in statement.axes if not any(mentions(i, {a.var}) for i in store.indices)]
+    targets = {store.buffer, arg_store.buffer}
+    if len(targets) != 2 or len(free) != 1:
         return None
-    if any(load.buffer in own for part in (value, index) for load in loads(part)):
+    [axis] = free
+    if any(mentions(i, {axis.var}) for i in arg_store.indices):
         return None
-    along = affine(index, {free[0].var})
-    if store.buffer is place.buffer or along is None or mentions(along.offset.expr(), variables):
+    if any(load.buffer in targets for expr in (value, index) for load in loads(expr)):
         return None
-    if order.by_place and (along.constant(free[0].var) or 0) < 1:
+    along = affine(index, {axis.var})
+    if along is None or mentions(along.offset.expr(), variables):
         return None
-    accesses = [access(one.buffer, one.indices, variables) for one in (store, place)]
-    for one in accesses:
+    if order.by_position and (along.constant(axis.var) or 0) < 1:
+        return None
+    best, arg = (access(one.buffer, one.indices, variables) for one in (store, arg_store))
+    for one in (best, arg):
         maps = [m for m in one.maps if m is not None]
         used = {v for m in maps for v in m.coefficients}
-        apart = len(maps) == len(one.maps) and is_one_to_one(maps, group.axes, ())
-        if not apart or used != variables - {free[0].var}:
+        distinct = len(maps) == len(one.maps) and is_one_to_one(maps, statement.axes, ())
+        if not distinct or used != variables - {axis.var}:
             return None
-    best, where = accesses
-    return ArgExtreme(
-        best,
-        store.indices,
-        where,
-        place.indices,
-        value,
-        index,
-        free[0],
-        order,
-    )
+    return ArgExtreme(best, arg, value, index, axis, order)
 
 
 Candidate: TypeAlias = tuple[PrimExpr, Store, PrimExpr]
-"""When a store takes a new value, and that."""
+"""The condition under which a store stores a new value, the store, and the value."""
 
 
 def _guarded_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
@@ -240,7 +230,7 @@ def _guarded_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
 
 
 def _selected_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
-    """Both stores take `Select(better, new, old)`, computed before either is performed."""
+    """`best, arg = Select(better, value, best), Select(better, index, arg)`."""
     match items:
         case [Bind() as v, Bind() as w, Store() as first, Store() as second]:
             bound: Mapping[Var, PrimExpr] = {v.var: v.value, w.var: w.value}
@@ -263,45 +253,45 @@ def _selected_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
     return (conditions[0], first, news[0]), (conditions[1], second, news[1])
 
 
-def _by_place(
+def _by_position(
     order: Order,
     condition: PrimExpr,
     full: PrimExpr,
     values: tuple[PrimExpr, PrimExpr],
-    places: tuple[PrimExpr, PrimExpr],
+    positions: tuple[PrimExpr, PrimExpr],
 ) -> Order | None:
-    """The order where `full` adds to `condition` what becomes of equals, which their places decide.
+    """The order if `full` extends `condition` by a comparison of the positions of equal values.
 
-    Each pair is a candidate's beside the best's.
+    Each pair has the candidate's value or position and that of the best.
     """
     match condition, full:
         case Not(a=strict), Not(a=Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both)):
-            kept = True
+            negated = True
         case strict, Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both):
-            kept = False
+            negated = False
         case _:
             return None
     if whole is not strict or isinstance(both, Or) or {x, y} != set(values):
         return None
-    if order.last != kept:
-        # Equals were decided before their places are asked.
+    if order.last != negated:
+        # `condition` alone decides between equal values.
         return order
     match tie:
-        case LT(a=a, b=b) | GT(a=b, b=a) if {a, b} == set(places):
-            # The one at the smaller place is kept, or is the candidate that wins.
-            first_wins = (a is places[1]) == kept
-            return replace(order, last=not first_wins, by_place=True)
+        case LT(a=a, b=b) | GT(a=b, b=a) if {a, b} == set(positions):
+            # A negated test keeps the best at the smaller position.
+            first_wins = (a is positions[1]) == negated
+            return replace(order, last=not first_wins, by_position=True)
         case _:
             return None
 
 
 def _better(condition: PrimExpr, value: PrimExpr, best: BufferLoad) -> Order | None:
-    """How `condition` says that `value` is better than `best`, or None if it does not."""
+    """The order in which `condition` states that `value` is better than `best`, or None."""
     match condition:
         case Not(a=inner):
-            # "not worse" differs from "better" on ties and on NaN, which is never worse.
-            found = _better(inner, best, cast("BufferLoad", value))
-            return None if found is None else Order(found.maximum, not found.last, True)
+            # "Not worse" differs from "better" for equal values and for NaN, which is never worse.
+            worse = _better(inner, best, cast("BufferLoad", value))
+            return None if worse is None else Order(worse.maximum, not worse.last, True)
         case GT(a=a, b=b) | LT(a=b, b=a) if a is value and b is best:
             return Order(True, False, False)
         case GE(a=a, b=b) | LE(a=b, b=a) if a is value and b is best:
@@ -312,10 +302,3 @@ def _better(condition: PrimExpr, value: PrimExpr, best: BufferLoad) -> Order | N
             return Order(False, True, False)
         case _:
             return None
-
-
-def accumulates(part: Part) -> bool:
-    """Whether the rounds of `part` may be taken in any order although they meet in one element."""
-    if isinstance(part, Group):
-        return arg_extreme_of(part) is not None
-    return update_of(part) is not None

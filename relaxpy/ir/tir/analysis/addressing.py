@@ -15,7 +15,7 @@ from relaxpy.ir.tir.expr import Call, ExprLike, IntImm, PrimExpr
 _MASKS = {"r": Buffer.READ, "w": Buffer.WRITE}
 
 
-def _groups(buffer: Buffer) -> Iterator[range]:
+def _axis_groups(buffer: Buffer) -> Iterator[range]:
     """Yield the buffer axes that form each physical axis."""
     ends = [0, *buffer.axis_separators, buffer.ndim]
     for begin, end in pairwise(ends):
@@ -42,7 +42,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
     result: list[PrimExpr] = []
-    for axes in _groups(buffer):
+    for axes in _axis_groups(buffer):
         offset: PrimExpr = ops.const(0)
         for axis in axes:
             if buffer.strides:
@@ -60,7 +60,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
 
 def flattened(buffer: Buffer) -> Buffer:
     """Return the buffer with one dimension per physical axis; itself if it has that form."""
-    groups = list(_groups(buffer))
+    groups = list(_axis_groups(buffer))
     if len(groups) == buffer.ndim and not buffer.strides:
         return buffer
     sizes: list[PrimExpr] = []

@@ -343,10 +343,10 @@ def union(one: Interval, other: Interval) -> Interval:
     """Return the smallest known interval that contains both."""
     if one is None or other is None:
         return None
-    return _outer(one[0], other[0], least=True), _outer(one[1], other[1], least=False)
+    return _outermost(one[0], other[0], least=True), _outermost(one[1], other[1], least=False)
 
 
-def _outer(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
+def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:
     if a is b:
         return a
     difference = simplify(ops.sub(b, a))

@@ -1,4 +1,4 @@
-"""The buffers of a kernel while it is read: whose memory each is, what accesses mean there."""
+"""The buffers in scope while a kernel is read: the memory of each, and how accesses resolve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside, may_divide_by_zero
-from relaxpy.exec.kernel.nest.nodes import Axis, Local, Make, Memory, loads
+from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, Memory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Indices = tuple[PrimExpr, ...]
 
 
-class Declared:
-    """What is known of the buffers of `func` at the place that is read."""
+class BufferTable:
+    """The buffers of `func` that have been declared so far."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.local: list[Local] = []
@@ -34,15 +34,15 @@ class Declared:
         self.pointers: dict[Var, Buffer] = {}
         self._regions: dict[Buffer, BufferRegion] = {}
         self._flat: dict[tuple[Buffer, DataType], Buffer] = {}
-        self._late: set[Buffer] = set()
+        self._dynamic: set[Buffer] = set()
         self._memory: dict[Var, Buffer] = {}
         self._arguments = frozenset(func.buffer_map.values())
         self._known: set[Buffer] = set(self._arguments)
         self._fixed: set[Var] = set(func.params)
         self._stored = {
-            part.buffer.data if isinstance(part, BufferStore) else part.source.buffer.data
-            for part in walk(func.body)
-            if isinstance(part, (BufferStore, MatchBufferRegion))
+            node.buffer.data if isinstance(node, BufferStore) else node.source.buffer.data
+            for node in walk(func.body)
+            if isinstance(node, (BufferStore, MatchBufferRegion))
         }
         for param, buffer in func.buffer_map.items():
             self._memory[param] = self._memory[buffer.data] = buffer
@@ -54,75 +54,75 @@ class Declared:
 
     # ---- declarations
 
-    def make(self, buffer: Buffer, axes: Sequence[Axis]) -> Iterator[Make]:
-        """Enter `buffer` with memory of its own, made anew in each round of `axes`."""
+    def add_local(self, buffer: Buffer, axes: Sequence[Axis]) -> Iterator[Alloc]:
+        """Declare `buffer`, which is allocated in each iteration of `axes`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
-        # Where a loop has no iteration its sizes are not evaluated.
+        # In a loop without iterations the shape is not evaluated.
         divides = axes and any(may_divide_by_zero(p) for size in buffer.shape for p in walk(size))
         if self._is_fixed(buffer) and not divides:
             self.local.append(Local(buffer, tuple(axes)))
         else:
-            self._late.add(buffer)
-            yield Make(buffer)
+            self._dynamic.add(buffer)
+            yield Alloc(buffer)
 
-    def allocate(self, stmt: Allocate, axes: Sequence[Axis]) -> Iterator[Make]:
-        """Enter the memory of `stmt`, as a buffer that is declared over it if one is alike."""
+    def add_allocation(self, stmt: Allocate, axes: Sequence[Axis]) -> Iterator[Alloc]:
+        """Declare the memory of `stmt`, as the buffer over it that has its layout, if any."""
         var, dtype, extents = stmt.buffer_var, stmt.dtype, stmt.extents
-        over = [b for b in walk(stmt.body) if isinstance(b, Buffer) and b.data is var]
-        alike = (b for b in over if b.dtype == dtype and _is_compact(b, extents))
+        uses = [b for b in walk(stmt.body) if isinstance(b, Buffer) and b.data is var]
+        alike = (b for b in uses if b.dtype == dtype and _is_compact(b, extents))
         whole = next(alike, None) or Buffer(var, dtype, extents, name=var.name)
-        yield from self.make(whole, axes)
-        if whole in self._late:
-            for dtype in {b.dtype for b in over if b is not whole}:
-                yield Make(self._laid_flat(whole, dtype), whole)
+        yield from self.add_local(whole, axes)
+        if whole in self._dynamic:
+            for dtype in {b.dtype for b in uses if b is not whole}:
+                yield Alloc(self._flattened(whole, dtype), whole)
 
-    def constant(self, buffer: Buffer, data: object) -> None:
-        """Enter `buffer` as the memory that holds `data`."""
+    def add_constant(self, buffer: Buffer, data: object) -> None:
+        """Declare `buffer` as a constant with the elements `data`."""
         self._known.add(buffer)
         self._memory[buffer.data] = buffer
         self.constants[buffer] = data
 
-    def match(self, match: MatchBufferRegion) -> None:
-        """Enter a matched region."""
+    def add_match(self, match: MatchBufferRegion) -> None:
+        """Declare a matched region."""
         self._known.add(match.buffer)
         self._memory[match.buffer.data] = match.buffer
         self._regions[match.buffer] = match.source
 
     def layout_of(self, match: MatchBufferRegion) -> dict[Var, PrimExpr]:
-        """What the variables are that the shape, strides and offset of a matched region bind."""
+        """The values of the variables in the shape, strides and offset of a matched region."""
         buffer, source = match.buffer, match.source
-        spare = source.buffer.ndim - buffer.ndim
-        steps = strides_of(source.buffer)
+        dropped = source.buffer.ndim - buffer.ndim
+        strides = strides_of(source.buffer)
         offset: PrimExpr = ops.const(0, "int64")
-        for part, step in zip(source.region, steps, strict=True):
-            offset = ops.add(*ops.match_dtypes(offset, ops.mul(*ops.match_dtypes(part.min, step))))
-        facts = [
-            *zip(buffer.shape, (r.extent for r in source.region[spare:]), strict=True),
-            *zip(buffer.strides, steps[spare:], strict=False),
+        for dom, stride in zip(source.region, strides, strict=True):
+            offset = ops.add(*ops.match_dtypes(offset, ops.mul(*ops.match_dtypes(dom.min, stride))))
+        bindings = [
+            *zip(buffer.shape, (r.extent for r in source.region[dropped:]), strict=True),
+            *zip(buffer.strides, strides[dropped:], strict=False),
             (buffer.elem_offset, offset),
         ]
         return {
-            found: ops.cast_to(value, found.dtype)
-            for found, value in facts
-            if isinstance(found, Var) and found not in self._fixed
+            var: ops.cast_to(value, var.dtype)
+            for var, value in bindings
+            if isinstance(var, Var) and var not in self._fixed
         }
 
     def _is_fixed(self, buffer: Buffer) -> bool:
-        """Whether the layout of `buffer` is known where the kernel begins."""
+        """Whether the layout of `buffer` is known when the kernel begins."""
         layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
         return variables_of(buffer) <= self._fixed and not any(
             True for e in layout for _ in loads(e)
         )
 
     def _is_disjoint(self, buffer: Buffer) -> bool:
-        """Whether strides are proved to lead to another element at each place."""
+        """Whether different indices of `buffer` provably have different positions in memory."""
         every = zip(buffer.shape, buffer.strides, strict=False)
-        steps = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
-        place = Affine({v: as_poly(step) for v, (_, step) in steps.items()}, as_poly(0))
-        axes = [Axis(v, ops.const(0, "int64"), size) for v, (size, _) in steps.items()]
+        dims = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
+        position = Affine({v: as_poly(stride) for v, (_, stride) in dims.items()}, as_poly(0))
+        axes = [Axis(v, ops.const(0, "int64"), size) for v, (size, _) in dims.items()]
         sizes = {s for b in self._arguments for s in b.shape if isinstance(s, Var)}
-        return is_injective(place, axes, sizes)
+        return is_injective(position, axes, sizes)
 
     # ---- accesses
 
@@ -133,26 +133,27 @@ class Declared:
         axes: Sequence[Axis] = (),
         sizes: Container[Var] = (),
     ) -> tuple[Buffer, Indices]:
-        """The access through matched regions and moving views: the buffer underneath.
+        """The access as one of an underlying buffer, through matched regions and dynamic views.
 
-        In memory laid flat the place is -1 where an index leaves the view, or the view its memory.
+        In flattened memory the position is -1 if an index is outside the view, or the view
+        outside its memory.
 
         Errors:
             CompileError: the buffer has no memory.
         """
         while (source := self._regions.get(buffer)) is not None:
-            spare = source.buffer.ndim - len(indices)
+            dropped = source.buffer.ndim - len(indices)
             mins = [r.min for r in source.region]
             indices = (
-                *mins[:spare],
-                *(ops.add(m, i) for m, i in zip(mins[spare:], indices, strict=True)),
+                *mins[:dropped],
+                *(ops.add(m, i) for m, i in zip(mins[dropped:], indices, strict=True)),
             )
             buffer = source.buffer
         if buffer in self._known:
             return buffer, indices
         root = self._root(buffer)
-        apart = buffer.data not in self._stored or self._is_disjoint(buffer)
-        if root not in self._late and self._is_fixed(buffer) and apart:
+        distinct = buffer.data not in self._stored or self._is_disjoint(buffer)
+        if root not in self._dynamic and self._is_fixed(buffer) and distinct:
             self._known.add(buffer)
             self.views[buffer] = root
             return buffer, indices
@@ -163,15 +164,15 @@ class Declared:
             if not is_inside(index, size, axes, sizes)
             for test in (index >= 0, index < size)
         ]
-        place = _place(buffer, indices)
+        position = _position(buffer, indices)
         if tests:
-            place = if_then_else(ops.all_of(*tests), place, ops.const(-1, place.dtype))
-        return self._laid_flat(root, buffer.dtype), (place,)
+            position = if_then_else(ops.all_of(*tests), position, ops.const(-1, position.dtype))
+        return self._flattened(root, buffer.dtype), (position,)
 
     def _ends(self, buffer: Buffer, root: Buffer) -> Iterator[tuple[PrimExpr, PrimExpr]]:
-        """The first and the last place of `buffer` in `root`, each with the number of places.
+        """The first and the last position of `buffer` in `root`, each with the size of `root`.
 
-        Nothing where that number is not known when the kernel begins.
+        Nothing if that size is not known when the kernel begins.
         """
         if not self._is_fixed(root):
             return
@@ -189,11 +190,11 @@ class Declared:
             yield end, count
 
     def is_argument(self, root: Buffer) -> bool:
-        """Whether the caller brings the memory of `root`."""
+        """Whether `root` is the memory of an argument."""
         return root in self._arguments or root in self.pointers.values()
 
     def root(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` is part of, as far as that is known."""
+        """The buffer that owns the memory of `buffer`, or `buffer` if that is not known."""
         while (source := self._regions.get(buffer)) is not None:
             buffer = source.buffer
         return self._memory.get(buffer.data, buffer)
@@ -204,71 +205,74 @@ class Declared:
             raise CompileError(f"the memory of buffer {buffer.name} is not declared")
         return root
 
-    def _laid_flat(self, root: Buffer, dtype: DataType) -> Buffer:
-        """All memory of `root` as one dimension of `dtype`."""
+    def _flattened(self, root: Buffer, dtype: DataType) -> Buffer:
+        """The memory of `root` as a buffer of `dtype` with one dimension."""
         key = root, dtype
         if key not in self._flat:
             size = Var(f"{root.name}_size", "int64")
             flat = Buffer(root.data, dtype, (size,), name=f"{root.name}_flat")
             self._flat[key] = flat
             self._known.add(flat)
-            if root not in self._late:
+            if root not in self._dynamic:
                 self.views[flat] = root
         return self._flat[key]
 
     def passed_memory(self, pointer: Var) -> Memory | None:
-        """What a call is handed under `pointer`, if that is memory."""
+        """The argument of a call for `pointer`, if that points to memory."""
         buffer = self._memory.get(pointer)
         return None if buffer is None else self.passed_buffer(buffer)
 
     def passed_buffer(self, buffer: Buffer) -> Memory:
-        """`buffer` as a call is handed it.
+        """`buffer` as an argument of a call.
 
         Errors:
-            CompileError: it moves while the kernel runs, or has no memory.
+            CompileError: its position changes while the kernel runs, or it has no memory.
         """
         region: tuple[Range, ...] = ()
         ndim = buffer.ndim
         while (source := self._regions.get(buffer)) is not None:
             inner = region or tuple(Range(0, s) for s in buffer.shape)
-            spare = source.buffer.ndim - len(inner)
-            moved = (
+            dropped = source.buffer.ndim - len(inner)
+            shifted = (
                 Range.from_min_extent(ops.add(*ops.match_dtypes(r.min, i.min)), i.extent)
-                for r, i in zip(source.region[spare:], inner, strict=True)
+                for r, i in zip(source.region[dropped:], inner, strict=True)
             )
-            region = (*source.region[:spare], *moved)
+            region = (*source.region[:dropped], *shifted)
             buffer = source.buffer
         zeros: Indices = tuple(ops.const(0, s.dtype) for s in buffer.shape)
-        found, _ = self.resolve(buffer, zeros)
-        if found is not buffer:
-            raise CompileError(f"the view {buffer.name} cannot be handed on while it moves")
+        resolved, _ = self.resolve(buffer, zeros)
+        if resolved is not buffer:
+            raise CompileError(
+                f"the view {buffer.name} cannot be passed to a function, "
+                "since its layout changes while the kernel runs"
+            )
         return Memory(buffer, region, buffer.ndim - ndim)
 
 
 def variables_of(buffer: Buffer) -> set[Var]:
     """The variables in the shape, strides and offset of `buffer`."""
     layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
-    return {part for expr in layout for part in walk(expr) if isinstance(part, Var)}
+    return {node for expr in layout for node in walk(expr) if isinstance(node, Var)}
 
 
-def _place(buffer: Buffer, indices: Indices) -> PrimExpr:
-    """How many elements after the beginning of its memory the element of `buffer` lies."""
-    place: PrimExpr = buffer.elem_offset
-    for index, step in zip(indices, strides_of(buffer), strict=True):
-        place = ops.add(place, ops.mul(index, step))
-    return place
+def _position(buffer: Buffer, indices: Indices) -> PrimExpr:
+    """The position in memory of an element of `buffer`, in elements."""
+    position: PrimExpr = buffer.elem_offset
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        position = ops.add(position, ops.mul(index, stride))
+    return position
 
 
 def strides_of(buffer: Buffer) -> list[PrimExpr]:
-    """The elements from one place to the next along each dimension, of the compact layout too."""
+    """The strides of `buffer`; those of the compact layout if it declares none."""
     if buffer.strides:
         return list(buffer.strides)
-    steps: list[PrimExpr] = []
-    step: PrimExpr = ops.const(1, "int64")
+    strides: list[PrimExpr] = []
+    stride: PrimExpr = ops.const(1, "int64")
     for size in reversed(buffer.shape):
-        steps.insert(0, step)
-        step = ops.mul(step, ops.cast_to(size, "int64"))
-    return steps
+        strides.insert(0, stride)
+        stride = ops.mul(stride, ops.cast_to(size, "int64"))
+    return strides
 
 
 def _is_compact(buffer: Buffer, extents: Sequence[PrimExpr]) -> bool:

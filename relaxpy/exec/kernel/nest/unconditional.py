@@ -1,4 +1,4 @@
-"""What of a statement or an expression is evaluated in any case, and not under some condition."""
+"""The operands of a statement or an expression that are evaluated unconditionally."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from relaxpy.ir.tir.stmt import (
 _JUMPS = frozenset(Op(f"tir.{name}") for name in ("ret", "break_loop", "continue_loop"))
 
 
-def is_evaluated(var: Var, node: Node) -> bool:
-    """Whether `node` is proved to evaluate `var` whenever it runs."""
+def is_always_evaluated(var: Var, node: Node) -> bool:
+    """Whether `node` provably evaluates `var` whenever it runs."""
     seen: set[Node] = set()
-    waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        if part is var:
+    stack = [node]
+    while stack:
+        child = stack.pop()
+        if child is var:
             return True
-        if part not in seen:
-            seen.add(part)
-            waiting += _certain(part)
+        if child not in seen:
+            seen.add(child)
+            stack += _always_evaluated(child)
     return False
 
 
-def _certain(node: Node) -> Iterable[Node]:
-    """The parts of `node` that are evaluated whenever it is."""
+def _always_evaluated(node: Node) -> Iterable[Node]:
+    """The children of `node` that are evaluated whenever `node` is."""
     match node:
         case SeqStmt(seq=seq):
             return _before_jumps(seq)
@@ -56,12 +56,12 @@ def _certain(node: Node) -> Iterable[Node]:
         case BufferStore(predicate=test) | BufferLoad(predicate=test) if test is not None:
             return (test,)
         case _:
-            return [part for part in children(node) if isinstance(part, (Stmt, PrimExpr))]
+            return [child for child in children(node) if isinstance(child, (Stmt, PrimExpr))]
 
 
 def _before_jumps(seq: Iterable[Stmt]) -> Iterator[Stmt]:
-    """The statements up to the first that may end what is around them."""
-    for part in seq:
-        yield part
-        if any(isinstance(inner, Call) and inner.op in _JUMPS for inner in walk(part)):
+    """The statements up to and including the first that may jump."""
+    for stmt in seq:
+        yield stmt
+        if any(isinstance(node, Call) and node.op in _JUMPS for node in walk(stmt)):
             return

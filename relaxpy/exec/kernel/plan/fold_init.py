@@ -1,4 +1,4 @@
-"""Accumulations start from their initial value instead of storing it first."""
+"""Folds stores of initial values into the accumulations that start from them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import is_inside
-from relaxpy.exec.kernel.nest.domain import nonempty
+from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.parts import Statement
+from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.steps import (
     Contract,
     Map,
@@ -17,7 +17,7 @@ from relaxpy.exec.kernel.plan.steps import (
     Serial,
     Step,
     accesses,
-    parts_in,
+    statements_in,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
@@ -33,28 +33,28 @@ def fold_initial(
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...] = (),
 ) -> tuple[Step, ...]:
-    """`steps` with each store of an initial value drawn into the accumulation that it is for.
+    """`steps` with each store of an initial value folded into its accumulation.
 
-    `roots` are the buffers whose memory others are laid over, `serial` the loops around.
+    `roots` maps buffers to the owners of their memory, and `serial` are the enclosing loops.
     """
-    found: list[Step] = []
+    result: list[Step] = []
     for step in steps:
         if isinstance(step, Serial):
             inner = fold_initial(step.steps, sizes, roots, (*serial, step.axis.var))
-            found.append(replace(step, steps=inner))
+            result.append(replace(step, steps=inner))
             continue
-        if isinstance(step, (Reduce, Contract)) and _takes_all(step, sizes):
-            source = _initial(found, step, sizes, roots, serial)
-            if source is not None:
-                place, value, always = source
-                step = replace(step, initial=value, begins_always=always)
-                del found[place]
-        found.append(step)
-    return tuple(found)
+        if isinstance(step, (Reduce, Contract)) and _initialises_all(step, sizes):
+            init = _initial(result, step, sizes, roots, serial)
+            if init is not None:
+                position, value, always = init
+                step = replace(step, initial=value, always_initialises=always)
+                del result[position]
+        result.append(step)
+    return tuple(result)
 
 
-def _takes_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
-    """Whether each element takes part, whatever the guards leave over for it to accumulate."""
+def _initialises_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
+    """Whether `step` would initialise all elements, also those for which no guard holds."""
     statement = step.statement
     axes = (*step.axes, *step.over)
     variables = {a.var for a in axes}
@@ -74,48 +74,48 @@ def _initial(
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...],
 ) -> tuple[int, PrimExpr, bool] | None:
-    """The place in `steps` of what only stores the initial value of `step` after them, and it.
+    """The position in `steps` of the store of the initial value of `step`, and this value.
 
-    And whether it does so even where the accumulation has no round.
+    And whether the store runs even if the accumulation has no iteration.
     """
     target = step.statement.target
     memory = roots.get(target, target)
-    for place, before in reversed([*enumerate(steps)]):
+    for position, before in reversed([*enumerate(steps)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
         match before:
             case Map(statement=store, axes=axes):
                 pass
-            case Scalar(part=Statement() as store):
+            case Scalar(statement=Assignment() as store):
                 axes = ()
             case _:
                 return None
         always = not store.guards
         if store.target is not target or not (always or _same_guards(store, step, sizes)):
             return None
-        if not _same_rounds(store, step.statement, serial):
+        if not _same_iterations(store, step.statement, serial):
             return None
-        renamed = _same_places(store, axes, step.statement, step.axes)
-        between = {w.buffer for s in steps[place + 1 :] for p in parts_in(s) for w in p.writes}
-        written = {memory, *(roots.get(b, b) for b in between)}
+        renamed = _same_elements(store, axes, step.statement, step.axes)
+        between = (w for s in steps[position + 1 :] for p in statements_in(s) for w in p.writes)
+        written = {memory, *(roots.get(w.buffer, w.buffer) for w in between)}
         if renamed is None or any(
             roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
         ):
             return None
-        return place, substitute(store.value, renamed), always
+        return position, substitute(store.value, renamed), always
     return None
 
 
-def _same_rounds(store: Statement, update: Statement, serial: Container[Var]) -> bool:
-    """Whether both take part in the same rounds of the loops `serial` around them."""
-    own = {axis.var: axis for axis in update.axes}
-    return all(_run_alike(axis, own[axis.var]) for axis in store.axes if axis.var in serial)
+def _same_iterations(store: Assignment, update: Assignment, serial: Container[Var]) -> bool:
+    """Whether both run in the same iterations of the enclosing loops `serial`."""
+    axes = {axis.var: axis for axis in update.axes}
+    return all(_same_bounds(axis, axes[axis.var]) for axis in store.axes if axis.var in serial)
 
 
-def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var]) -> bool:
-    """Whether the store is performed just where the accumulation has a round."""
-    found = (nonempty(axis, sizes) for axis in step.over)
-    tests = {test for test in found if test is not None}
+def _same_guards(store: Assignment, step: Reduce | Contract, sizes: Container[Var]) -> bool:
+    """Whether the store runs exactly if the accumulation has an iteration."""
+    conditions = (nonempty_condition(axis, sizes) for axis in step.over)
+    tests = {test for test in conditions if test is not None}
     guards = set(store.guards)
     if not tests or not tests <= guards:
         return False
@@ -124,13 +124,13 @@ def _same_guards(store: Statement, step: Reduce | Contract, sizes: Container[Var
         return all(analyzer.can_prove(guard) for guard in guards - tests)
 
 
-def _same_places(
-    store: Statement,
+def _same_elements(
+    store: Assignment,
     store_axes: Sequence[Axis],
-    update: Statement,
+    update: Assignment,
     update_axes: Sequence[Axis],
 ) -> Mapping[Var, PrimExpr] | None:
-    """The update's axes for the store's, if both write the same elements."""
+    """The substitution of the update's axes for the store's, if both write the same elements."""
     renamed: dict[Var, PrimExpr] = {}
     if len(store_axes) != len(update_axes):
         return None
@@ -153,7 +153,7 @@ def _same_places(
 def _pair(
     f: Affine, g: Affine, f_axes: Sequence[Axis], g_axes: Sequence[Axis]
 ) -> Mapping[Var, PrimExpr] | None:
-    """The axis of g for that of f, if there is at most one of each and they run alike."""
+    """The substitution of the axis of g for that of f; None unless their bounds are the same."""
     if not f.coefficients and not g.coefficients:
         return {}
     if len(f.coefficients) != 1 or len(g.coefficients) != 1:
@@ -161,8 +161,8 @@ def _pair(
     [(x, p)], [(y, q)] = f.coefficients.items(), g.coefficients.items()
     a = next(axis for axis in f_axes if axis.var is x)
     b = next(axis for axis in g_axes if axis.var is y)
-    return {x: ops.cast_to(y, x.dtype)} if _run_alike(a, b) and p.same(q) else None
+    return {x: ops.cast_to(y, x.dtype)} if _same_bounds(a, b) and p.same(q) else None
 
 
-def _run_alike(a: Axis, b: Axis) -> bool:
+def _same_bounds(a: Axis, b: Axis) -> bool:
     return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))

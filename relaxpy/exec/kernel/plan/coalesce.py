@@ -1,0 +1,91 @@
+"""Coalesces the axes of a statement, so that split loops become one again."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+from relaxpy.exec.kernel.nest.bounds import may_fail
+from relaxpy.exec.kernel.nest.domain import conjuncts, split
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.loops import canonical, coalesced_axis
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+
+def coalesced(
+    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+) -> tuple[Assignment, tuple[Axis, ...]]:
+    """`statement` with as few `axes` as possible; their iterations may run in any order.
+
+    A guard on one axis becomes a bound of the axis.
+    """
+    while (result := _coalesced_once(statement, axes, sizes)) is not None:
+        statement, axes = result
+    return _guards_as_bounds(statement, axes, sizes)
+
+
+def _coalesced_once(
+    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+) -> tuple[Assignment, tuple[Axis, ...]] | None:
+    """Coalesce two of the axes, or return None if that is not possible."""
+    pairs = permutations(axes, 2)
+    return next(
+        filter(None, (_coalesced_pair(statement, axes, *pair, sizes) for pair in pairs)), None
+    )
+
+
+def _coalesced_pair(
+    statement: Assignment,
+    axes: tuple[Axis, ...],
+    outer: Axis,
+    inner: Axis,
+    sizes: Container[Var],
+) -> tuple[Assignment, tuple[Axis, ...]] | None:
+    pair = {outer.var, inner.var}
+    if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
+        return None
+    both = coalesced_axis(outer, inner, sizes)
+    if both is None:
+        return None
+
+    def changed(expr: PrimExpr) -> PrimExpr:
+        return canonical(substitute(expr, {inner.var: both.inner}))
+
+    indices = tuple(map(changed, statement.indices))
+    value, guards = changed(statement.value), tuple(map(changed, statement.guards))
+    exprs = (*indices, value, *guards)
+    if any(mentions(e, pair) for e in exprs):
+        return None
+    if not any(mentions(e, {both.axis.var}) for e in exprs):
+        return None
+
+    def merged(old: Sequence[Axis]) -> tuple[Axis, ...]:
+        kept = (a for a in old if a.var is not inner.var)
+        return tuple(both.axis if a.var is outer.var else a for a in kept)
+
+    result = replace(
+        statement, axes=merged(statement.axes), indices=indices, value=value, guards=guards
+    )
+    return result, merged(axes)
+
+
+def _guards_as_bounds(
+    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+) -> tuple[Assignment, tuple[Axis, ...]]:
+    """`statement` with guards on one axis as bounds of the axis."""
+    left: list[PrimExpr] = []
+    stops = False
+    for test in (t for guard in statement.guards for t in conjuncts(guard)):
+        # A test that may stop the program must see all iterations that earlier tests leave.
+        stops |= may_fail(test, statement.axes, sizes)
+        boxes = None if stops else split(test, axes, sizes)
+        if boxes is None or len(boxes.holds) != 1:
+            left.append(test)
+        else:
+            [axes] = boxes.holds
+    bounds = {a.var: a for a in axes}
+    all_axes = tuple(bounds.get(a.var, a) for a in statement.axes)
+    return replace(statement, axes=all_axes, guards=tuple(left)), axes

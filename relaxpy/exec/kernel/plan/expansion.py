@@ -1,0 +1,133 @@
+"""Array expansion: a buffer that is local to an iteration gets an element for each iteration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from relaxpy.exec.kernel.nest.nodes import (
+    Axis,
+    Branch,
+    Item,
+    Local,
+    Loop,
+    Memory,
+    Nest,
+    Store,
+    WhileLoop,
+    loads,
+    map_expressions,
+)
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range, decl_buffer
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+Expanded = Mapping[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]]
+
+
+_MAX_GROWTH: Final = 16
+_MAX_ELEMENTS: Final = 1 << 22
+"""The limit on an expanded buffer: this many times the largest argument, or this many elements."""
+_UNKNOWN: Final = 1 << 20
+"""The estimate for a symbolic dimension: much more than any literal in a shape."""
+
+
+def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
+    """`nest` with each buffer that is local to loops allocated once, with a dimension per loop.
+
+    So there is no dependence between the iterations of these loops. Not expanded are loops whose
+    bounds are not known in advance, and outer ones that would make the buffer much larger than all
+    `arguments`.
+    """
+    most = _MAX_ELEMENTS
+    if any(entry.axes for entry in nest.local):
+        most = max(most, *(_MAX_GROWTH * _element_count(b.shape) for b in arguments), 0)
+    expanded: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
+    local: list[Local] = []
+    laid_over = {*nest.views, *nest.views.values()}
+    uses = Counter(entry.buffer for entry in nest.local)
+    for buffer, entry in {entry.buffer: entry for entry in nest.local}.items():
+        if not entry.axes or buffer in laid_over or uses[buffer] > 1 or not _is_fixed(entry):
+            local.append(replace(entry, axes=()))
+            continue
+        shape = list(buffer.shape)
+        kept: list[Axis] = []
+        for axis in reversed(entry.axes):
+            extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
+            if _element_count([extent, *shape]) > most:
+                break
+            shape.insert(0, extent)
+            kept.insert(0, axis)
+        if not kept:
+            local.append(replace(entry, axes=()))
+            continue
+        wide = decl_buffer(shape, buffer.dtype, buffer.name)
+        expanded[buffer] = wide, tuple(ops.sub(a.var, a.start) for a in kept)
+        local.append(Local(wide, ()))
+    if not expanded:
+        return replace(nest, local=tuple(local))
+    items = tuple(_rewrite_item(item, expanded) for item in nest.items)
+    return replace(nest, items=items, local=tuple(local))
+
+
+def _element_count(shape: Iterable[PrimExpr]) -> int:
+    """An estimate of the number of elements of a shape."""
+    total = 1
+    for size in shape:
+        variables = {v for v in walk(size) if isinstance(v, Var)}
+        known = substitute(size, {v: ops.const(_UNKNOWN, v.dtype) for v in variables})
+        estimate = Analyzer().simplify(known)
+        total *= max(estimate.value, 1) if isinstance(estimate, IntImm) else _UNKNOWN
+    return total
+
+
+def _is_fixed(entry: Local) -> bool:
+    """Whether the loop bounds and the shape depend neither on these loops nor on loads."""
+    variables = {a.var for a in entry.axes}
+    bounds = [b for a in entry.axes for b in (a.start, a.stop)]
+    return not any(
+        mentions(b, variables) or next(loads(b), None) is not None
+        for b in (*bounds, *entry.buffer.shape)
+    )
+
+
+def _rewrite_item(item: Item, expanded: Expanded) -> Item:
+    rewritten = map_expressions(item, lambda expr: _rewrite_expr(expr, expanded))
+    return _rewrite_stores(rewritten, expanded)
+
+
+def _rewrite_stores(item: Item, expanded: Expanded) -> Item:
+    """`item` with its stores to the expanded buffers."""
+    match item:
+        case Store(buffer=buffer, indices=indices) if buffer in expanded:
+            wide, iteration = expanded[buffer]
+            return replace(item, buffer=wide, indices=(*iteration, *indices))
+        case Loop(body=body) | WhileLoop(body=body):
+            return replace(item, body=tuple(_rewrite_stores(i, expanded) for i in body))
+        case Branch(body=body, orelse=orelse):
+            yes, no = (tuple(_rewrite_stores(i, expanded) for i in side) for side in (body, orelse))
+            return replace(item, body=yes, orelse=no)
+        case _:
+            return item
+
+
+def _rewrite_expr(expr: PrimExpr, expanded: Expanded) -> PrimExpr:
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, BufferLoad) and node.buffer in expanded:
+            wide, iteration = expanded[node.buffer]
+            return BufferLoad(wide, (*iteration, *node.indices))
+        if isinstance(node, Memory) and node.buffer in expanded:
+            wide, iteration = expanded[node.buffer]
+            region = node.region or tuple(Range(0, s) for s in node.buffer.shape)
+            points = map(Range.point, iteration)
+            return Memory(wide, (*points, *region), node.drop + len(iteration))
+        return None
+
+    return cast("PrimExpr", rewrite(expr, rule))

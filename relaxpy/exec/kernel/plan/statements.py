@@ -1,0 +1,515 @@
+"""The statements that a kernel consists of: assignments over boxes, and compound statements."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from relaxpy.exec.kernel.nest.bounds import may_fail
+from relaxpy.exec.kernel.nest.domain import (
+    Box,
+    conjuncts,
+    empty_condition,
+    has_first_iteration,
+    is_empty,
+    is_implied,
+    is_point,
+    nonempty_condition,
+    split,
+)
+from relaxpy.exec.kernel.nest.nodes import (
+    Alloc,
+    Axis,
+    Bind,
+    Branch,
+    Check,
+    Invoke,
+    Item,
+    Jump,
+    Loop,
+    Nest,
+    Return,
+    Store,
+    WhileLoop,
+    expressions,
+    external_calls,
+    jumps,
+    loads,
+    passed_memory,
+    stored_buffers,
+    walk_items,
+)
+from relaxpy.exec.kernel.plan.initialisation import reduction_loops, with_initialisation
+from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import EQ, Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A read or write of `buffer`; each of `maps` is affine in the statement's axes, or None."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    maps: tuple[Affine | None, ...]
+
+
+_UNKNOWN_MEMORY = Access(decl_buffer((), "uint8", "elsewhere"), (), ())
+"""The effects of external functions, which are called in the order of the text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """`target[indices] = value` over a box, where all `guards` hold.
+
+    `axes` are the enclosing loops, outermost first. The variable of an axis with one iteration is
+    replaced by its start in all expressions. The axes in `ordered` may not be reordered.
+    """
+
+    axes: tuple[Axis, ...]
+    target: Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+    guards: tuple[PrimExpr, ...]
+    ordered: frozenset[Var]
+    block: str | None
+    span: Span | None
+    write: Access = field(init=False)
+    reads: tuple[Access, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        variables = {a.var for a in self.axes}
+        write = access(self.target, self.indices, variables)
+        object.__setattr__(self, "write", write)
+        bounds = [b for a in self.axes for b in (a.start, a.stop)]
+        sources = (self.value, *self.indices, *self.guards, *bounds)
+        object.__setattr__(self, "reads", tuple(_reads(sources, variables)))
+
+    @property
+    def writes(self) -> tuple[Access, ...]:
+        """The write: one element in each iteration."""
+        return (self.write,)
+
+    @property
+    def name(self) -> str:
+        """The block's name, or else the target's."""
+        return self.block or self.target.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compound:
+    """Items that are executed together, in order, in each iteration of `axes`."""
+
+    axes: tuple[Axis, ...]
+    items: tuple[Item, ...]
+    ordered: frozenset[Var]
+    block: str | None
+    reason: str
+    reads: tuple[Access, ...] = field(init=False)
+    writes: tuple[Access, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        variables = {a.var for a in self.axes}
+        sources = [e for item in walk_items(self.items) for e in expressions(item)]
+        sources += [b for a in self.axes for b in (a.start, a.stop)]
+        inner = {i.axis.var for i in walk_items(self.items) if isinstance(i, Loop)}
+        inner |= {i.var for i in walk_items(self.items) if isinstance(i, Bind)}
+        stores = [i for i in walk_items(self.items) if isinstance(i, Store)]
+        writes = [access(s.buffer, s.indices, variables, inner) for s in stores]
+        for source in sources:
+            # A function may change the memory that it takes, and any other memory that it knows.
+            writes += (Access(memory.buffer, (), ()) for memory in passed_memory(source))
+            writes += (_UNKNOWN_MEMORY for _ in external_calls(source))
+        object.__setattr__(self, "writes", tuple(writes))
+        object.__setattr__(self, "reads", tuple(_reads(sources, variables, inner)))
+
+    @property
+    def name(self) -> str:
+        """The block's name, or else the name of a buffer that is written."""
+        return self.block or next((w.buffer.name for w in self.writes), "effect")
+
+
+Statement: TypeAlias = Assignment | Compound
+
+
+def expressions_of(statement: Statement) -> Iterator[PrimExpr]:
+    """The expressions that `statement` evaluates, including the bounds of its loops."""
+    for axis in statement.axes:
+        yield from (axis.start, axis.stop)
+    match statement:
+        case Assignment(indices=indices, value=value, guards=guards):
+            yield from (*indices, value, *guards)
+        case Compound(items=items):
+            yield from (e for item in walk_items(items) for e in expressions(item))
+
+
+def access(
+    buffer: Buffer,
+    indices: Iterable[PrimExpr],
+    variables: Container[Var],
+    varying: Container[Var] = (),
+) -> Access:
+    """The access of `buffer` at `indices`; those with loads or `varying` variables have no map."""
+    indices = tuple(indices)
+    maps = []
+    for index in indices:
+        fixed = not mentions(index, varying) and next(loads(index), None) is None
+        maps.append(affine(index, variables) if fixed else None)
+    return Access(buffer, indices, tuple(maps))
+
+
+def _reads(
+    sources: Iterable[PrimExpr], variables: Container[Var], varying: Container[Var] = ()
+) -> Iterator[Access]:
+    seen: set[BufferLoad] = set()
+    for source in sources:
+        for load in loads(source):
+            if load not in seen:
+                seen.add(load)
+                yield access(load.buffer, load.indices, variables, varying)
+
+
+def statements_of(nest: Nest, sizes: Container[Var]) -> list[Statement]:
+    """The statements of `nest` in the order of the text; loops are distributed over them."""
+    return list(_Collector(nest, sizes).collect(nest.items, (), (), frozenset()))
+
+
+class _Collector:
+    def __init__(self, nest: Nest, sizes: Container[Var]) -> None:
+        self.nest = nest
+        self.sizes = sizes
+
+    def collect(
+        self,
+        items: tuple[Item, ...],
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+    ) -> Iterator[Statement]:
+        for position, item in enumerate(items):
+            reason = _cannot_distribute(item)
+            if reason is not None:
+                yield self.compound(items[position:], box, guards, ordered, reason)
+                return
+            yield from self.item(item, box, guards, ordered)
+
+    def compound(
+        self,
+        items: tuple[Item, ...],
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+        reason: str,
+    ) -> Compound:
+        if guards:
+            items = (Branch(ops.all_of(*guards), items),)
+        loops = reduction_loops(items)
+        may_be_empty = {v for v, a in loops.items() if empty_condition(a, self.sizes) is not None}
+        while any(a.var in may_be_empty for a in box):
+            *outer, axis = box
+            box, items = tuple(outer), (Loop(axis, items),)
+        items = with_initialisation(items, self.sizes)
+        block = next((i.block for i in walk_items(items) if isinstance(i, Store)), None)
+        return Compound(box, items, ordered, block, reason)
+
+    def item(
+        self,
+        item: Item,
+        box: Box,
+        guards: tuple[PrimExpr, ...],
+        ordered: frozenset[Var],
+    ) -> Iterator[Statement]:
+        match item:
+            case Loop(axis=axis, body=body):
+                bounds = start, stop = _points_substituted((axis.start, axis.stop), box)
+                axis = Axis(axis.var, start, stop)
+                mentioned = {a.var for a in box if any(mentions(e, {a.var}) for e in bounds)}
+                overwritten = any(self.overwritten(e, body) for e in bounds)
+                calls = any(True for e in bounds for _ in external_calls(e))
+                # If a guard fails, the bounds are not evaluated.
+                guarded = guards and any(may_fail(e, box, self.sizes) for e in bounds)
+                if calls or overwritten or guarded or any(True for _ in jumps(body)):
+                    reason = "the end of a loop is decided while it runs"
+                    yield self.compound((item,), box, guards, ordered, reason)
+                else:
+                    inner = list(self.collect(body, (*box, axis), guards, ordered | mentioned))
+                    outside = next((s for s in inner if len(s.axes) <= len(box)), None)
+                    if isinstance(outside, Compound) and len(inner) > 1:
+                        # A compound statement contains the loop, which the others need, too.
+                        inner = [self.compound((item,), box, guards, ordered, outside.reason)]
+                    yield from inner
+            case Branch():
+                yield from self.branch(item, box, guards, ordered)
+            case Store() if (called := _call_reason(item)) is not None:
+                yield self.compound((item,), box, guards, ordered, called)
+            case Invoke():
+                yield self.compound((item,), box, guards, ordered, _call_reason(item) or "")
+            case Store():
+                yield from self.statements(item, box, guards, ordered)
+            case WhileLoop():
+                yield self.compound((item,), box, guards, ordered, "a while loop")
+            case Check() | Return() | Bind() | Jump() | Alloc():
+                yield self.compound((item,), box, guards, ordered, "control")
+
+    def branch(
+        self, branch: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Statement]:
+        condition = branch.condition
+        if branch.init_loops:
+            yield from self.init(branch, box, guards, ordered)
+            return
+        first = frozenset() if branch.orelse else _first_iterations(condition, box)
+        if first:
+            start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
+            peeled = (a for a in box if a.var in first)
+            tests = [t for a in peeled if (t := nonempty_condition(a, self.sizes)) is not None]
+            yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
+            return
+        whole = _is_triangular(box) or any(is_empty(a, self.sizes) for a in box)
+        boxes = None if whole else split(condition, box, self.sizes)
+        sides = boxes and (
+            (condition, boxes.holds, branch.body),
+            (ops.logical_not(condition), boxes.fails, branch.orelse),
+        )
+        if sides and all(_initialises_once(body, side, test, box) for test, side, body in sides):
+            for _, side, body in sides:
+                for inner in side if body else ():
+                    yield from self.collect(body, inner, guards, ordered)
+            return
+        called = any(True for _ in external_calls(condition))
+        if called or any(
+            True for i in walk_items((branch,)) for e in expressions(i) for _ in passed_memory(e)
+        ):
+            reason = next(r for i in walk_items((branch,)) if (r := _call_reason(i)))
+            yield self.compound((branch,), box, guards, ordered, reason)
+            return
+        reason = ""
+        if self.overwritten(condition, (branch,)):
+            reason = "the branch overwrites what its condition reads"
+        elif may_fail(condition, box, self.sizes) and not (
+            _has_effect(branch.body, self.sizes) or _has_effect(branch.orelse, self.sizes)
+        ):
+            reason = "a condition may stop the program although nothing depends on it"
+        if reason:
+            yield self.compound((branch,), box, guards, ordered, reason)
+            return
+        yield from self.collect(branch.body, box, (*guards, condition), ordered)
+        if branch.orelse:
+            yield from self.collect(
+                branch.orelse, box, (*guards, ops.logical_not(condition)), ordered
+            )
+
+    def init(
+        self, init: Branch, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Statement]:
+        """A block's init: in the first iteration of its loops, and if one of these has none."""
+        loops = {a.var: a for a in init.init_loops}
+        start: Box = ()
+        tests: list[PrimExpr] = []
+        for axis in box:
+            begin, end = _points_substituted((axis.start, axis.stop), start)
+            if (whole := loops.get(axis.var)) is not None:
+                begin, end = _points_substituted((whole.start, ops.add(whole.start, 1)), start)
+                if not has_first_iteration(axis, whole, self.sizes):
+                    inside = ops.convert(axis.start <= axis.var), ops.convert(axis.var < axis.stop)
+                    tests += inside
+            start = (*start, Axis(axis.var, begin, end))
+        tests += (test for guard in guards for test in conjuncts(guard))
+        left = tuple(self.init_guards(tests, init.init_loops, start))
+        if loops.keys() == _first_iterations(init.condition, start):
+            yield from self.collect(init.body, start, left, ordered)
+            return
+        yield from self.branch(replace(init, init_loops=()), box, guards, ordered)
+        none = [t for a in init.init_loops if (t := empty_condition(a, self.sizes)) is not None]
+        if none:
+            left = (ops.any_of(*none), *left, init.condition)
+            yield from self.collect(init.body, start, left, ordered)
+
+    def init_guards(
+        self, tests: Iterable[PrimExpr], loops: tuple[Axis, ...], start: Box
+    ) -> Iterator[PrimExpr]:
+        """The conditions that remain of `tests` in the first iteration of `loops`.
+
+        A test that mentions a loop without iterations is not evaluated.
+        """
+        for test in tests:
+            about = [
+                a
+                for a in loops
+                if mentions(test, {a.var}) or test is nonempty_condition(a, self.sizes)
+            ]
+            if not about:
+                yield test
+                continue
+            [at_start] = _points_substituted((test,), start)
+            if not is_implied(at_start, about, self.sizes):
+                none = (t for a in about if (t := empty_condition(a, self.sizes)) is not None)
+                yield ops.any_of(*none, at_start)
+
+    def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
+        """Whether `items` store to memory that `expr` reads."""
+        written = set(map(self.nest.memory, stored_buffers(items)))
+        return any(self.nest.memory(load.buffer) in written for load in loads(expr))
+
+    def statements(
+        self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
+    ) -> Iterator[Statement]:
+        """The store over its box, split by the conditions of if_then_else in the value."""
+        box = _points_eliminated(box) if _is_triangular(box) else box
+        if any(is_empty(a, self.sizes) for a in box):
+            return
+        indices, value = (
+            _points_substituted(store.indices, box),
+            _points_substituted((store.value,), box)[0],
+        )
+        guards = tuple(_points_substituted(guards, box))
+        for condition in () if _is_triangular(box) else _branch_conditions(value):
+            boxes = split(condition, box, self.sizes)
+            if boxes is None or not (boxes.holds or boxes.fails):
+                continue
+            if len(boxes.holds) + len(boxes.fails) > 1 and _accumulates(store, box):
+                continue
+            for side, taken in ((boxes.holds, True), (boxes.fails, False)):
+                chosen = replace(store, value=_branch_resolved(value, condition, taken=taken))
+                for inner in side:
+                    yield from self.statements(chosen, inner, guards, ordered)
+            return
+        yield Assignment(
+            box, store.buffer, tuple(indices), value, guards, ordered, store.block, store.span
+        )
+
+
+def _has_effect(items: tuple[Item, ...], sizes: Container[Var]) -> bool:
+    """Whether `items` provably execute a statement whenever they run."""
+    for item in items:
+        match item:
+            case Loop(axis=axis, body=body):
+                if empty_condition(axis, sizes) is None and _has_effect(body, sizes):
+                    return True
+            case Branch() | WhileLoop():
+                pass
+            case _:
+                return True
+    return False
+
+
+def _first_iterations(condition: PrimExpr, box: Box) -> frozenset[Var]:
+    """The axes whose first iterations `condition` selects; none if it has other conjuncts."""
+    starts = {a.var: a.start for a in box}
+    selected = set()
+    for test in conjuncts(condition):
+        match test:
+            case EQ(a=Var() as var, b=value) | EQ(a=value, b=Var() as var) if (
+                var in starts and as_poly(value).same(as_poly(starts[var]))
+            ):
+                selected.add(var)
+            case _:
+                return frozenset()
+    return frozenset(selected)
+
+
+def _initialises_once(
+    items: tuple[Item, ...], boxes: tuple[Box, ...], condition: PrimExpr, box: Box
+) -> bool:
+    """Whether the inits in `items` are correct in the `boxes` where `condition` holds.
+
+    If a reduction loop has no iteration, conditions on its variable do not count.
+    """
+    reducing = reduction_loops(items)
+    tests = (t for t in conjuncts(condition) if mentions(t, reducing))
+    others = {a.var for a in box if a.var not in reducing}
+    return all(len(boxes) == 1 and not mentions(test, others) for test in tests)
+
+
+def _cannot_distribute(item: Item) -> str | None:
+    """Why loops cannot be distributed over `item` and what follows it, or None if they can."""
+    match item:
+        case Bind(var=var, value=value):
+            called = next(external_calls(value), None)
+            if called is not None:
+                return f"{var.name} is the result of {callee_name(called)}"
+            return f"{var.name} is used after its operands are overwritten"
+        case Alloc(buffer=buffer):
+            return f"the shape of {buffer.name} is known only here"
+        case Loop() | Branch() | WhileLoop() if any(
+            isinstance(i, Return) for i in walk_items((item,))
+        ):
+            return "the kernel may end early"
+        case _:
+            return None
+
+
+def _call_reason(item: Item) -> str | None:
+    """A description of the first external call of `item`, or None."""
+    calls = (call for expr in expressions(item) for call in external_calls(expr))
+    called = next(calls, None)
+    return None if called is None else f"calls {callee_name(called)}"
+
+
+def callee_name(call: Call) -> str:
+    """The name of the external function that `call` calls."""
+    if isinstance(call.op, GlobalVar):
+        return call.op.name_hint
+    symbol = call.args[0]
+    return symbol.value if isinstance(symbol, StringImm) else str(symbol)
+
+
+def _is_triangular(box: Box) -> bool:
+    """Whether the bounds of one axis depend on another."""
+    variables = {a.var for a in box}
+    return any(mentions(b, variables) for a in box for b in (a.start, a.stop))
+
+
+def _points_substituted(values: Iterable[PrimExpr], box: Box) -> list[PrimExpr]:
+    """`values` with the variable of each axis that has one iteration replaced by its start."""
+    fixed: Mapping[Var, PrimExpr] = {
+        a.var: ops.cast_to(a.start, a.var.dtype) for a in box if is_point(a)
+    }
+    return [substitute(v, fixed) for v in values]
+
+
+def _points_eliminated(box: Box) -> Box:
+    """`box` with bounds that do not depend on axes with one iteration."""
+    result: list[Axis] = []
+    for axis in box:
+        start, stop = _points_substituted((axis.start, axis.stop), tuple(result))
+        result.append(Axis(axis.var, start, stop))
+    return tuple(result)
+
+
+def _branch_conditions(value: PrimExpr) -> Iterator[PrimExpr]:
+    """The conditions of the if_then_else in `value`, outer ones first, as they decide most."""
+    for node in reversed(list(walk(value))):
+        match node:
+            case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
+                yield condition
+            case _:
+                pass
+
+
+def _accumulates(store: Store, box: Box) -> bool:
+    """Whether the store accesses an element repeatedly, so that a split would reorder sums."""
+    return not all(any(mentions(i, {a.var}) for i in store.indices) for a in box if not is_point(a))
+
+
+def _branch_resolved(value: PrimExpr, condition: PrimExpr, *, taken: bool) -> PrimExpr:
+    """`value` with the if_then_else on `condition` replaced by one of its branches."""
+
+    def rule(node: Node) -> Node | None:
+        match node:
+            case Call(op=Op(name="tir.if_then_else"), args=(test, yes, no)) if test is condition:
+                return yes if taken else no
+            case _:
+                return None
+
+    return cast("PrimExpr", rewrite(value, rule))
