@@ -1,4 +1,4 @@
-"""From a module to an Executable, for one of the targets."""
+"""Compilation of a module to an Executable for a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 
 Target: TypeAlias = Literal["numpy", "reference"]
-#: A decorated class is a module, which type checkers that pass over class decorators do not see.
+#: A decorated class is a module, but type checkers may ignore class decorators.
 ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 
 
@@ -45,14 +45,15 @@ def compile(
 ) -> Executable:
     """An executable of every function of `mod` that has a `global_symbol`.
 
-    A function by itself becomes a module of that name, or else named `main`. The passes of
-    `relax_pipeline` (a name, or a pass) run first; None runs none, on IR that is taken as it is.
+    A single function becomes a module with the function under its symbol, or under `main`. First
+    the passes of `relax_pipeline`, a name or a pass, are applied. None applies no pass and omits
+    the check for well-formedness.
 
     Errors:
-        WellFormedError: the program breaks criteria of well-formedness; all of them are named.
-        StructInfoError: its infos do not fit together.
-        CompileError: something in the module cannot run on this target; all of it is named.
-        MisuseError (also TypeError, ValueError): `mod` is no module, or there is no such target.
+        WellFormedError: the program is not well-formed; all violations are reported.
+        StructInfoError: the struct info of the program is inconsistent.
+        CompileError: the module cannot run on this target; all reasons are reported.
+        MisuseError (also TypeError, ValueError): `mod` is not a module, or the target is unknown.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
     module = with_instance(_as_module(mod))
@@ -61,31 +62,31 @@ def compile(
         raise MisuseError(
             f"there is no target {target!r}; targets are {', '.join(get_args(Target))}",
             hint=close_names(str(target), get_args(Target))
-            or "relaxpy runs on NumPy, on any processor: leave the target out",
+            or "relaxpy runs on NumPy, on any processor: omit the target",
             about=target,
         )
     if isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     if relax_pipeline is not None:
-        faults = check_well_formed(module, check_struct_info=False)
-        if faults:
-            raise WellFormedError(faults)
+        diagnostics = check_well_formed(module, check_struct_info=False)
+        if diagnostics:
+            raise WellFormedError(diagnostics)
         if not callable(relax_pipeline):
             raise MisuseError(
                 f"relax_pipeline is a name or a pass, found {relax_pipeline!r:.60}",
                 about=relax_pipeline,
             )
-        made = relax_pipeline(module)
-        if not isinstance(made, IRModule):
+        result = relax_pipeline(module)
+        if not isinstance(result, IRModule):
             raise MisuseError(
-                f"relax_pipeline gives an IRModule, found {type(made).__name__}",
+                f"relax_pipeline returns an IRModule, found {type(result).__name__}",
                 about=relax_pipeline,
             )
-        faults = check_well_formed(made)
-        if faults:
-            raise WellFormedError(faults)
-        module = made
-    module = module.clone()  # which users may change later
+        diagnostics = check_well_formed(result)
+        if diagnostics:
+            raise WellFormedError(diagnostics)
+        module = result
+    module = module.clone()  # since users may change theirs
     check_runnable(module, kernels=target == "reference")
     if target == "reference":
         return _for_reference(module)
@@ -103,14 +104,13 @@ def build(
     *,
     system_lib: bool | None = None,
 ) -> Executable:
-    """An executable as `compile` makes it, with `params` bound in function `main`.
+    """Compile a module like `compile`, with `params` bound in the function `main`.
 
-    There is one way to run what is compiled here, so `exec_mode` and `system_lib` change nothing,
-    and kernels have one pipeline.
+    `exec_mode`, `system_lib` and `tir_pipeline` exist for programs of TVM and have no effect.
 
     Errors:
-        MisuseError (also TypeError, ValueError): there is no such mode or pipeline of kernels, or
-            `params` are no parameters of `main`.
+        MisuseError (also TypeError, ValueError): an option has an unknown value, or `params` are
+            not parameters of `main`.
     """
     for name, value, known in (
         ("exec_mode", exec_mode, ("bytecode", "compiled")),
@@ -121,12 +121,12 @@ def build(
             listed = " or ".join(map(repr, known))
             raise MisuseError(f"{name} is {listed}, found {value!r:.60}", about=value)
     if params is not None and not isinstance(params, Mapping):
-        raise MisuseError(f"params are a table of values, found {params!r:.60}", about=params)
+        raise MisuseError(f"params are a mapping of values, found {params!r:.60}", about=params)
     if params:
         module = _as_module(mod).clone()
         main = module.functions_by_name.get("main")
         if not isinstance(main, rx.Function):
-            raise MisuseError("params are those of function main, which is not there", about=params)
+            raise MisuseError("params belong to function main, which is missing", about=params)
         module["main"] = main.bind_params(params)  # type: ignore[arg-type]
         mod = module
     return compile(mod, target, relax_pipeline=relax_pipeline)
@@ -134,17 +134,17 @@ def build(
 
 @user_facing
 def load_executable(path: str | PathLike[str]) -> Executable:
-    """The executable that `Executable.save` wrote, compiled again for its target.
+    """Load the executable that `Executable.save` wrote, and compile it again for its target.
 
-    Reading runs nothing of what is in the file, and checks the program as `compile` does.
+    No code of the file is run, and the program is checked as `compile` does.
 
     Errors:
-        MisuseError (also ValueError): the file holds no executable, or one of another version.
-        MisuseError (also TypeError): `path` is no path.
+        MisuseError (also ValueError): the file is not an executable, or has another version.
+        MisuseError (also TypeError): `path` is not a path.
         OSError: the file cannot be read.
     """
     if not isinstance(path, (str, PathLike)):
-        raise MisuseError(f"a file is given by its path, found {path!r:.60}", about=path)
+        raise MisuseError(f"expected the path of a file, found {path!r:.60}", about=path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -154,34 +154,36 @@ def load_executable(path: str | PathLike[str]) -> Executable:
 
 @lru_cache(maxsize=4)
 def executable_of_text(text: str) -> Executable:
-    """The executable whose saved text this is; workers that get it with each task compile it once.
+    """Load an executable from its saved text; a worker that gets it repeatedly compiles it once.
 
     Errors:
-        MisuseError (also ValueError): the text is not that of an executable of this version.
+        MisuseError (also ValueError): the text is not an executable of this version.
     """
     return _load(text, "the text")
 
 
 def _load(text: str, source: str) -> Executable:
-    """Compile the program of a saved text; messages call where it comes from `source`."""
+    """Compile the program of a saved text, which messages call `source`."""
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
         table = None
     if not isinstance(table, dict) or table.get("format") != FORMAT:
         raise MisuseError(
-            f"{source} is no saved executable", hint="write one with Executable.save", about=source
+            f"{source} is not a saved executable",
+            hint="write one with Executable.save",
+            about=source,
         )
     if table.get("version") != VERSION:
         raise MisuseError(
-            f"{source} was saved in version {table.get('version')!r}, this reads {VERSION}"
+            f"{source} has version {table.get('version')!r}, expected version {VERSION}"
         )
     module = load_json(str(table.get("module")))
     if not isinstance(module, IRModule):
-        raise MisuseError(f"{source} holds a {type(module).__name__}, not a module")
-    faults = check_well_formed(module)
-    if faults:
-        raise WellFormedError(faults)
+        raise MisuseError(f"{source} contains a {type(module).__name__}, not a module")
+    diagnostics = check_well_formed(module)
+    if diagnostics:
+        raise WellFormedError(diagnostics)
     return compile(module, str(table.get("target")), relax_pipeline=None)
 
 
@@ -194,9 +196,15 @@ def _as_module(mod: object) -> IRModule:
         return IRModule.from_expr(mod)
     found, hint = type(mod).__name__, None
     if isinstance(mod, type):
-        found, hint = f"the class {mod.__name__}", f"decorate it: @I.ir_module class {mod.__name__}"
+        found, hint = (
+            f"the class {mod.__name__}",
+            f"decorate it: @I.ir_module class {mod.__name__}",
+        )
     elif callable(mod) and hasattr(mod, "__code__"):
-        found, hint = "a plain Python function", "decorate it with @R.function or @T.prim_func"
+        found, hint = (
+            "a plain Python function",
+            "decorate it with @R.function or @T.prim_func",
+        )
     elif isinstance(mod, str):
         found, hint = "a string", "relaxpy.script.from_source(text) reads a program"
     raise MisuseError(
@@ -225,7 +233,7 @@ def _for_numpy(module: IRModule) -> Executable:
         return lower_module(module, compile_kernel, runtime, instrument).functions
 
     return _executable(
-        module, "numpy", lowered.functions, lowered.source, _rows(lowered), functions
+        module, "numpy", lowered.functions, lowered.source, _kernel_rows(lowered), functions
     )
 
 
@@ -235,7 +243,7 @@ def _executable(
     functions: Mapping[str, Callable[..., Value]],
     source: str | Callable[[], str],
     rows: tuple[ReportRow, ...],
-    watched: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
+    instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
 ) -> Executable:
     public = public_signatures(module)
     program = Program(module, target, executable_of_text)
@@ -253,20 +261,20 @@ def _executable(
         source=source,
         report=ExecutionReport((*rows, *_dynamic_rows(module))),
         private_names=module.functions_by_name.keys() - names,
-        watched=lambda instrument: entries(watched(instrument)),
+        instrumented=lambda instrument: entries(instrumented(instrument)),
     )
 
 
 def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
     rows = []
     for name, call in dynamic_calls(module):
-        infos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
-        reason = f"operands are {infos}" if infos else "it was not legalised before"
+        sinfos = ", ".join(str(arg.struct_info) for arg in OperatorCall(call).open_operands)
+        reason = f"operands are {sinfos}" if sinfos else "it was not legalised"
         rows.append(ReportRow(operator_name(call), name, "lowered at run time", reason))
     return tuple(rows)
 
 
-def _rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
+def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
     return tuple(
         ReportRow(name, block.block, block.method, block.reason)
         for name, kernel in lowered.kernels.items()

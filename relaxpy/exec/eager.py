@@ -1,4 +1,4 @@
-"""Decorated functions called on arrays: compiled at the first call, and kept while they live."""
+"""Calls of decorated functions on arrays; functions are compiled at the first call and cached."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 def call_function(
     func: BaseFunc, args: Sequence[object], kwargs: Mapping[str, object] | None = None
 ) -> Value:
-    """What `func`, which is part of no module, gives for these arguments.
+    """Call `func`, which does not belong to a module.
 
     Errors:
-        CompileError: it cannot be run by itself. RuntimeCheckError: an argument does not fit.
+        CompileError: it refers to functions of a module, or cannot be compiled.
+        RuntimeCheckError: a check failed.
     """
     entry = _compiled.get(func)
     if entry is None:
@@ -37,16 +38,16 @@ def _name_of(func: BaseFunc) -> str:
 
 
 def _check_alone(func: BaseFunc) -> None:
-    """Refuse a function that needs others of the module it comes from."""
-    own = _name_of(func)
-    known = getattr(func, "callees", {}).keys() | {own}
-    others = [name for name in mentioned_globals(func) if name not in known]
+    """Errors: CompileError if a function refers to other functions of a module."""
+    name = _name_of(func)
+    callable_names = getattr(func, "callees", {}).keys() | {name}
+    others = [other for other in mentioned_globals(func) if other not in callable_names]
     if others:
         raise CompileError(
-            f"{own} calls {', '.join(others)} of its module, so it does not run by itself",
+            f"{name} calls {', '.join(others)} of its module, so it does not run by itself",
             rule="WF-24",
             span=func.span,
-            hint=f'compile the module: relaxpy.compile(mod)["{own}"](...)',
+            hint=f'compile the module: relaxpy.compile(mod)["{name}"](...)',
         )
 
 

@@ -1,4 +1,4 @@
-"""What `compile` gives: functions by name, the generated source, a report on the kernels."""
+"""Executables: compiled functions by name, the generated source, and a report on the kernels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ndarray: Final = np.ndarray
 
 
 class Program:
-    """The module that an executable was compiled from, for which target, and how to do it again."""
+    """The module and target of an executable, and the function that compiles its saved text."""
 
     def __init__(self, module: IRModule, target: str, reload: Callable[[str], Executable]) -> None:
         self.module = module
@@ -46,10 +46,10 @@ class Program:
 
     @cached_property
     def text(self) -> str:
-        """The saved form that `reload` compiles again: JSON, constants included.
+        """The saved form, which `reload` compiles: JSON with all constants.
 
         Errors:
-            MisuseError: the program holds what has no JSON form.
+            MisuseError: the program contains an object without a JSON form.
         """
         table = {"format": FORMAT, "version": VERSION, "target": self.target}
         return json.dumps({**table, "module": save_json(self.module)})
@@ -60,14 +60,14 @@ def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) ->
 
 
 class EntryPoint:
-    """A function of an executable, callable with arrays, scalars and whatever speaks DLPack.
+    """A function of an executable, callable with arrays, scalars and objects that support DLPack.
 
-    Arguments may be given by name where the names of the parameters differ. It is pickled as the
-    saved program of its executable, which is compiled again where it is loaded.
+    Arguments may be passed by name if the names of the parameters are unique. A pickle contains the
+    saved program of the executable, which is compiled again when it is loaded.
 
     Errors:
-        RuntimeCheckError: a wrong number of arguments, or a check of the program failed.
-        FunctionSignatureError: an argument does not fit its parameter.
+        RuntimeCheckError: the number of arguments is wrong, or a check of the program failed.
+        FunctionSignatureError: an argument does not match its parameter.
     """
 
     __slots__ = ("__weakref__", "_arity", "_program", "_run", "signature")
@@ -79,11 +79,11 @@ class EntryPoint:
         self._arity = len(signature.params)
 
     def __call__(self, *args: object, **kwargs: object) -> Value:
-        """What the function gives for these arguments."""
+        """Call the function."""
         __tracebackhide__ = True
         try:
             if kwargs:
-                args = self.place(args, kwargs)
+                args = self.positional_args(args, kwargs)
             if len(args) != self._arity:
                 self.signature.check_count(len(args))
             for arg in args:
@@ -119,20 +119,22 @@ class EntryPoint:
                 ) from None
         return tuple(values)
 
-    def place(self, args: tuple[object, ...], named: Mapping[str, object]) -> tuple[object, ...]:
+    def positional_args(
+        self, args: tuple[object, ...], named: Mapping[str, object]
+    ) -> tuple[object, ...]:
         """The arguments in the order of the parameters.
 
         Errors:
-            RuntimeCheckError: one is missing, too many, given twice or of an unknown name.
+            RuntimeCheckError: an argument is missing, unexpected, passed twice or has no parameter.
         """
         names = [param.name_hint for param in self.signature.params]
-        given, rest = names[: len(args)], names[len(args) :]
+        positional, remaining = names[: len(args)], names[len(args) :]
         for name in named:
-            if names.count(name) != 1 or name in given:
+            if names.count(name) != 1 or name in positional:
                 problem = f"has no parameter {name!r}"
                 if names.count(name) > 1:
                     problem = f"has several parameters {name!r}"
-                elif name in given:
+                elif name in positional:
                     problem = f"is given parameter {name!r} twice"
                 raise RuntimeCheckError(
                     f"{self.signature.name} {problem}",
@@ -143,7 +145,7 @@ class EntryPoint:
                 )
         if len(args) + len(named) != len(names):
             self.signature.check_count(len(args) + len(named))
-        return (*args, *(named[name] for name in rest))
+        return (*args, *(named[name] for name in remaining))
 
     def __copy__(self) -> Self:
         return self
@@ -162,10 +164,10 @@ class EntryPoint:
 
 
 class Executable:
-    """Compiled functions by name; `watched` returns them compiled anew, with an instrument.
+    """Compiled functions by name; `instrumented` compiles them again with an instrument.
 
-    It does not change, so a copy is the executable itself. It is pickled as its saved program, and
-    compiled again where it is loaded; packed functions have to be registered there, too.
+    It is immutable, so a copy is the executable itself. A pickle contains the saved program, which
+    is compiled again when it is loaded; packed functions must be registered there, too.
     """
 
     def __init__(
@@ -176,9 +178,9 @@ class Executable:
         source: str | Callable[[], str],
         report: ExecutionReport,
         private_names: Collection[str],
-        watched: Callable[[Instrument], Mapping[str, EntryPoint]],
+        instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
     ) -> None:
-        self.watched = watched
+        self.instrumented = instrumented
         self._program = program
         self._source = source
         self._entries = dict(entries)
@@ -190,11 +192,12 @@ class Executable:
         """The function that can be called under `name` (TOP-3).
 
         Errors:
-            UnknownNameError (also KeyError, ValueError): there is none, or it is private (TOP-4).
+            UnknownNameError (also KeyError, ValueError): there is no such function, or it is
+                private (TOP-4).
         """
-        found = self._entries.get(name) if isinstance(name, str) else None
-        if found is not None:
-            return found
+        entry = self._entries.get(name) if isinstance(name, str) else None
+        if entry is not None:
+            return entry
         if isinstance(name, str) and name in self._private_names:
             raise UnknownNameError(
                 f"function {name!r} is private: it has no global_symbol", rule="TOP-4"
@@ -215,28 +218,28 @@ class Executable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
 
         @user_facing
         def __getattr__(self, name):
-            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            """Errors: UnknownAttributeError (also AttributeError), with the known names."""
             functions = () if name.startswith("_") else self._entries
             raise unknown_attribute(self, name, "ex", functions)
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:
-        """What `main` gives for these arguments, or the one function there is (TOP-2)."""
+        """Call `main`, or the only function (TOP-2)."""
         name = next(iter(self._entries)) if len(self._entries) == 1 else "main"
         return self[name](*args, **kwargs)
 
     @property
     def target(self) -> str:
-        """The target it was compiled for."""
+        """The target of the executable."""
         return self._program.target
 
     @property
     def source(self) -> str:
-        """The whole generated Python text; for the reference target, the program it evaluates."""
+        """The generated Python text; for the target reference, the text of the program."""
         return self._source if isinstance(self._source, str) else self._source()
 
     @property
@@ -245,20 +248,20 @@ class Executable:
         return tuple(self._entries)
 
     def report(self) -> ExecutionReport:
-        """How each kernel runs, and why where that is slow."""
+        """The method by which each kernel runs, and the reasons for slow methods."""
         return self._report
 
     @user_facing
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to a file that `load_executable` reads: JSON, constants included.
+        """Write the program to a file that `load_executable` reads: JSON with all constants.
 
         Errors:
-            MisuseError: the program holds what has no JSON form.
+            MisuseError: the program contains an object without a JSON form.
             OSError: the file cannot be written.
         """
         Path(path).write_text(self._program.text, encoding="utf-8")
 
-    #: TVM's name for `save`, whatever the file is called: there is no library of machine code.
+    #: TVM's name for `save`. The file is JSON and not a library of machine code.
     export_library = save
 
     def __copy__(self) -> Self:

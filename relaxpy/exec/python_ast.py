@@ -1,4 +1,4 @@
-"""Short ways to write the Python syntax trees of generated code."""
+"""Constructors of Python syntax trees for generated code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def text(value: str) -> ast.expr:
 
 
 def docstring(value: str) -> ast.stmt:
-    """A docstring, which Python 3.13 takes only as text that can be encoded."""
+    """A docstring; Python 3.13 accepts only text that can be encoded."""
     return do(text(value.encode(errors="backslashreplace").decode()))
 
 
@@ -68,9 +68,9 @@ def attribute(value: Code, name: str) -> ast.expr:
 
 
 def item(value: Code, *indices: Code) -> ast.Subscript:
-    """`value[indices]`; no index at all is `value[()]`."""
-    parts = [code(i) for i in indices]
-    index: ast.expr = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+    """`value[indices]`; without indices, `value[()]`."""
+    nodes = [code(i) for i in indices]
+    index: ast.expr = nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load())
     return ast.Subscript(code(value), index, ast.Load())
 
 
@@ -84,24 +84,24 @@ def compare(left: Code, op: type[ast.cmpop], right: Code) -> ast.expr:
     return ast.Compare(code(left), [op()], [code(right)])
 
 
-def both(parts: Iterable[Code]) -> ast.expr:
-    """The conjunction of `parts`, of which there is at least one."""
-    return _joined(ast.And, parts)
+def both(operands: Iterable[Code]) -> ast.expr:
+    """The conjunction of at least one operand."""
+    return _joined(ast.And, operands)
 
 
-def either(parts: Iterable[Code]) -> ast.expr:
-    """The disjunction of `parts`, of which there is at least one."""
-    return _joined(ast.Or, parts)
+def either(operands: Iterable[Code]) -> ast.expr:
+    """The disjunction of at least one operand."""
+    return _joined(ast.Or, operands)
 
 
-def _joined(kind: type[ast.boolop], parts: Iterable[Code]) -> ast.expr:
+def _joined(kind: type[ast.boolop], operands: Iterable[Code]) -> ast.expr:
     values: list[ast.expr] = []
-    for part in map(code, parts):
-        match part:
+    for operand in map(code, operands):
+        match operand:
             case ast.BoolOp(op=op, values=inner) if isinstance(op, kind):
                 values += inner
             case _:
-                values.append(part)
+                values.append(operand)
     return values[0] if len(values) == 1 else ast.BoolOp(kind(), values)
 
 
@@ -143,7 +143,7 @@ def within(contexts: Iterable[Code], body: list[ast.stmt]) -> ast.stmt:
 
 
 def leaves(statements: Sequence[ast.stmt]) -> bool:
-    """Whether each path through `statements` leaves them, so that what follows is not reached."""
+    """Whether every path through `statements` ends with a return or continue."""
     match statements:
         case [*_, ast.Continue() | ast.Return()]:
             return True

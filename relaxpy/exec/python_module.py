@@ -1,4 +1,4 @@
-"""BasePyModule: a module whose graph functions, kernels and Python functions call each other."""
+"""BasePyModule: a module whose Relax functions, kernels and Python functions call each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from relaxpy.ir.tir.substitution import substitute
 
 _TARGETS = ("numpy", "reference")
 
-#: What an instance keeps, beside its functions.
+#: The attributes of an instance other than its functions.
 _STATE = frozenset(
     (
         *("ir_mod", "device", "target", "executable", "pyfuncs", "extern_funcs"),
@@ -39,22 +39,22 @@ _STATE = frozenset(
     )
 )
 
-#: Whether the call that is running came with tensors of torch, so that its results are such.
-_torch: ContextVar[bool] = ContextVar("_torch", default=False)
+#: Whether the current call has tensors of torch as arguments, and so returns such tensors.
+_returns_torch: ContextVar[bool] = ContextVar("_torch", default=False)
 
 
 class BasePyModule:
-    """Runs the functions of a module as methods: graph functions, kernels and Python functions.
+    """Runs the functions of a module as methods: Relax functions, kernels and Python functions.
 
-    What is called with tensors of torch gives such, and hands such to Python functions; anything
-    else gives NumPy's arrays. Everything is compiled together, when it is first needed.
+    A call with tensors of torch returns such tensors, and passes them to Python functions; other
+    calls return NumPy arrays. All functions are compiled together on first use.
 
     Errors:
-        MisuseError (also TypeError): `ir_mod` is no module, or has a function of a name that its
-            instances need themselves.
+        MisuseError (also TypeError): `ir_mod` is not a module, or one of its functions has the name
+            of an attribute of instances.
     """
 
-    #: Tells the parser which classes a module may derive from.
+    #: Marks a class from which modules may derive, for the parser.
     __python_module__ = True
 
     @user_facing
@@ -69,22 +69,22 @@ class BasePyModule:
         functions = ir_mod.functions_by_name
         for name in functions.keys() & _STATE:
             raise MisuseError(
-                f"a function of a BasePyModule cannot be called {name}: its objects keep something "
-                "of their own there",
+                f"a function of a BasePyModule cannot be called {name}, since its instances have "
+                "an attribute of that name",
                 about=ir_mod,
             )
         self.tir_func_names = [n for n, f in functions.items() if isinstance(f, PrimFunc)]
         self.relax_func_names = [n for n, f in functions.items() if isinstance(f, rx.Function)]
         for name in (*self.relax_func_names, *self.tir_func_names):
-            setattr(self, name, self._runs(name))
+            setattr(self, name, self._compiled_method(name))
         for name, function in self.pyfuncs.items():
             setattr(self, name, self._method(function))
 
-    # --- what is compiled
+    # --- compilation
 
     @cached_property
     def executable(self) -> Executable:
-        """All functions, private ones included, compiled together."""
+        """The executable of all functions, including private ones."""
         module = self.ir_mod.clone()
         for name, function in self.pyfuncs.items():
             if name not in module or is_python_function(module[name]):
@@ -101,14 +101,14 @@ class BasePyModule:
 
     @property
     def relax_vm(self) -> VirtualMachine:
-        """A VirtualMachine over the compiled functions."""
+        """A VirtualMachine for the compiled functions."""
         return VirtualMachine(self.executable)
 
-    def _runs(self, name: str) -> Callable[..., Any]:
+    def _compiled_method(self, name: str) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _like([*args, *kwargs.values()]) as given:
-                named = dict(zip(kwargs, given[len(args) :], strict=True))
-                return _exported(self.executable[name](*given[: len(args)], **named))
+            with _converted_args([*args, *kwargs.values()]) as values:
+                kwargs_values = dict(zip(kwargs, values[len(args) :], strict=True))
+                return _exported(self.executable[name](*values[: len(args)], **kwargs_values))
 
         run.__name__ = run.__qualname__ = name
         run.__doc__ = f"Function {name} of the module."
@@ -118,24 +118,24 @@ class BasePyModule:
         return MethodType(function, self) if takes_self(function) else function
 
     def _from_program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A Python function as programs call it."""
+        """The function that programs call for a Python function."""
         method = self._method(function)
 
         @wraps(function)
         def run(*args: Any) -> Any:
             return method(*(_exported(arg) for arg in args))
 
-        del run.__wrapped__  # its signature is its own: it takes no self
+        del run.__wrapped__  # unlike `function`, it does not take self
         return run
 
     # --- calls by name
 
     @user_facing
     def call_py_func(self, func_name: str, args: Sequence[Any]) -> Any:
-        """What the Python function of this name gives for `args`.
+        """Call the Python function of this name.
 
         Errors:
-            UnknownNameError (also KeyError, ValueError): there is none.
+            UnknownNameError (also KeyError, ValueError): there is no such function.
         """
         _calls_users = True
         function = self.pyfuncs.get(func_name) if isinstance(func_name, str) else None
@@ -151,42 +151,42 @@ class BasePyModule:
     def call_tir(
         self, tir_func: str | Callable[..., Any] | PrimFunc, args: Sequence[Any], out_sinfo: Any
     ) -> Any:
-        """What a kernel, named or given, writes into new tensors, `args` being its inputs.
+        """Call a kernel, or the kernel of a name, with the inputs `args`; return its outputs.
 
         Shapes:
-            out_sinfo  an info or a shape of the output, or a list of them; sizes that it leaves
-                       open are those of the kernel
+            out_sinfo  the struct info or shape of the output, or a list of them; dimensions that it
+                       leaves open are those of the kernel's buffers
         Errors:
             UnknownNameError (also KeyError, ValueError): the module has no such kernel.
-            MisuseError: the sizes of an output cannot be told from the inputs.
-            RuntimeCheckError: an argument does not fit, or there is no memory for an output.
+            MisuseError: the shape of an output cannot be inferred from the inputs.
+            RuntimeCheckError: an argument does not match, or there is not enough memory.
         """
         name = self._kernel_name(tir_func)
         kernel = self.ir_mod[name]
         assert isinstance(kernel, PrimFunc)
-        with _like(_inputs(args)) as given:
-            outputs = _outputs(kernel, given, out_sinfo)
-            self.executable[name](*given, *outputs)
-            found = [_exported(output) for output in outputs]
-        return found[0] if len(found) == 1 else found
+        with _converted_args(_inputs(args)) as values:
+            outputs = _outputs(kernel, values, out_sinfo)
+            self.executable[name](*values, *outputs)
+            results = [_exported(output) for output in outputs]
+        return results[0] if len(results) == 1 else results
 
     @user_facing
     def call_dps_packed(self, func_name: str, args: Sequence[Any], out_sinfo: Any) -> Any:
-        """What a function gives for `args`: a method, or a packed function that writes its outputs.
+        """Call a method, or a packed function that writes its outputs; return the outputs.
 
         Errors:
             UnknownPackedFuncError (also KeyError, ValueError): there is neither.
         """
         _calls_users = True
-        own = getattr(self, func_name, None) if isinstance(func_name, str) else None
-        if callable(own):
-            return own(*_inputs(args))
+        method = getattr(self, func_name, None) if isinstance(func_name, str) else None
+        if callable(method):
+            return method(*_inputs(args))
         function = self.extern_funcs[func_name] = get_global_func(func_name)
-        with _like(_inputs(args)) as given:
-            outputs = _outputs(None, given, out_sinfo)
-            function(*given, *outputs)
-            found = [_exported(output) for output in outputs]
-        return found[0] if len(found) == 1 else found
+        with _converted_args(_inputs(args)) as values:
+            outputs = _outputs(None, values, out_sinfo)
+            function(*values, *outputs)
+            results = [_exported(output) for output in outputs]
+        return results[0] if len(results) == 1 else results
 
     def _kernel_name(self, tir_func: object) -> str:
         for name in self.tir_func_names:
@@ -202,11 +202,11 @@ class BasePyModule:
             about=tir_func,
         )
 
-    # --- what there is
+    # --- functions and text
 
     @user_facing
     def add_python_function(self, name: str, func: Callable[..., Any]) -> None:
-        """Enter a Python function under `name`; one whose first parameter is `self` is a method."""
+        """Add a Python function; if its first parameter is `self`, it becomes a method."""
         if not callable(func):
             raise MisuseError(f"a Python function is callable, found {func!r:.60}", about=func)
         if not isinstance(name, str) or name in _STATE:
@@ -216,10 +216,10 @@ class BasePyModule:
         self.__dict__.pop("executable", None)
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """The compiled function of this name, or a packed one called before, if there is one."""
+        """The compiled function of this name, or a packed function that was called, or None."""
         if name in self.tir_func_names or name in self.relax_func_names:
-            found: Callable[..., Any] = getattr(self, name)
-            return found
+            function: Callable[..., Any] = getattr(self, name)
+            return function
         return self.extern_funcs.get(name)
 
     def list_functions(self) -> dict[str, list[str]]:
@@ -232,11 +232,11 @@ class BasePyModule:
         }
 
     def script(self, **options: Any) -> str:
-        """The text of the module, that of its Python functions included."""
+        """The text of the module with its Python functions."""
         return self.ir_mod.script(**options)
 
     def show(self, *args: Any, **options: Any) -> None:
-        """Print the text of the module, in colour where that can be shown."""
+        """Print the text of the module, in colour if possible."""
         self.ir_mod.show(*args, **options)
 
     def __getitem__(self, name: rx.GlobalVar | str) -> rx.BaseFunc:
@@ -244,7 +244,7 @@ class BasePyModule:
 
     @user_facing
     def __getattr__(self, name: str) -> Any:
-        """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+        """Errors: UnknownAttributeError (also AttributeError), with the known names."""
         if name.startswith("__") or "ir_mod" not in self.__dict__:
             raise AttributeError(name)
         try:
@@ -259,30 +259,30 @@ class BasePyModule:
     def _infer_concrete_shape_from_args(
         self, shape: Sequence[Any], in_args: Sequence[Any]
     ) -> list[int]:
-        """The sizes of an output; those that are open are taken of the first input of its rank.
+        """The shape of an output; open dimensions are those of the first input of its rank.
 
         Errors:
             MisuseError (also ValueError): there is no such input.
         """
-        found = []
+        sizes = []
         for axis, size in enumerate(shape):
             known = _number(size, {})
-            known = _same_axis(in_args, len(shape), axis) if known is None else known
+            known = _size_along_axis(in_args, len(shape), axis) if known is None else known
             if known is None:
                 raise _unknown_size(axis, size, shape)
-            found.append(known)
-        return found
+            sizes.append(known)
+        return sizes
 
-    # --- tensors of torch, by the names that TVM's programs use
+    # --- tensors of torch, by TVM's names
 
     def _convert_pytorch_to_tvm(self, tensors: Any) -> Any:
-        """Tensors as NumPy's arrays."""
+        """Convert tensors to NumPy arrays."""
         if isinstance(tensors, (list, tuple)):
             return [self._convert_pytorch_to_tvm(tensor) for tensor in tensors]
-        return _plain(tensors) if _is_torch(tensors) else np.asarray(tensors)
+        return _as_numpy(tensors) if _is_torch(tensors) else np.asarray(tensors)
 
     def _convert_tvm_to_pytorch(self, tensors: Any) -> Any:
-        """NumPy's arrays as tensors of torch, where torch is in use."""
+        """Convert NumPy arrays to tensors of torch, if torch is loaded."""
         if isinstance(tensors, (list, tuple)):
             return [self._convert_tvm_to_pytorch(tensor) for tensor in tensors]
         return _as_torch(tensors) if "torch" in sys.modules else tensors
@@ -292,10 +292,10 @@ def _is_torch(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
 
 
-def _plain(value: Any) -> Any:
-    """A tensor of torch as an array over the same memory where that is possible."""
+def _as_numpy(value: Any) -> Any:
+    """A tensor of torch as an array, over the same memory if possible."""
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_plain, value))
+        return type(value)(map(_as_numpy, value))
     return value.detach().cpu().numpy() if _is_torch(value) else value
 
 
@@ -306,8 +306,8 @@ def _as_torch(value: Any) -> Any:
 
 
 def _exported(value: Any) -> Any:
-    """A result as the caller of the running call wants it."""
-    if not _torch.get():
+    """A result as an array or a tensor of torch, as the current call requires."""
+    if not _returns_torch.get():
         return value
     if isinstance(value, tuple):
         return tuple(map(_exported, value))
@@ -315,14 +315,14 @@ def _exported(value: Any) -> Any:
 
 
 @contextmanager
-def _like(args: Sequence[Any]) -> Iterator[list[Any]]:
-    """`args` as arrays; results are tensors of torch meanwhile if one of these is."""
+def _converted_args(args: Sequence[Any]) -> Iterator[list[Any]]:
+    """Convert `args` to arrays; results in the context are tensors of torch if an argument is."""
     arrays = any(isinstance(arg, np.ndarray) for arg in args)
-    token = _torch.set(any(map(_is_torch, args)) or (_torch.get() and not arrays))
+    token = _returns_torch.set(any(map(_is_torch, args)) or (_returns_torch.get() and not arrays))
     try:
-        yield [_plain(arg) for arg in args]
+        yield [_as_numpy(arg) for arg in args]
     finally:
-        _torch.reset(token)
+        _returns_torch.reset(token)
 
 
 def _inputs(args: Sequence[Any]) -> Sequence[Any]:
@@ -333,51 +333,51 @@ def _inputs(args: Sequence[Any]) -> Sequence[Any]:
 
 def _outputs(kernel: PrimFunc | None, args: Sequence[Any], out_sinfo: Any) -> list[Any]:
     """New tensors for the outputs of a kernel or packed function."""
-    wanted = out_sinfo if isinstance(out_sinfo, list) else [out_sinfo]
+    sinfos = out_sinfo if isinstance(out_sinfo, list) else [out_sinfo]
     if isinstance(out_sinfo, (list, tuple)) and all(isinstance(s, int) for s in out_sinfo):
-        wanted = [tuple(out_sinfo)]
-    sizes, own = _sizes(kernel, args)
-    buffers = own[len(own) - len(wanted) :] if len(own) >= len(wanted) else []
-    made = []
-    for k, info in enumerate(wanted):
-        shape, dtype = _shape_and_dtype(info)
-        buffer = buffers[k] if len(buffers) == len(wanted) else None
+        sinfos = [tuple(out_sinfo)]
+    sizes, shapes = _sizes(kernel, args)
+    buffers = shapes[len(shapes) - len(sinfos) :] if len(shapes) >= len(sinfos) else []
+    outputs = []
+    for k, sinfo in enumerate(sinfos):
+        shape, dtype = _shape_and_dtype(sinfo)
+        buffer = buffers[k] if len(buffers) == len(sinfos) else None
         extents = []
         for axis, size in enumerate(shape):
             known = _number(size, sizes)
             if known is None and buffer is not None and axis < len(buffer[0]):
                 known = _number(buffer[0][axis], sizes)
             if known is None:
-                known = _same_axis(args, len(shape), axis)
+                known = _size_along_axis(args, len(shape), axis)
             if known is None:
                 raise _unknown_size(axis, size, out_sinfo)
             extents.append(known)
         kind = DataType(dtype or (buffer[1] if buffer is not None else "float32"))
         output = empty(tuple(extents), kind.numpy())
         output.fill(0)
-        made.append(output)
-    return made
+        outputs.append(output)
+    return outputs
 
 
 def _unknown_size(axis: int, size: object, about: object) -> MisuseError:
     return MisuseError(
-        f"Cannot infer concrete output shape: size {axis}, {size}, cannot be told from the inputs",
-        hint="give the sizes of the output as integers",
+        f"Cannot infer concrete output shape: dimension {axis}, {size}, is not that of an input",
+        hint="write the dimensions of the output as integers",
         about=about,
     )
 
 
-def _shape_and_dtype(info: Any) -> tuple[Sequence[Any], Any]:
-    if isinstance(info, (tuple, list)):
-        return info, None
-    shape, dtype = getattr(info, "shape", None), getattr(info, "dtype", None)
+def _shape_and_dtype(sinfo: Any) -> tuple[Sequence[Any], Any]:
+    if isinstance(sinfo, (tuple, list)):
+        return sinfo, None
+    shape, dtype = getattr(sinfo, "shape", None), getattr(sinfo, "dtype", None)
     if isinstance(shape, rx.ShapeExpr):
         shape = shape.values
     if not isinstance(shape, (tuple, list)):
         raise MisuseError(
-            f"an output is described by an info with a shape, found {str(info)[:60]}",
+            f"expected the struct info of an output with a shape, found {str(sinfo)[:60]}",
             hint='write R.Tensor((4,), "float32")',
-            about=info,
+            about=sinfo,
         )
     return shape, dtype
 
@@ -386,23 +386,23 @@ _Shapes = list[tuple[Sequence[PrimExpr], DataType]]
 
 
 def _sizes(kernel: PrimFunc | None, args: Sequence[Any]) -> tuple[Mapping[Var, PrimExpr], _Shapes]:
-    """The sizes that a kernel reads off its inputs, and the shapes of its buffers."""
-    found: dict[Var, PrimExpr] = {}
+    """The shape variables of a kernel that its inputs determine, and the shapes of its buffers."""
+    sizes: dict[Var, PrimExpr] = {}
     if kernel is None:
-        return found, []
+        return sizes, []
     buffers: _Shapes = []
     for k, param in enumerate(kernel.params):
         buffer = kernel.buffer_map.get(param)
         if buffer is None:
             if k < len(args) and isinstance(args[k], (int, np.integer)):
-                found[param] = IntImm(param.dtype, int(args[k]))
+                sizes[param] = IntImm(param.dtype, int(args[k]))
             continue
         buffers.append((buffer.shape, buffer.dtype))
         shape = getattr(args[k], "shape", ()) if k < len(args) else ()
         for size, extent in zip(buffer.shape, shape, strict=False):
             if isinstance(size, Var):
-                found.setdefault(size, IntImm(size.dtype, int(extent)))
-    return found, buffers
+                sizes.setdefault(size, IntImm(size.dtype, int(extent)))
+    return sizes, buffers
 
 
 def _number(size: Any, sizes: Mapping[Var, PrimExpr]) -> int | None:
@@ -417,7 +417,7 @@ def _number(size: Any, sizes: Mapping[Var, PrimExpr]) -> int | None:
     return None
 
 
-def _same_axis(args: Sequence[Any], ndim: int, axis: int) -> int | None:
-    """The size of the first input of this rank along this axis, as TVM takes it."""
+def _size_along_axis(args: Sequence[Any], ndim: int, axis: int) -> int | None:
+    """The size along this axis of the first input of this rank, as in TVM."""
     shapes = (getattr(arg, "shape", ()) for arg in args)
     return next((int(shape[axis]) for shape in shapes if len(shape) == ndim), None)

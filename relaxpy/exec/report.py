@@ -12,9 +12,9 @@ from relaxpy.screen import Table
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """How one block of one kernel runs; `reason` says why, where it is a scalar loop.
+    """The method by which one block of a kernel runs, with the reason if it is a scalar loop.
 
-    An operator that is lowered at run time stands there with the function it is called in.
+    For an operator that is lowered at run time, `block` is the function that calls it.
     """
 
     kernel: str
@@ -25,7 +25,7 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionReport:
-    """One row for each block of each kernel; `str` lays them out as a table."""
+    """One row for each block of each kernel; `str` is a table."""
 
     rows: tuple[ReportRow, ...]
 

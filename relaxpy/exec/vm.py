@@ -1,4 +1,4 @@
-"""VirtualMachine: TVM's way of running an executable, keeping inputs and outputs."""
+"""VirtualMachine: the interface of TVM to executables, with stored inputs and outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 
 @dataclass(frozen=True, slots=True)
 class SavedFunction:
-    """A function with its arguments, to be called without any."""
+    """A function with its arguments, which is called without arguments."""
 
     machine: VirtualMachine
     func_name: str
@@ -30,14 +30,14 @@ class SavedFunction:
     include_return: bool
 
     def __call__(self) -> Value:
-        """The function's result, or None where results are not included."""
+        """Call the function; return its result, or None if results are not included."""
         result = self.machine[self.func_name](*self.args)
         return result if self.include_return else None
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """What a call took, repeat by repeat.
+    """The mean time of a call in each repeat.
 
     Units: seconds.
     """
@@ -76,9 +76,9 @@ class BenchmarkResult:
 
 
 class VirtualMachine:
-    """Runs functions of an executable, TVM's way.
+    """Runs functions of an executable with the interface of TVM.
 
-    `device` and `memory_cfg` are accepted: all values are in main memory, which Python manages.
+    `device` and `memory_cfg` have no effect, since Python manages the memory of all values.
     """
 
     NAIVE_ALLOCATOR = 1
@@ -92,7 +92,7 @@ class VirtualMachine:
         memory_cfg: object = None,
         profile: bool = False,
     ) -> None:
-        """Errors: MisuseError (also TypeError): `rt_mod` is no Executable."""
+        """Errors: MisuseError (also TypeError) if `rt_mod` is not an Executable."""
         if not isinstance(rt_mod, Executable):
             raise MisuseError(
                 f"a VirtualMachine runs an Executable, found {type(rt_mod).__name__}",
@@ -105,16 +105,16 @@ class VirtualMachine:
         self._inputs: dict[str, tuple[object, ...]] = {}
         self._outputs: dict[str, Value] = {}
         self._instrument: Instrument | None = None
-        self._here = threading.local()
-        """With the profiler of a thread that profiles."""
-        self._watched: Mapping[str, EntryPoint] | None = None
+        self._per_thread = threading.local()
+        """Its attribute `profiler` is that of a thread that profiles."""
+        self._instrumented_entries: Mapping[str, EntryPoint] | None = None
 
     @user_facing
     def __getitem__(self, name: str) -> Callable[..., Value]:
-        """The function `name`: one that was saved, else the executable's.
+        """The saved function `name`, or else that of the executable.
 
         Errors:
-            UnknownNameError (also KeyError, ValueError): there is none.
+            UnknownNameError (also KeyError, ValueError): there is no such function.
         """
         saved = self._saved.get(name) if isinstance(name, str) else None
         return saved or self._function(name)
@@ -128,62 +128,62 @@ class VirtualMachine:
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Value:
-        """What `main` returns for these arguments, or the only function there is (TOP-2)."""
+        """Call `main`, or the only function (TOP-2)."""
         names = list(self)
         return self[names[0] if len(names) == 1 else "main"](*args, **kwargs)
 
-    if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+    if not TYPE_CHECKING:  # it would make a type checker accept every name
 
         @user_facing
         def __getattr__(self, name):
-            """Errors: UnknownAttributeError (also AttributeError), which says what there is."""
+            """Errors: UnknownAttributeError (also AttributeError), with the known names."""
             raise unknown_attribute(self, name, "vm", () if name.startswith("_") else self)
 
     def _function(self, name: str) -> EntryPoint:
-        found = self._executable[name]
-        return found if self._watching() is None else self._seen()[name]
+        entry = self._executable[name]
+        return entry if self._active_instrument() is None else self._instrumented()[name]
 
-    def _seen(self) -> Mapping[str, EntryPoint]:
-        """The functions, compiled to show their calls to the instrument of the moment."""
-        if self._watched is None:
-            self._watched = self._executable.watched(self._show)
-        return self._watched
+    def _instrumented(self) -> Mapping[str, EntryPoint]:
+        """The functions, compiled to report their calls to the active instrument."""
+        if self._instrumented_entries is None:
+            self._instrumented_entries = self._executable.instrumented(self._report_call)
+        return self._instrumented_entries
 
-    def _show(self, *call: Value) -> object:
-        instrument = self._watching()
+    def _report_call(self, *call: Value) -> object:
+        instrument = self._active_instrument()
         return None if instrument is None else instrument(*call)
 
-    def _watching(self) -> Instrument | None:
-        profiler: Instrument | None = getattr(self._here, "profiler", None)
+    def _active_instrument(self) -> Instrument | None:
+        profiler: Instrument | None = getattr(self._per_thread, "profiler", None)
         return profiler or self._instrument
 
     @override
     def __getstate__(self) -> dict[str, object]:
-        """The state that a pickle holds: without what belongs to a thread or is compiled again."""
-        return {k: v for k, v in vars(self).items() if k not in ("_here", "_watched")}
+        """The state for a pickle, without that of threads and without compiled functions."""
+        return {k: v for k, v in vars(self).items() if k not in ("_per_thread", "_instrumented_entries")}
 
     def __setstate__(self, state: Mapping[str, object]) -> None:
-        vars(self).update(state, _here=threading.local(), _watched=None)
+        vars(self).update(state, _per_thread=threading.local(), _instrumented_entries=None)
 
     @property
     def module(self) -> Executable:
-        """The executable that is run."""
+        """The executable."""
         return self._executable
 
     @user_facing
     def set_instrument(self, instrument: Instrument | None) -> None:
-        """Show every call that functions make to `instrument` from now on; None ends it.
+        """Report every call that functions make to `instrument`, until it is set to None.
 
-        That are calls of kernels, of the module's functions by name, of packed functions, and of
-        operators that are lowered at run time. Before each `instrument(function, name, True, None,
-        *args)` is called, and after it `instrument(function, name, False, result, *args)`. The
-        outputs of a kernel are among its arguments. `VMInstrumentReturnKind.SKIP_RUN` before a call
-        skips it: nothing is written, and the result is the null object.
-
-        Functions taken from the machine earlier are not watched.
+        These are calls of kernels, of functions of the module by name, of packed functions, and of
+        operators that are lowered at run time. `instrument(function, name, True, None, *args)` is
+        called before each of them, and `instrument(function, name, False, result, *args)` after it.
+        The outputs of a kernel are among its arguments. If the first call returns
+        `VMInstrumentReturnKind.SKIP_RUN`, the function is not called: no output is written, and the
+        result is the null object. Functions that were taken from the machine before are not
+        instrumented.
 
         Errors:
-            MisuseError (also TypeError): it cannot be called.
+            MisuseError (also TypeError): it is not callable.
         """
         if instrument is not None and not callable(instrument):
             raise MisuseError(
@@ -193,10 +193,10 @@ class VirtualMachine:
 
     @user_facing
     def profile(self, func_name: str, *args: object) -> ProfileReport:
-        """Where the time of a call of function `func_name` goes: to which of the calls it makes.
+        """The time of a call of the function `func_name`, by the functions that it calls.
 
-        A first call warms up, without an instrument. Without arguments, the function is called with
-        the inputs that were set. Calls in other threads are not counted.
+        The function is first called without an instrument, as a warm-up. Without arguments, it is
+        called with the inputs that were set. Calls in other threads are not counted.
 
         Errors:
             UnknownNameError: there is no such function. RuntimeCheckError: a check failed.
@@ -204,17 +204,17 @@ class VirtualMachine:
         function = self._executable[func_name]
         args = args or self._inputs.get(func_name, ())
         function(*args)
-        watched = self._seen()[func_name]
-        outer = getattr(self._here, "profiler", None)
+        instrumented = self._instrumented()[func_name]
+        outer = getattr(self._per_thread, "profiler", None)
         try:
-            self._here.profiler = Profiler()
-            watched(*args)
-            profiler = self._here.profiler = Profiler()
+            self._per_thread.profiler = Profiler()
+            instrumented(*args)
+            profiler = self._per_thread.profiler = Profiler()
             profiler.begin(func_name)
-            watched(*args)
+            instrumented(*args)
             return profiler.report(profiler.end())
         finally:
-            self._here.profiler = outer
+            self._per_thread.profiler = outer
 
     @user_facing
     def time_evaluator(
@@ -228,19 +228,19 @@ class VirtualMachine:
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """What times function `func_name` for the arguments it is called with.
+        """The function that measures the time of `func_name` for the arguments that it gets.
 
-        Of "invoke_stateful" these are the name of a function whose inputs were set.
+        The argument of "invoke_stateful" is the name of a function whose inputs were set.
 
-        After one call to warm up there are `repeat` rounds of `number` calls each, or of as many
-        more as take `min_repeat_ms`. Before each round the packed function `f_preproc` is called
-        with the arguments; after every `repeats_to_cooldown` rounds there is a pause.
+        After a warm-up call there are `repeat` repeats of `number` calls each, or of more calls if
+        these take less than `min_repeat_ms`. The packed function `f_preproc` is called with the
+        arguments before each repeat. There is a pause after every `repeats_to_cooldown` repeats.
 
         Units:
             min_repeat_ms, cooldown_interval_ms  milliseconds
         Errors:
-            UnknownNameError: there is no such function. MisuseError: a number is not positive, or a
-            time negative.
+            UnknownNameError: there is no such function.
+            MisuseError: a number is not positive, or a time is negative.
         """
         function: Callable[..., object] = self.invoke_stateful
         if func_name != "invoke_stateful":
@@ -285,10 +285,10 @@ class VirtualMachine:
 
     @user_facing
     def invoke_closure(self, closure: FunctionValue, *args: object) -> Value:
-        """What a closure that a function returned gives for `args`.
+        """Call a closure that a function returned.
 
         Errors:
-            MisuseError (also TypeError): it is no closure.
+            MisuseError (also TypeError): it is not a closure.
         """
         if not isinstance(closure, FunctionValue):
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
@@ -303,36 +303,36 @@ class VirtualMachine:
         include_return: bool = True,
         **kwargs: object,
     ) -> None:
-        """Keep a function with its arguments under a name of its own.
+        """Save a function with its arguments under a new name.
 
         Errors:
             UnknownNameError: there is no such function. MisuseError: the new name is taken.
-            RuntimeCheckError: a wrong number of arguments.
+            RuntimeCheckError: the number of arguments is wrong.
         """
         function = self._executable[func_name]
         if not isinstance(saved_name, str):
             raise MisuseError(f"a name is a string, found {saved_name!r:.60}", about=saved_name)
         if saved_name in self._executable or saved_name in self._saved:
             raise MisuseError(f"there is already a function {saved_name!r}", about=saved_name)
-        placed = function.place(args, kwargs)
-        self._saved[saved_name] = SavedFunction(self, func_name, placed, include_return)
+        positional = function.positional_args(args, kwargs)
+        self._saved[saved_name] = SavedFunction(self, func_name, positional, include_return)
 
     @user_facing
     def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
-        """Keep arguments for `invoke_stateful(func_name)`.
+        """Store arguments for `invoke_stateful(func_name)`.
 
         Errors:
-            UnknownNameError: there is no such function. RuntimeCheckError: a wrong number of
-            arguments.
+            UnknownNameError: there is no such function.
+            RuntimeCheckError: the number of arguments is wrong.
         """
-        self._inputs[func_name] = self._executable[func_name].place(args, kwargs)
+        self._inputs[func_name] = self._executable[func_name].positional_args(args, kwargs)
 
     @user_facing
     def invoke_stateful(self, func_name: str) -> None:
-        """Call a function with the arguments last set, and keep its result.
+        """Call a function with its stored arguments, and store its result.
 
         Errors:
-            RuntimeCheckError: none were set, or a check of the program failed.
+            RuntimeCheckError: no arguments are stored, or a check of the program failed.
         """
         function = self._function(func_name)
         if func_name not in self._inputs:
@@ -346,7 +346,7 @@ class VirtualMachine:
         """The result of the last `invoke_stateful(func_name)`.
 
         Errors:
-            UnknownNameError: there is no such function, or it was not invoked yet.
+            UnknownNameError: there is no such function, or it was not invoked.
         """
         _ = self._executable[func_name]
         if func_name not in self._outputs:

@@ -32,7 +32,7 @@ def python(*args: str, text: str | None = None) -> subprocess.CompletedProcess[s
 
 def without_places(text: str) -> str:
     """`text` without the names of files that messages themselves speak of."""
-    return text.replace(f"{ROOT}/relaxpy/__init__.py is no saved executable", "")
+    return text.replace(f"{ROOT}/relaxpy/__init__.py is not a saved executable", "")
 
 
 def check_short(text: str) -> None:

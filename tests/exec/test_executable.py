@@ -131,7 +131,7 @@ def test_an_unknown_pipeline_is_named() -> None:
     ("pipeline", "message"),
     [
         (5, "relax_pipeline is a name or a pass, found 5"),
-        (lambda mod: None, "relax_pipeline gives an IRModule, found NoneType"),
+        (lambda mod: None, "relax_pipeline returns an IRModule, found NoneType"),
     ],
 )
 def test_what_is_no_pipeline_is_named(pipeline: object, message: str) -> None:
@@ -248,7 +248,7 @@ def test_a_module_that_changes_later_leaves_its_executable_alone(
 
 
 def test_params_are_a_table_and_a_file_has_a_path() -> None:
-    with pytest.raises(MisuseError, match="table of values"):
+    with pytest.raises(MisuseError, match="mapping of values"):
         relaxpy.relax.build(IRModule({}), params=[1])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="by its path"):
         relaxpy.load_executable(4)  # type: ignore[arg-type]

@@ -258,5 +258,5 @@ def test_build_takes_the_parameters_of_compilers() -> None:
     for wrong in ({"exec_mode": "fast"}, {"tir_pipeline": "none"}, {"system_lib": 3}):
         with pytest.raises(MisuseError, match=rf"{next(iter(wrong))} is"):
             relax.build(main, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(MisuseError, match="params are those of function main"):
+    with pytest.raises(MisuseError, match="params belong to function main"):
         relax.build(main.with_attr("global_symbol", "f"), params={"w": X})
