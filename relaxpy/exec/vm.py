@@ -160,7 +160,9 @@ class VirtualMachine:
     @override
     def __getstate__(self) -> dict[str, object]:
         """The state for a pickle, without that of threads and without compiled functions."""
-        return {k: v for k, v in vars(self).items() if k not in ("_per_thread", "_instrumented_entries")}
+        return {
+            k: v for k, v in vars(self).items() if k not in ("_per_thread", "_instrumented_entries")
+        }
 
     def __setstate__(self, state: Mapping[str, object]) -> None:
         vars(self).update(state, _per_thread=threading.local(), _instrumented_entries=None)

@@ -250,7 +250,7 @@ def test_a_module_that_changes_later_leaves_its_executable_alone(
 def test_params_are_a_table_and_a_file_has_a_path() -> None:
     with pytest.raises(MisuseError, match="mapping of values"):
         relaxpy.relax.build(IRModule({}), params=[1])  # type: ignore[arg-type]
-    with pytest.raises(MisuseError, match="by its path"):
+    with pytest.raises(MisuseError, match="the path of a file"):
         relaxpy.load_executable(4)  # type: ignore[arg-type]
 
 

@@ -1,10 +1,11 @@
-"""The reference evaluator's half for kernels: a PrimFunc run literally, scalar by scalar."""
+"""The reference evaluator for kernels, which runs a PrimFunc literally, scalar by scalar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,7 @@ _FOREIGN = frozenset(
 
 
 class _Return(BaseException):
-    """The end of the kernel, with the value it gives."""
+    """Ends the kernel with its result."""
 
     def __init__(self, value: Scalar) -> None:
         super().__init__()
@@ -59,37 +60,37 @@ class _Return(BaseException):
 
 
 class _Break(BaseException):
-    """The end of the innermost loop."""
+    """Ends the innermost loop."""
 
 
 class _Continue(BaseException):
-    """The end of this iteration of the innermost loop."""
+    """Ends this iteration of the innermost loop."""
 
 
-def _reduces(body: st.Stmt) -> bool:
-    """Whether a block in `body` has an init; bounds of other loops without a round may fail."""
-    return any(isinstance(part, st.Block) and part.init is not None for part in walk(body))
+def _has_init(body: st.Stmt) -> bool:
+    """Whether a block in `body` has an init; the bounds of other empty loops may be invalid."""
+    return any(isinstance(node, st.Block) and node.init is not None for node in walk(body))
 
 
 def check_supported(func: PrimFunc, name: str) -> None:
-    """Look for what cannot be run.
+    """Check that a kernel can run.
 
     Errors:
-        CompileError: an intrinsic or a hardware index without meaning here; it is named.
+        CompileError: the kernel has an unsupported intrinsic, or uses GPU threads.
     """
-    wrong = []
+    unknown_calls = []
     threads = []
     for node in walk(func):
         match node:
             case tir.Call(op=Op(name=op)) if op.removeprefix("tir.") not in SUPPORTED:
-                wrong.append(node)
+                unknown_calls.append(node)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)
             case _:
                 pass
-    if wrong:  # an external kernel rather than what describes its launch
-        culprit = max(wrong, key=lambda call: kernel_name(call) is not None)
-        raise unsupported(culprit, name).located(func.span)
+    if unknown_calls:  # report an external kernel rather than the intrinsics of its launch
+        reported = max(unknown_calls, key=lambda call: kernel_name(call) is not None)
+        raise unsupported(reported, name).located(func.span)
     for statement in threads:
         raise launched(name, statement)
 
@@ -97,12 +98,12 @@ def check_supported(func: PrimFunc, name: str) -> None:
 def run_prim_func(
     func: PrimFunc, args: Sequence[Value], name: str = "", call_global: CallGlobal | None = None
 ) -> Value | None:
-    """Run `func` on `args`, writing into its arrays; the value it returns, or None.
+    """Run `func` on `args`, whose arrays it writes; return its result or None.
 
     Errors:
-        RuntimeCheckError: an argument does not fit, an index is outside its buffer, an assertion
+        RuntimeCheckError: an argument does not match, an index is outside its buffer, an assertion
             fails, or an integer is divided by zero.
-        CompileError: an intrinsic that cannot be performed here.
+        CompileError: an intrinsic is not supported.
     """
     with np.errstate(all="ignore"):
         return KernelRun(func, name, call_global).run(args)
@@ -117,7 +118,7 @@ def _conjuncts(condition: tir.PrimExpr) -> Iterator[tir.PrimExpr]:
 
 
 class KernelRun(ScalarEvaluator):
-    """One run of one kernel: its variables, and the memory of its buffers."""
+    """One run of one kernel, with the values of its variables and the memory of its buffers."""
 
     def __init__(self, func: PrimFunc, name: str, call_global: CallGlobal | None) -> None:
         self.sizes: dict[tir.Var, Scalar] = {}
@@ -126,16 +127,16 @@ class KernelRun(ScalarEvaluator):
         self.name = name or str(func.attrs.get("global_symbol") or "kernel")
         self.call_global = call_global
         self.span = func.span
-        """Where the statement that runs stands, or what is around it."""
+        """The position of the statement that runs, or of the closest enclosing one."""
         self.arrays: dict[Buffer, Array] = {}
         self.memory: dict[tir.Var, Array] = {}
-        self.empty: frozenset[tir.Var] = frozenset()
-        self.regions: tuple[st.MatchBufferRegion, ...] = ()
-        """Of the blocks around one that may begin: matched where it does."""
-        """The loops without any round, of which blocks begin."""
+        self.empty_loops: frozenset[tir.Var] = frozenset()
+        """The variables of the enclosing loops without iterations."""
+        self.enclosing_regions: tuple[st.MatchBufferRegion, ...] = ()
+        """The region views of the blocks around a block whose init runs without a loop."""
 
     def run(self, args: Sequence[Value]) -> Value | None:
-        """Bind the parameters, run the body."""
+        """Bind the parameters and run the body."""
         if len(args) != len(self.func.params):
             raise RuntimeCheckError(
                 f"{self.name} takes {counted(len(self.func.params), 'argument')}, "
@@ -177,8 +178,8 @@ class KernelRun(ScalarEvaluator):
                 f"{self.name}: buffer {buffer.name} holds vectors of {buffer.dtype}",
                 span=self.func.span,
             )
-        wanted = buffer.dtype.numpy()
-        if not isinstance(arg, np.ndarray) or arg.ndim != buffer.ndim or arg.dtype != wanted:
+        expected = buffer.dtype.numpy()
+        if not isinstance(arg, np.ndarray) or arg.ndim != buffer.ndim or arg.dtype != expected:
             shape = ", ".join(map(str, buffer.shape))
             raise self._fail(
                 f"buffer {buffer.name} is {buffer.dtype} of shape ({shape}), "
@@ -197,25 +198,25 @@ class KernelRun(ScalarEvaluator):
     def _layout(
         self, buffer: Buffer, array: Array, offset: int
     ) -> Iterator[tuple[tir.PrimExpr, int]]:
-        """What the shape, strides and offset of a buffer say, beside what the array has."""
+        """Pairs of each dimension, stride and offset of a buffer with that of the array."""
         yield from zip(buffer.shape, array.shape, strict=True)
-        for stride, found in zip(buffer.strides, array.strides, strict=False):
-            yield stride, found // array.itemsize
+        for stride_expr, stride_bytes in zip(buffer.strides, array.strides, strict=False):
+            yield stride_expr, stride_bytes // array.itemsize
         yield buffer.elem_offset, offset
 
     def _bind_sizes(self, buffer: Buffer, array: Array) -> None:
-        for expr, found in self._layout(buffer, array, 0):
+        for expr, actual in self._layout(buffer, array, 0):
             if isinstance(expr, tir.Var) and expr not in self.sizes:
-                self.sizes[expr] = found
+                self.sizes[expr] = actual
 
     def _compare_sizes(self, buffer: Buffer, array: Array) -> None:
         for axis, size in enumerate(buffer.shape):
-            expected, found = self.value(size), array.shape[axis]
-            if expected != found:
+            expected, actual = self.value(size), array.shape[axis]
+            if expected != actual:
                 display_name = ShortText().prim(size, INT64)
                 equal = "" if isinstance(size, tir.IntImm) else f" (= {display_name})"
                 raise self._fail(
-                    f"dimension {axis} of buffer {buffer.name} is {found}, "
+                    f"dimension {axis} of buffer {buffer.name} is {actual}, "
                     f"expected {expected}{equal}"
                 )
         strides = tuple(map(self.value, buffer.strides))
@@ -225,7 +226,7 @@ class KernelRun(ScalarEvaluator):
     # ---- statements
 
     def execute(self, stmt: st.Stmt) -> None:
-        """Perform one statement."""
+        """Execute one statement."""
         outer = self.span
         self.span = getattr(stmt, "span", None) or outer
         self._perform(stmt)
@@ -234,24 +235,24 @@ class KernelRun(ScalarEvaluator):
     def _perform(self, stmt: st.Stmt) -> None:
         match stmt:
             case st.SeqStmt(seq=seq):
-                for part in seq:
-                    self.execute(part)
+                for child in seq:
+                    self.execute(child)
             case st.For(loop_var=var, min=low, extent=extent, body=body):
                 start, count = self.value(low), self.value(extent)
                 self._loop(var, range(start, start + count), lambda: self.execute(body))
                 if count <= 0:
-                    self._begin(stmt, ())
+                    self._run_inits(stmt, ())
             case st.BufferStore():
                 self._store(stmt)
             case st.BlockRealize(iter_values=iter_values, predicate=predicate, block=block):
                 if self.value(predicate):
                     values = [self.value(v) for v in iter_values]
-                    with self._scope(
+                    with self._bound(
                         dict(zip((i.var for i in block.iter_vars), values, strict=True))
                     ):
                         self._block(block)
             case st.Block():
-                with self._scope({}):
+                with self._bound({}):
                     self._block(stmt)
             case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
                 if self.value(condition):
@@ -261,10 +262,10 @@ class KernelRun(ScalarEvaluator):
             case st.While(condition=condition, body=body):
                 self._while(condition, body)
             case st.LetStmt(var=var, value=bound, body=body):
-                with self._scope({var: self.value(bound)}):
+                with self._bound({var: self.value(bound)}):
                     self.execute(body)
             case st.Evaluate(value=tir.Call(op=Op(name=name) as op, args=args)) if name in _FOREIGN:
-                # Of a statement by itself, what the function gives is of no interest.
+                # The result of a function that is called as a statement is ignored.
                 self.value(tir.Call(VOID, op, args))
             case st.Evaluate(value=value):
                 self.value(value)
@@ -277,14 +278,14 @@ class KernelRun(ScalarEvaluator):
             case st.AttrStmt(body=body):
                 self.execute(body)
             case st.Allocate(buffer_var=var, dtype=dtype, extents=extents, body=body):
-                self._allocate(var, _poisoned(tuple(map(self.value, extents)), dtype))
+                self._allocate(var, _uninitialised(tuple(map(self.value, extents)), dtype))
                 self.execute(body)
             case st.AllocateConst(buffer_var=var, dtype=dtype, data=data, body=body):
                 self._allocate(var, np.array(data, dtype.numpy()))
                 self.execute(body)
             case st.BufferRealize(buffer=buffer, body=body):
                 if buffer not in self.func.buffer_map.values():
-                    self._make(buffer)
+                    self._new_array(buffer)
                 self.execute(body)
             case st.DeclBuffer(buffer=buffer, body=body):
                 self.arrays.pop(buffer, None)
@@ -293,7 +294,7 @@ class KernelRun(ScalarEvaluator):
                 raise CompileError(f"{self.name}: a {type(stmt).__name__} cannot be run")
 
     @contextmanager
-    def _scope(self, more: dict[tir.Var, Scalar]) -> Iterator[None]:
+    def _bound(self, more: dict[tir.Var, Scalar]) -> Iterator[None]:
         outer = self.values
         self.values = {**outer, **more}
         try:
@@ -324,68 +325,70 @@ class KernelRun(ScalarEvaluator):
                 break
 
     def _block(self, block: st.Block) -> None:
-        """The block's buffers, then its init where all reduction variables start, then its body."""
-        self._enter(block)
-        if block.init is not None and self._starts(block):
+        """Create the block's buffers, run its init in the first iteration, and run its body."""
+        self._enter_block(block)
+        if block.init is not None and self._at_first_iteration(block):
             self.execute(block.init)
         self.execute(block.body)
 
     def _allocate(self, var: tir.Var, memory: Array) -> None:
-        """Give `var` fresh memory; buffers that lay over what it had lie over this."""
+        """Give `var` new memory, which buffers over its old memory use from now on."""
         self.memory[var] = memory
-        self.arrays = {b: found for b, found in self.arrays.items() if b.data is not var}
+        self.arrays = {b: array for b, array in self.arrays.items() if b.data is not var}
 
-    def _enter(self, block: st.Block) -> None:
+    def _enter_block(self, block: st.Block) -> None:
         for buffer in block.alloc_buffers:
-            self._make(buffer)
+            self._new_array(buffer)
         for match_buffer in block.match_buffers:
             self._match_region(match_buffer.buffer, match_buffer.source)
 
-    def _make(self, buffer: Buffer) -> None:
-        """Give `buffer` memory of its own."""
-        self.arrays[buffer] = _poisoned(tuple(map(self.value, buffer.shape)), buffer.dtype)
+    def _new_array(self, buffer: Buffer) -> None:
+        """Allocate memory for `buffer`."""
+        self.arrays[buffer] = _uninitialised(tuple(map(self.value, buffer.shape)), buffer.dtype)
         self.memory[buffer.data] = self.arrays[buffer]
 
-    def _starts(self, block: st.Block) -> bool:
-        """Whether all reduction variables are where they start."""
+    def _at_first_iteration(self, block: st.Block) -> bool:
+        """Whether all reduction variables have their first values."""
         return all(
             self.value(i.var) == self.value(i.dom.min)
             for i in block.iter_vars
             if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
         )
 
-    # ---- reductions without any round: what they give is the init
+    # ---- reductions without iterations, whose result is the init
 
-    def _begin(self, stmt: st.Stmt, conditions: Sequence[tir.PrimExpr]) -> None:
-        """Begin the blocks in `stmt` that all loops without a round only reduce.
+    def _run_inits(self, stmt: st.Stmt, conditions: Sequence[tir.PrimExpr]) -> None:
+        """Run the inits of the blocks in `stmt` for which all empty loops are reductions.
 
-        Of the `conditions` around them those that speak of such a loop are not asked.
+        Enclosing `conditions` that depend on such a loop are not evaluated.
         """
         match stmt:
             case st.SeqStmt(seq=seq):
-                for part in seq:
-                    self._begin(part, conditions)
-            case st.For(loop_var=var, min=low, extent=extent, body=body) if _reduces(body):
+                for child in seq:
+                    self._run_inits(child, conditions)
+            case st.For(loop_var=var, min=low, extent=extent, body=body) if _has_init(body):
                 start, count = self.value(low), self.value(extent)
-                outer = self.empty
+                outer = self.empty_loops
                 if count <= 0:
-                    self.empty, count = outer | {var}, 1
-                self._loop(var, range(start, start + count), lambda: self._begin(body, conditions))
-                self.empty = outer
+                    self.empty_loops, count = outer | {var}, 1
+                self._loop(
+                    var, range(start, start + count), lambda: self._run_inits(body, conditions)
+                )
+                self.empty_loops = outer
             case st.BlockRealize(iter_values=values, predicate=predicate, block=block):
-                self._begin_block(values, block, (*conditions, predicate))
+                self._run_init(values, block, (*conditions, predicate))
             case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
-                self._begin(yes, (*conditions, condition))
+                self._run_inits(yes, (*conditions, condition))
                 if no is not None:
-                    self._begin(no, (*conditions, tir.Not(condition)))
+                    self._run_inits(no, (*conditions, tir.Not(condition)))
             case st.LetStmt(var=var, value=bound, body=body):
-                self._begin(substitute(body, {var: bound}), conditions)
+                self._run_inits(substitute(body, {var: bound}), conditions)
             case st.AttrStmt(body=body) | st.AssertStmt(body=body):
-                self._begin(body, conditions)
+                self._run_inits(body, conditions)
             case _:
                 pass
 
-    def _begin_block(
+    def _run_init(
         self,
         values: Sequence[tir.PrimExpr],
         block: st.Block,
@@ -395,36 +398,36 @@ class KernelRun(ScalarEvaluator):
             bound = dict(zip((i.var for i in block.iter_vars), values, strict=True))
             inner = substitute(replace(block, iter_vars=()), bound)
             for buffer in inner.alloc_buffers:
-                self._make(buffer)
-            outer = self.regions
-            self.regions = (*outer, *inner.match_buffers)
-            with self._scope({}):
-                self._begin(inner.body, conditions)
-            self.regions = outer
+                self._new_array(buffer)
+            outer = self.enclosing_regions
+            self.enclosing_regions = (*outer, *inner.match_buffers)
+            with self._bound({}):
+                self._run_inits(inner.body, conditions)
+            self.enclosing_regions = outer
             return
-        reducing, kept = set[object](), set[object]()
+        reducing, spatial = set[object](), set[object]()
         for i, value in zip(block.iter_vars, values, strict=True):
-            found = reducing if i.iter_type == tir.IterVarKind.CommReduce else kept
-            found.update(walk(value))
+            variables = reducing if i.iter_type == tir.IterVarKind.CommReduce else spatial
+            variables.update(walk(value))
         tests = (test for condition in conditions for test in _conjuncts(condition))
-        asked = [test for test in tests if self.empty.isdisjoint(walk(test))]
-        if not self.empty <= reducing - kept:
+        decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
+        if not self.empty_loops <= reducing - spatial:
             return
-        for match in self.regions:
+        for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
-        if all(map(self.value, asked)):
-            with self._scope(
+        if all(map(self.value, decided)):
+            with self._bound(
                 {i.var: self.value(v) for i, v in zip(block.iter_vars, values, strict=True)}
             ):
-                self._enter(block)
-                if self._starts(block):
+                self._enter_block(block)
+                if self._at_first_iteration(block):
                     self.execute(block.init)
 
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)
         box = []
-        for found, size in zip(source.region, whole.shape, strict=True):
-            start, count = self.value(found.min), max(self.value(found.extent), 0)
+        for rng, size in zip(source.region, whole.shape, strict=True):
+            start, count = self.value(rng.min), max(self.value(rng.extent), 0)
             if not 0 <= start <= start + count <= size:
                 raise self._fail(
                     f"the region {source} of {buffer.name} lies outside its buffer: "
@@ -439,19 +442,19 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = view
         self.memory[buffer.data] = view
         offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-        for expr, found_size in self._layout(buffer, view, offset // view.itemsize):
+        for expr, actual in self._layout(buffer, view, offset // view.itemsize):
             if isinstance(expr, tir.Var) and expr not in self.values:
-                self.values = {**self.values, expr: found_size}
+                self.values = {**self.values, expr: actual}
         if tuple(map(self.value, buffer.shape)) != view.shape:
             raise self._fail(f"the region {source} does not have the shape of {buffer.name}")
 
     # ---- memory
 
     def array(self, buffer: Buffer) -> Array:
-        """The elements of `buffer`: its own, or a view of the memory that it was declared over."""
-        found = self.arrays.get(buffer)
-        if found is not None:
-            return found
+        """The elements of `buffer`, which may be a view of the memory of its data pointer."""
+        array = self.arrays.get(buffer)
+        if array is not None:
+            return array
         base = self.memory.get(buffer.data)
         if base is None:
             raise self._fail(f"buffer {buffer.name} has no memory")
@@ -462,40 +465,40 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = view
         return view
 
-    def _places(self, access: BufferLoad | st.BufferStore) -> list[tuple[int, ...] | None]:
-        """The places that the indices mean, one a lane; None where the predicate does not hold."""
+    def _positions(self, access: BufferLoad | st.BufferStore) -> list[tuple[int, ...] | None]:
+        """The position of the element for each lane; None if the predicate is false."""
         buffer = access.buffer
         values = [self.value(i) for i in access.indices]
         last = lanes_of(values[-1]) if values else ()
-        places = [(*values[:-1], lane) for lane in last] if values else [()]
-        held = [True] * len(places)
-        if access.predicate is not None:
-            held = list(lanes_of(self.value(access.predicate))) * len(places)
+        positions = [(*values[:-1], lane) for lane in last] if values else [()]
+        active = (True,) if access.predicate is None else lanes_of(self.value(access.predicate))
         shape = self.array(buffer).shape
-        for place in (p for p, wanted in zip(places, held, strict=False) if wanted):
-            for axis, (index, size) in enumerate(zip(place, shape, strict=True)):
-                if not 0 <= index < size:
+        result: list[tuple[int, ...] | None] = []
+        for position, is_active in zip(positions, cycle(active), strict=False):
+            result.append(position if is_active else None)
+            for axis, (index, size) in enumerate(zip(position, shape, strict=True)):
+                if is_active and not 0 <= index < size:
                     raise self._fail(
                         f"index {index} is outside dimension {axis} of buffer {buffer.name}, "
                         f"which has size {size}"
                     )
-        return [p if wanted else None for p, wanted in zip(places, held, strict=False)]
+        return result
 
     @override
     def load(self, load: BufferLoad) -> Scalar:
         array = self.array(load.buffer)
         zero = array.dtype.type(0)
-        found = [zero if p is None else array[p] for p in self._places(load)]
+        lanes = [zero if p is None else array[p] for p in self._positions(load)]
         if load.buffer.dtype.is_int:
-            found = [v.item() for v in found]
-        return tuple(found) if load.dtype.lanes > 1 else found[0]
+            lanes = [v.item() for v in lanes]
+        return tuple(lanes) if load.dtype.lanes > 1 else lanes[0]
 
     def _store(self, store: st.BufferStore) -> None:
         array = self.array(store.buffer)
         value = self.value(store.value)
-        for place, lane in zip(self._places(store), lanes_of(value), strict=True):
-            if place is not None:
-                array[place] = lane
+        for position, lane in zip(self._positions(store), lanes_of(value), strict=True):
+            if position is not None:
+                array[position] = lane
 
     # ---- calls
 
@@ -538,7 +541,7 @@ class KernelRun(ScalarEvaluator):
             ) from None
 
     def _argument(self, arg: Any) -> Value:
-        """An argument of a call that leaves the kernel: memory is passed as an array."""
+        """An argument for a function outside the kernel, with arrays for pointers."""
         if isinstance(arg, tir.Var) and arg in self.memory:
             return self.memory[arg]
         return self.value(arg)
@@ -548,8 +551,8 @@ class KernelRun(ScalarEvaluator):
         return self.memory[var] if var in self.memory else super().variable(var)
 
 
-def _poisoned(shape: tuple[int, ...], dtype: DataType) -> Array:
-    """Fresh memory in which a read before a write shows: NaN, or the least integer."""
+def _uninitialised(shape: tuple[int, ...], dtype: DataType) -> Array:
+    """New memory filled with NaN or the least integer, so that reads before writes are visible."""
     kind = dtype.numpy()
     shape = tuple(max(size, 0) for size in shape)
     if dtype.is_float:
