@@ -1,6 +1,6 @@
 """Relax programs written as decorated Python functions, run as NumPy-vectorised Python.
 
-Public names are loaded when they are first asked for, so `import relaxpy` itself costs very little.
+Public names are loaded on first use, so that `import relaxpy` is fast.
 """
 
 from importlib import import_module
@@ -85,7 +85,7 @@ _HOMES = {
     "transform": "relaxpy.transform",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
         if name not in _HOMES:

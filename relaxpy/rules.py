@@ -28,10 +28,10 @@ class Family:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rule:
-    """One rule of the language; `str` explains it, and so does a notebook that shows it.
+    """One rule of the language; `str` explains it, and so does its display in a notebook.
 
-    `good` is a program that follows the rule and `bad` one that breaks it, where there are such.
-    Both are Python after the imports that docs/language.md begins with.
+    `good` is an example that follows the rule, and `bad` is one that breaks it. Both are Python
+    code after the imports at the beginning of docs/language.md.
     """
 
     id: str
@@ -58,8 +58,11 @@ class Rule:
 
     @property
     def _programs(self) -> tuple[tuple[str, str], ...]:
-        found = (("A program that follows it", self.good), ("A program that breaks it", self.bad))
-        return tuple((title, program) for title, program in found if program is not None)
+        examples = (
+            ("A program that follows it", self.good),
+            ("A program that breaks it", self.bad),
+        )
+        return tuple((title, program) for title, program in examples if program is not None)
 
     @property
     def _more(self) -> str:
@@ -68,22 +71,22 @@ class Rule:
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """Every rule by its ID, in the order of families and numbers."""
+    """All rules by ID, in the order of families and numbers."""
     text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
-    found = {}
+    rules = {}
     for name, table in tomllib.loads(text).items():
         family = Family(name, table["title"], table["intro"])
         for number, sentence in table["rules"].items():
             example = table.get("examples", {}).get(number, {})
             programs = {key: program.strip("\n") for key, program in example.items()}
             rule = Rule(f"{name}-{number}", family, sentence, **programs)
-            found[rule.id] = rule
-    return MappingProxyType(found)
+            rules[rule.id] = rule
+    return MappingProxyType(rules)
 
 
 @user_facing
 def explain(rule: str) -> Rule:
-    """The rule of this ID, as errors show it in brackets: print it, or let a notebook show it.
+    """The rule of this ID, which errors show in brackets, to be printed or shown in a notebook.
 
     >>> print(explain("DT-6"))
     DT-6 (datatypes): A Boolean element is 1 for true and 0 for false.

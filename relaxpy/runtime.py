@@ -1,4 +1,4 @@
-"""Values at run time, and what runs on them."""
+"""Run-time values, executables and packed functions."""
 
 from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable

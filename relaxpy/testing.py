@@ -1,4 +1,4 @@
-"""What helps to test programs and their results."""
+"""Assertions for tests of programs and their results."""
 
 from relaxpy.exec.runtime.compare import assert_allclose
 from relaxpy.ir.equality.structural import assert_structural_equal

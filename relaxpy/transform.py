@@ -1,4 +1,4 @@
-"""Passes, what composes them, and what watches them."""
+"""Passes, pipelines and instruments."""
 
 from relaxpy.ir.transform import (
     ApplyPassToFunction,

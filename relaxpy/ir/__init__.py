@@ -92,7 +92,7 @@ _HOMES = {
     "structural_hash": "relaxpy.ir.equality.structural:structural_hash",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
         if name not in _HOMES:

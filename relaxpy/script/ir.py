@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     @_user_facing
     def __getattr__(name):

@@ -1,4 +1,4 @@
-"""Questions about kernels."""
+"""Analyses of kernels."""
 
 from relaxpy.ir.tir.prim_func.well_formed import verify_well_formed
 

@@ -29,7 +29,7 @@ __all__ = [
     "simplify",
 ]
 
-if not TYPE_CHECKING:  # a type checker that saw it would believe in every name
+if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
         if name not in __all__:

@@ -11,6 +11,6 @@ __all__ += elementwise.__all__
 __all__ += reduction.__all__
 __all__ += transform.__all__
 
-# Users meet functions that look at their arguments; in here they call each other as they are.
+# Users call functions that check their arguments; these functions call each other unchecked.
 for _space, _names in ((globals(), __all__), (vars(nn), nn.__all__)):
     _space |= {_name: checked(_space[_name]) for _name in _names if _name != "nn"}

@@ -67,28 +67,28 @@ def _refuse_misfits(
         annotation = signature.parameters[name].annotation
         if not _fits(value, annotation):
             raise MisuseError(
-                f"topi.{function.__name__}: {name} is {_called(annotation)}, found {value!r:.60}",
+                f"topi.{function.__name__}: {name} is {_shown(annotation)}, found {value!r:.60}",
                 about=value,
             ) from None
 
 
 def _fits(value: object, annotation: str) -> bool:
     """Return whether `value` matches `annotation`."""
-    for part in _MEMBERS.get(annotation, annotation).split(" | "):
-        member = part.removeprefix("Sequence[").removesuffix("]")
-        if member == part:
-            if isinstance(value, _KINDS[part][0]):
+    for term in _MEMBERS.get(annotation, annotation).split(" | "):
+        member = term.removeprefix("Sequence[").removesuffix("]")
+        if member == term:
+            if isinstance(value, _KINDS[term][0]):
                 return True
         elif isinstance(value, (list, tuple)) and all(_fits(v, member) for v in value):
             return True
     return False
 
 
-def _called(annotation: str) -> str:
+def _shown(annotation: str) -> str:
     """Return the description of an annotation in messages."""
-    words = []
-    for part in _MEMBERS.get(annotation, annotation).split(" | "):
-        member = part.removeprefix("Sequence[").removesuffix("]")
+    names = []
+    for term in _MEMBERS.get(annotation, annotation).split(" | "):
+        member = term.removeprefix("Sequence[").removesuffix("]")
         article, _, kind = _KINDS[member][1].partition(" ")
-        words.append(f"a list of {kind}s" if member != part else f"{article} {kind}".strip())
-    return " or ".join(words)
+        names.append(f"a list of {kind}s" if member != term else f"{article} {kind}".strip())
+    return " or ".join(names)

@@ -1,4 +1,4 @@
-"""Tensors computed element by element, of one operand or of several that broadcast."""
+"""Elementwise functions of one tensor or of several tensors that broadcast."""
 
 from __future__ import annotations
 
@@ -92,10 +92,17 @@ ELEMENTWISE, BROADCAST = "elemwise", "broadcast"
 FLOAT16 = DataType("float16")
 
 
+def computed(
+    shape: Sequence[PrimExpr], element: Callable[..., Any], name: str, tag: str = ""
+) -> Tensor:
+    """Return the tensor whose elements `element` computes from indices."""
+    result: Tensor = te.compute(shape, element, name=name, tag=tag)
+    return result
+
+
 def map_elements(function: Unary, x: Tensor, name: str, tag: str = ELEMENTWISE) -> Tensor:
-    """`function` of each element."""
-    made: Tensor = te.compute(x.shape, lambda *i: function(x(*i)), name=name, tag=tag)
-    return made
+    """Apply `function` to each element."""
+    return computed(x.shape, lambda *i: function(x(*i)), name, tag)
 
 
 def identity(x: Tensor) -> Tensor:
@@ -104,7 +111,7 @@ def identity(x: Tensor) -> Tensor:
 
 
 def _through_float32(function: Unary) -> Unary:
-    """A function of half precision is computed in single precision."""
+    """Compute a function of float16 in float32."""
 
     def wide(v: PrimExpr) -> PrimExpr:
         if v.dtype != FLOAT16:
@@ -115,7 +122,7 @@ def _through_float32(function: Unary) -> Unary:
 
 
 def is_true(v: PrimExpr) -> PrimExpr:
-    """Whether a number counts as true."""
+    """Return whether a number is not 0."""
     return v if v.dtype.is_bool else ops.compare(tir.NE, v, ops.const(0, v.dtype))
 
 
@@ -142,7 +149,7 @@ def _negative(v: PrimExpr) -> PrimExpr:
 
 
 def _all_ones(dtype: DataType) -> PrimExpr:
-    """-1 modulo 2**bits."""
+    """Return -1 modulo 2**bits."""
     return ops.const(ops.int_range(dtype)[1], dtype)
 
 
@@ -192,28 +199,28 @@ def square(x: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """Each element converted to `dtype`, as C converts: toward zero, numbers to Bool by != 0."""
+    """Convert each element to `dtype` as in C: toward zero, and to Bool by != 0."""
     return map_elements(lambda v: ops.cast_to(v, dtype), x, "T_cast")
 
 
 def accumulator(dtype: DataType) -> DataType:
-    """The datatype in which sums of elements are taken: float32 for narrower floats."""
+    """Return the datatype in which elements are summed: float32 for narrower floats."""
     return FLOAT32 if dtype.is_float and dtype.bits < FLOAT32.bits else dtype
 
 
 def as_dtype(x: Tensor, dtype: DataType) -> Tensor:
-    """x in `dtype`: itself where it has it."""
+    """Convert x to `dtype`, or return x if it has that datatype."""
     return x if x.dtype == dtype else cast(x, dtype)
 
 
 def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
-    """max(min(x, a_max), a_min), the bounds in the datatype of x."""
+    """max(min(x, a_max), a_min); the bounds are converted to the datatype of x."""
     low, high = (ops.cast_to(_scalar(bound, x.dtype), x.dtype) for bound in (a_min, a_max))
     return map_elements(lambda v: ops.maximum(ops.minimum(v, high), low), x, "T_clip")
 
 
 def _scalar(value: ExprLike, dtype: DataType) -> PrimExpr:
-    """A bound: where it is a literal outside the datatype, the nearest value inside."""
+    """Convert a bound; a literal outside the range of the datatype becomes the nearest value."""
     literal = value.value if isinstance(value, (tir.IntImm, tir.FloatImm)) else value
     if not dtype.is_int or not isinstance(literal, (int, float)) or math.isnan(literal):
         return ops.convert(value)
@@ -241,7 +248,7 @@ def _floor_mod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def _divide(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """On floats a literal 0 divides, too; on integers the quotient is rounded toward zero."""
+    """Divide floats, also by a literal 0, or integers with rounding toward zero."""
     a, b = ops.match_dtypes(x, y)
     return ops.div(a, b) if a.dtype.is_int else tir.Div(a, b)
 
@@ -259,13 +266,13 @@ def _log_add_exp(x: PrimExpr, y: PrimExpr) -> PrimExpr:
             _log_add_exp(intrin.cast(a, "float32"), intrin.cast(b, "float32")), a.dtype
         )
     gap = ops.mul(intrin.abs(ops.sub(a, b)), ops.const(-1.0, a.dtype))
-    apart = ops.add(ops.maximum(a, b), intrin.log1p(intrin.exp(gap)))
-    alike = ops.add(a, ops.const(math.log(2), a.dtype))
-    return tir.Select(ops.compare(tir.EQ, a, b), alike, apart)
+    different = ops.add(ops.maximum(a, b), intrin.log1p(intrin.exp(gap)))
+    equal = ops.add(a, ops.const(math.log(2), a.dtype))
+    return tir.Select(ops.compare(tir.EQ, a, b), equal, different)
 
 
 def _numbers(combine: Binary) -> Binary:
-    """Arithmetic: on two Booleans it is done on integers, of which all but 0 are true."""
+    """Compute arithmetic on two Booleans in int32."""
 
     def apply(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         if not (x.dtype.is_bool and y.dtype.is_bool):
@@ -323,9 +330,9 @@ _BINARY: Mapping[str, Binary] = {
 
 
 def broadcast(combine: Callable[..., PrimExpr], values: Sequence[Value], name: str) -> Any:
-    """`combine` of the elements that meet when the values broadcast; scalars meet all of them.
+    """Apply `combine` to corresponding elements of the values after broadcasting.
 
-    Of scalars alone it is a scalar expression.
+    If all values are scalars, the result is a scalar expression.
     """
     tensors = [v for v in values if isinstance(v, Tensor)]
     if not tensors:
@@ -349,7 +356,7 @@ def broadcast(combine: Callable[..., PrimExpr], values: Sequence[Value], name: s
 
 
 def _adopted(value: ExprLike, dtype: DataType) -> PrimExpr:
-    """A scalar beside a tensor: Python numbers take its datatype where they can."""
+    """Convert a scalar operand; Python numbers take the datatype of the tensors if possible."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ops.convert(value)
     fits = dtype.is_float or (isinstance(value, int) and not dtype.is_bool)
@@ -387,8 +394,8 @@ _float_power = _binary("power")
 def power(lhs: Value, rhs: Value) -> Any:
     """lhs**rhs of the elements of two operands that broadcast.
 
-    On integers modulo their range where the exponent is below 64; a negative one is that of 1 / x,
-    rounded toward zero.
+    The result for integers is wrapped if the exponent is below 64. For a negative exponent it is
+    1 / x**-rhs rounded toward zero.
     """
     tensors = [v for v in (lhs, rhs) if isinstance(v, Tensor)]
     kind = tensors[0].dtype if tensors else FLOAT32
@@ -404,15 +411,15 @@ def power(lhs: Value, rhs: Value) -> Any:
 
 
 _EXPONENTS = 64
-"""Larger exponents leave every range, unless the base is 0, 1 or -1."""
+"""Powers with larger exponents exceed every range, unless the base is 0, 1 or -1."""
 
 
 def _squares(x: Tensor, count: int) -> list[Tensor]:
-    """x, x**2, x**4, … as stages of their own."""
-    found = [x]
-    while len(found) < count:
-        found.append(square(found[-1]))
-    return found
+    """Return x, x**2, x**4, … as separate stages."""
+    squares = [x]
+    while len(squares) < count:
+        squares.append(square(squares[-1]))
+    return squares
 
 
 def _literal_power(x: Tensor, exponent: int) -> Tensor:
@@ -420,12 +427,12 @@ def _literal_power(x: Tensor, exponent: int) -> Tensor:
     factors = [t for k, t in enumerate(squares) if exponent >> k & 1]
     if not factors:
         return full_like(x, 1)
-    made: Tensor = broadcast(lambda *v: functools.reduce(ops.mul, v), factors, "T_power")
-    return made
+    result: Tensor = broadcast(lambda *v: functools.reduce(ops.mul, v), factors, "T_power")
+    return result
 
 
 def _product_of_squares(y: PrimExpr, *squares: PrimExpr) -> PrimExpr:
-    """x**y from x, x**2, x**4, …: the product of those whose bit y has."""
+    """Return x**y, the product of those of x, x**2, x**4, … whose bit is set in y."""
     kind = y.dtype
     zero, one = ops.const(0, kind), ops.const(1, kind)
     odd = ops.bitwise("tir.bitwise_and", y, one)
@@ -445,10 +452,10 @@ def _product_of_squares(y: PrimExpr, *squares: PrimExpr) -> PrimExpr:
 
 
 def combine(name: str, lhs: Any, rhs: Any) -> Any:
-    """What Python's operators give on whole tensors.
+    """Apply a Python operator to whole tensors.
 
     Errors:
-        MisuseError: integers are divided, where rounding must be chosen.
+        MisuseError: integers are divided, for which the rounding is ambiguous.
     """
     if name == "divide":
         dtypes = [v.dtype for v in (lhs, rhs) if isinstance(v, (Tensor, PrimExpr))]
@@ -463,7 +470,7 @@ def combine(name: str, lhs: Any, rhs: Any) -> Any:
 
 
 def where(condition: Value, x: Value, y: Value) -> Any:
-    """x where the condition is true, else y; all three broadcast."""
+    """Return x where the condition is true, else y; all three broadcast."""
 
     def choose(c: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         return tir.Select(is_true(c), a, b)
@@ -477,42 +484,38 @@ def fused_multiply_add(x: Value, y: Value, z: Value) -> Any:
 
 
 def broadcast_to(x: Tensor, shape: Sequence[ExprLike]) -> Tensor:
-    """x repeated along axes of size 1, and along new ones in front.
+    """Repeat x along axes of size 1 and along new leading axes.
 
     Errors:
-        MisuseError: a size of x is neither 1 nor that of the shape.
+        MisuseError: a dimension of x is neither 1 nor that of the shape.
     """
     sizes = as_sizes(shape)
     broadcast_shapes(x.shape, sizes)
-    made: Tensor = te.compute(
-        sizes,
-        lambda *i: x(*broadcast_index(x.shape, i, sizes)),
-        name="T_broadcast_to",
-        tag=BROADCAST,
-    )
-    return made
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return x(*broadcast_index(x.shape, index, sizes))
+
+    return computed(sizes, element, "T_broadcast_to", BROADCAST)
 
 
 def full(shape: Sequence[ExprLike], dtype: str, fill_value: Value) -> Tensor:
-    """`fill_value`, a scalar or a tensor of rank 0, in every element."""
+    """Return a tensor whose elements are `fill_value`, a scalar or a tensor of rank 0."""
 
     def element(*index: PrimExpr) -> PrimExpr:
         value = fill_value() if isinstance(fill_value, Tensor) else ops.convert(fill_value)
         return ops.cast_to(value, dtype)
 
-    made: Tensor = te.compute(as_sizes(shape), element, name="T_full")
-    return made
+    return computed(as_sizes(shape), element, "T_full")
 
 
 def full_like(x: Tensor, fill_value: Value) -> Tensor:
-    """`fill_value` in every element of a tensor of the shape and datatype of x."""
+    """Return a tensor of the shape and datatype of x whose elements are `fill_value`."""
     return full(x.shape, x.dtype, fill_value)
 
 
 def arange(start: ExprLike, stop: ExprLike, step: ExprLike, dtype: str, length: PrimExpr) -> Tensor:
-    """start, start + step, …: `length` elements."""
+    """Return the first `length` elements of the sequence start, start + step, …, in `dtype`."""
     first, by = ops.convert(start), ops.convert(step)
-    made: Tensor = te.compute(
-        (length,), lambda i: ops.cast_to(ops.add(first, ops.mul(by, i)), dtype), name="T_arange"
+    return computed(
+        (length,), lambda i: ops.cast_to(ops.add(first, ops.mul(by, i)), dtype), "T_arange"
     )
-    return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import elementwise, reduction, transform
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
@@ -35,13 +34,13 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:
-    """The product of matrices, perhaps transposed first, plus a bias."""
+    """The product of matrices, which may be transposed first, plus a bias."""
     factors = [
-        transform.transpose(x) if turned else x
-        for x, turned in ((tensor_a, transpose_a), (tensor_b, transpose_b))
+        transform.transpose(x) if is_transposed else x
+        for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
     ]
-    made = transform.matmul(factors[0], factors[1], out_dtype)
-    return made if bias is None else add(made, bias)
+    result = transform.matmul(factors[0], factors[1], out_dtype)
+    return result if bias is None else add(result, bias)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -51,7 +50,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
-    """X where it is positive, else alpha * x."""
+    """Return x where it is positive, else alpha * x."""
     zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
     return elementwise.map_elements(
         lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "T_leaky_relu"
@@ -62,8 +61,8 @@ def gelu(x: Tensor) -> Tensor:
     """x * (1 + erf(x / sqrt(2))) / 2."""
     half = ops.const(0.5, x.dtype)
     scaled = multiply(x, ops.const(math.sqrt(0.5), x.dtype))
-    made: Tensor = multiply(x, add(half, multiply(elementwise.erf(scaled), half)))
-    return made
+    result: Tensor = multiply(x, add(half, multiply(elementwise.erf(scaled), half)))
+    return result
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -74,20 +73,20 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
     cubic = add(number(1.0), multiply(number(0.044715), multiply(x, x)))
     inner = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
-    made: Tensor = multiply(multiply(number(0.5), x), add(number(1.0), elementwise.tanh(inner)))
-    return made
+    result: Tensor = multiply(multiply(number(0.5), x), add(number(1.0), elementwise.tanh(inner)))
+    return result
 
 
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x)."""
-    made: Tensor = multiply(x, elementwise.sigmoid(x))
-    return made
+    result: Tensor = multiply(x, elementwise.sigmoid(x))
+    return result
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """exp(x - m) / sum(exp(x - m)) with m = max(x), the sum and the maximum along the axis.
+    """exp(x - m) / sum(exp(x - m)) with m = max(x), where sum and max are along the axis.
 
-    Half precision is computed in single precision.
+    float16 is computed in float32.
     """
     where, wide = normal_axis(axis, x.ndim), _single(x)
     powers = elementwise.exp(subtract(wide, reduction.max(wide, where, keepdims=True)))
@@ -96,14 +95,14 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """x - m - log(sum(exp(x - m))) with m = max(x), the sum and the maximum along the axis.
+    """x - m - log(sum(exp(x - m))) with m = max(x), where sum and max are along the axis.
 
-    Half precision is computed in single precision.
+    float16 is computed in float32.
     """
     where, wide = normal_axis(axis, x.ndim), _single(x)
-    below = subtract(wide, reduction.max(wide, where, keepdims=True))
-    total = reduction.sum(elementwise.exp(below), where, keepdims=True)
-    return elementwise.as_dtype(subtract(below, elementwise.log(total)), x.dtype)
+    shifted = subtract(wide, reduction.max(wide, where, keepdims=True))
+    total = reduction.sum(elementwise.exp(shifted), where, keepdims=True)
+    return elementwise.as_dtype(subtract(shifted, elementwise.log(total)), x.dtype)
 
 
 def layer_norm(
@@ -115,12 +114,11 @@ def layer_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments along the axes.
 
-    The dimensions of gamma and beta belong to the axes in their order.
-
-    The variance is the mean of squared distances: what it would lose as a difference of two means
-    of squares, it keeps. Half precision is computed in single precision.
+    The dimensions of gamma and beta correspond to the axes in their order. The variance is the mean
+    of squared distances, which is more accurate than a difference of means. float16 is computed in
+    float32.
     """
     axes = [normal_axis(a, data.ndim) for a in axis]
     x = _single(data)
@@ -139,20 +137,18 @@ def layer_norm(
             value = ops.add(value, ops.cast_to(beta(*where), x.dtype))
         return ops.cast_to(value, data.dtype)
 
-    made: Tensor = te.compute(data.shape, element, name="T_layer_norm", tag="broadcast")
-    return made
+    return elementwise.computed(data.shape, element, "T_layer_norm", elementwise.BROADCAST)
 
 
 def _single(x: Tensor) -> Tensor:
-    """Half precision as single precision."""
+    """Convert float16 to float32."""
     return elementwise.as_dtype(x, elementwise.accumulator(x.dtype))
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
-    """X / sqrt(mean(x * x) + epsilon) * weight, the mean taken along the axes.
+    """x / sqrt(mean(x * x) + epsilon) * weight, with the mean along the axes.
 
-    The dimensions of weight belong to the axes in their order.
-    Half precision is computed in single precision.
+    The dimensions of weight correspond to the axes in their order. float16 is computed in float32.
     """
     axes = [normal_axis(a, data.ndim) for a in axis]
     x = _single(data)
@@ -165,5 +161,4 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float =
         value = ops.mul(x(*index), ops.mul(inverse, ops.cast_to(weight(*where), x.dtype)))
         return ops.cast_to(value, data.dtype)
 
-    made: Tensor = te.compute(data.shape, element, name="T_rms_norm", tag="broadcast")
-    return made
+    return elementwise.computed(data.shape, element, "T_rms_norm", elementwise.BROADCAST)

@@ -86,18 +86,16 @@ def reduce_elements(
     empty = is_const(count(x, axes), 0)
 
     def element(*index: PrimExpr) -> Any:
-        place = _source_index(x, index, axes, inner, keepdims=keepdims)
-        result = reducer(x(*place), axis=inner)
-        return result.combiner.identity_element[0] if empty else result
+        source_index = _source_index(x, index, axes, inner, keepdims=keepdims)
+        element_value = reducer(x(*source_index), axis=inner)
+        return element_value.combiner.identity_element[0] if empty else element_value
 
-    made: Tensor = te.compute(
-        reduced_sizes(x.shape, axes, keepdims=keepdims), element, name=name, tag=REDUCE
-    )
-    return made
+    shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
+    return elementwise.computed(shape, element, name, REDUCE)
 
 
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum along axes, in the datatype of x; of Booleans, whether any is true."""
+    """The sum along axes in the datatype of x; for Booleans, whether any is true."""
     return _accumulated(reduce.any if x.dtype.is_bool else reduce.sum, x, axis, keepdims=keepdims)
 
 
@@ -109,18 +107,18 @@ def _accumulated(reducer: Callable[..., Any], x: Tensor, axis: Axes, *, keepdims
 
 
 def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The product along axes, in the datatype of x; of Booleans, whether all are true."""
+    """The product along axes in the datatype of x; for Booleans, whether all are true."""
     return _accumulated(reduce.all if x.dtype.is_bool else reduce.prod, x, axis, keepdims=keepdims)
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element along axes; NaN where there is one, -inf where there is no element."""
+    """The maximum along axes; NaN if an element is NaN, -inf if there are no elements."""
     reducer = reduce.any if x.dtype.is_bool else _max
     return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element along axes; NaN where there is one, inf where there is no element."""
+    """The minimum along axes; NaN if an element is NaN, inf if there are no elements."""
     reducer = reduce.all if x.dtype.is_bool else _min
     return reduce_elements(reducer, x, axis, f"{x.name}_red", keepdims=keepdims)
 
@@ -150,7 +148,7 @@ def _divided(x: Tensor, by: PrimExpr) -> Tensor:
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum along axes over the number of elements; on integers rounded toward zero."""
+    """The mean along axes; of integers, rounded toward zero."""
     wide = _for_means(x)
     return elementwise.as_dtype(_divided(sum(wide, axis, keepdims), count(x, axis)), x.dtype)
 
@@ -193,10 +191,10 @@ def _arg(
     """
     if not x.ndim:
         return elementwise.full(x.shape, dtype, 0)
-    if axis is None and x.ndim > 1:  # in the order of memory, which one axis has
+    if axis is None and x.ndim > 1:  # the index in row-major order
         flat = reshape(x, (product(x.shape),))
-        place = _arg(reduction, flat, 0, keepdims=False, last=last, dtype=dtype)
-        return reshape(place, (1,) * x.ndim) if keepdims else place
+        source_index = _arg(reduction, flat, 0, keepdims=False, last=last, dtype=dtype)
+        return reshape(source_index, (1,) * x.ndim) if keepdims else source_index
     best = reduction(x, axis, keepdims=True)
     axes = normal_axes(axis, x.ndim)
     inner = _reduce_axes(x, axes)
@@ -205,23 +203,25 @@ def _arg(
     reducer = reduce.max if last else reduce.min
 
     def element(*index: PrimExpr) -> Any:
-        place = _source_index(x, index, axes, inner, keepdims=keepdims)
-        value = x(*place)
-        extreme = best(*(ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(place)))
-        found = ops.compare(tir.EQ, value, extreme)
+        source_index = _source_index(x, index, axes, inner, keepdims=keepdims)
+        value = x(*source_index)
+        extreme = best(
+            *(ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(source_index))
+        )
+        is_best = ops.compare(tir.EQ, value, extreme)
         if x.dtype.is_float:
-            found = ops.any_of(found, intrin.isnan(value))
+            is_best = ops.any_of(is_best, intrin.isnan(value))
         position = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
-        return reducer(tir.Select(found, position, none), axis=inner)
+        return reducer(tir.Select(is_best, position, none), axis=inner)
 
     shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
-    made: Tensor = te.compute(shape, element, name=f"{x.name}_arg", tag=REDUCE_INDEX)
+    result = elementwise.computed(shape, element, f"{x.name}_arg", REDUCE_INDEX)
     number = count(x, axes)
     if last or (isinstance(number, tir.IntImm) and number.value):
-        return made
-    nowhere = ops.const(-1, dtype)
+        return result
+    minus_one = ops.const(-1, dtype)
     return elementwise.map_elements(
-        lambda v: tir.Select(ops.compare(tir.EQ, v, none), nowhere, v), made, f"{x.name}_arg"
+        lambda v: tir.Select(ops.compare(tir.EQ, v, none), minus_one, v), result, f"{x.name}_arg"
     )
 
 
@@ -232,10 +232,7 @@ def argmax(
     select_last_index: bool = False,
     dtype: str = "int64",
 ) -> Tensor:
-    """Where the largest element stands, in row-major order over the axes: the first, or the last.
-
-    A NaN counts as largest.
-    """
+    """The row-major index over the axes of the first (or last) maximum; NaN counts as maximum."""
     return _arg(max, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 
@@ -246,10 +243,7 @@ def argmin(
     select_last_index: bool = False,
     dtype: str = "int64",
 ) -> Tensor:
-    """Where the smallest element stands, in row-major order over the axes: the first, or the last.
-
-    A NaN counts as smallest.
-    """
+    """The row-major index over the axes of the first (or last) minimum; NaN counts as minimum."""
     return _arg(min, x, axis, keepdims=keepdims, last=select_last_index, dtype=dtype)
 
 

@@ -1,4 +1,4 @@
-"""Tensors whose elements are those of others in other places, and products of matrices."""
+"""Functions that rearrange elements, and products of matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed
 from relaxpy.ir.te.topi.shapes import (
     Axes,
     as_sizes,
@@ -45,21 +45,20 @@ __all__ = [
 ]
 
 INJECTIVE = "injective"
-LISTED = 16
-"""Of so many tensors, one is found by trying them in turn."""
+_MAX_CHAIN = 16
+"""The number of tensors up to which `stack` selects one by a chain of comparisons."""
 TakeMode = Literal["fast", "clip", "wrap", "nan"]
 
 
-def _place(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+def _injective(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
+    return computed(shape, element, name, INJECTIVE)
 
 
 def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
-    """The elements of x in row-major order in another shape of as many elements.
+    """Reshape x in row-major order.
 
     Errors:
-        MisuseError: the shape has another number of elements.
+        MisuseError: the new shape has another number of elements.
     """
     shape = as_sizes(newshape)
     if prove_equal(product(shape), product(x.shape)) is False:
@@ -72,11 +71,11 @@ def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
             return ops.const(0, x.dtype)
         return x(*unravel(ravel(index, shape), x.shape))
 
-    return _place(shape, element, "T_reshape")
+    return _injective(shape, element, "T_reshape")
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x with axis `axes[i]` as axis i; in reverse order by default.
+    """Permute the axes of x: axis i of the result is axis `axes[i]`; reversed by default.
 
     Errors:
         MisuseError: `axes` does not name each axis once.
@@ -88,74 +87,74 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(index[order.index(a)] for a in range(x.ndim)))
 
-    return _place([x.shape[a] for a in order], element, "T_transpose")
+    return _injective([x.shape[a] for a in order], element, "T_transpose")
 
 
 def expand_dims(x: Tensor, axis: Axes) -> Tensor:
-    """x with new axes of size 1 at these places of the result."""
+    """Insert axes of size 1 at these positions of the result."""
     count = len(axis) if isinstance(axis, Sequence) else 1
     new = normal_axes(axis, x.ndim + count)
 
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(i for a, i in enumerate(index) if a not in new))
 
-    return _place(expanded_sizes(x.shape, new), element, "T_expand_dims")
+    return _injective(expanded_sizes(x.shape, new), element, "T_expand_dims")
 
 
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
-    """x without these axes of size 1; without all that are known to have it by default."""
+    """Remove these axes of size 1; by default, all axes that are known to have size 1."""
     if axis is None:
-        gone: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if is_const(s, 1))
+        removed: tuple[int, ...] = tuple(a for a, s in enumerate(x.shape) if is_const(s, 1))
     else:
-        gone = normal_axes(axis, x.ndim)
+        removed = normal_axes(axis, x.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
         kept = iter(index)
         return x(
-            *(ops.const(0, s.dtype) if a in gone else next(kept) for a, s in enumerate(x.shape))
+            *(ops.const(0, s.dtype) if a in removed else next(kept) for a, s in enumerate(x.shape))
         )
 
-    return _place(reduced_sizes(x.shape, gone, keepdims=False), element, "T_squeeze")
+    return _injective(reduced_sizes(x.shape, removed, keepdims=False), element, "T_squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """The tensors one after the other along an axis.
+    """Concatenate tensors along an axis.
 
     Errors:
-        MisuseError: there is none, or two of them differ in rank or along another axis.
+        MisuseError: there are no tensors, or two of them differ in rank or along another axis.
     """
     if not tensors:
         raise MisuseError("concatenate needs at least one tensor")
     where = normal_axis(axis, tensors[0].ndim)
     for tensor in tensors[1:]:
-        _check_alike(tensors[0], tensor, where)
+        _check_joinable(tensors[0], tensor, where)
     sizes = [tensor.shape[where] for tensor in tensors]
     zero = ops.const(0, "int64")
-    begins = [total(sizes[:k]) if k else zero for k in range(len(sizes))]
+    starts = [total(sizes[:k]) if k else zero for k in range(len(sizes))]
     shape = list(tensors[0].shape)
     shape[where] = total(sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
             return tensors[k](
-                *(ops.sub(i, begins[k]) if a == where else i for a, i in enumerate(index))
+                *(ops.sub(i, starts[k]) if a == where else i for a, i in enumerate(index))
             )
 
-        def among(first: int, stop: int) -> PrimExpr:
-            """The element, which one of these has; halving keeps long lists shallow."""
+        def select(first: int, stop: int) -> PrimExpr:
+            """Select the element of one of these tensors by bisection."""
             if stop - first == 1:
                 return read(first)
             middle = (first + stop + 1) // 2
-            beyond = ops.compare(tir.GE, ops.sub(index[where], begins[middle]), zero)
-            return intrin.if_then_else(beyond, among(middle, stop), among(first, middle))
+            is_after = ops.compare(tir.GE, ops.sub(index[where], starts[middle]), zero)
+            return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
 
-        return among(0, len(tensors))
+        return select(0, len(tensors))
 
-    return _place(shape, element, "T_concat")
+    return _injective(shape, element, "T_concat")
 
 
-def _check_alike(first: Tensor, other: Tensor, axis: int) -> None:
-    """Errors: MisuseError, unless the tensors may have one shape apart from `axis`."""
+def _check_joinable(first: Tensor, other: Tensor, axis: int) -> None:
+    """Errors: MisuseError if the tensors differ in rank, or in a dimension other than `axis`."""
     pairs = enumerate(zip(first.shape, other.shape, strict=False))
     if first.ndim != other.ndim or any(
         a != axis and prove_equal(x, y) is False for a, (x, y) in pairs
@@ -167,39 +166,39 @@ def _check_alike(first: Tensor, other: Tensor, axis: int) -> None:
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """The tensors one after the other along a new axis."""
+    """Join tensors along a new axis."""
     if not tensors:
         raise MisuseError("stack needs at least one tensor")
     where = normal_axis(axis, tensors[0].ndim + 1)
     for tensor in tensors[1:]:
-        _check_alike(tensors[0], tensor, -1)
+        _check_joinable(tensors[0], tensor, -1)
     shape = list(tensors[0].shape)
     shape.insert(where, ops.const(len(tensors), "int64"))
 
     def element(*index: PrimExpr) -> PrimExpr:
         rest = (*index[:where], *index[where + 1 :])
 
-        def among(first: int, stop: int) -> PrimExpr:
-            """The element, which one of these has; halving keeps long lists shallow."""
-            if stop - first > LISTED:
+        def select(first: int, stop: int) -> PrimExpr:
+            """Select the element of one of these tensors; bisection limits the nesting."""
+            if stop - first > _MAX_CHAIN:
                 middle = (first + stop) // 2
-                beyond = ops.compare(tir.GE, index[where], ops.const(middle, "int64"))
-                return intrin.if_then_else(beyond, among(middle, stop), among(first, middle))
-            found: PrimExpr = tensors[first](*rest)
+                is_after = ops.compare(tir.GE, index[where], ops.const(middle, "int64"))
+                return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
+            result: PrimExpr = tensors[first](*rest)
             for k in range(first + 1, stop):
-                here = ops.compare(tir.EQ, index[where], ops.const(k, "int64"))
-                found = intrin.if_then_else(here, tensors[k](*rest), found)
-            return found
+                is_tensor_k = ops.compare(tir.EQ, index[where], ops.const(k, "int64"))
+                result = intrin.if_then_else(is_tensor_k, tensors[k](*rest), result)
+            return result
 
-        return among(0, len(tensors))
+        return select(0, len(tensors))
 
-    return _place(shape, element, "T_stack")
+    return _injective(shape, element, "T_stack")
 
 
 def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0) -> list[Tensor]:
-    """x cut along an axis before these indices, or into so many parts of equal size, but the last.
+    """Split x along an axis at these indices, or into sections; only the last may be shorter.
 
-    Indices outside the axis count as its ends.
+    Indices outside the axis are clamped to its ends.
     """
     where = normal_axis(axis, x.ndim)
     bounds = split_bounds(x.shape[where], indices_or_sections)
@@ -212,7 +211,7 @@ def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 
 def split_bounds(
     size: PrimExpr, indices_or_sections: int | Sequence[ExprLike]
 ) -> list[tuple[PrimExpr, PrimExpr]]:
-    """First index and size of each part of an axis of `size` that is cut."""
+    """Return the first index and the size of each section of an axis of `size`."""
     zero = ops.const(0, "int64")
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
@@ -224,25 +223,25 @@ def split_bounds(
             return list(zip([zero, *cuts], sizes, strict=True))
     else:
         cuts = list(as_sizes(indices_or_sections))
-    found = []
+    bounds = []
     for begin, end in zip([zero, *cuts], [*cuts, size], strict=True):
-        start = _inside(begin, size)
-        length = ops.sub(size if end is size else _inside(end, size), start)
-        ordered = end is not size and _ascend(begin, end)
-        found.append((start, tidy(length if ordered else ops.maximum(length, zero))))
-    return found
+        start = _clamped(begin, size)
+        length = ops.sub(size if end is size else _clamped(end, size), start)
+        ordered = end is not size and _are_ordered_literals(begin, end)
+        bounds.append((start, tidy(length if ordered else ops.maximum(length, zero))))
+    return bounds
 
 
-def _inside(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """`index` brought into [0, size], where sizes are 0 at least."""
+def _clamped(index: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """Clamp `index` to [0, size], where `size` is at least 0."""
     zero = ops.const(0, "int64")
     if isinstance(index, tir.IntImm):
         return zero if index.value <= 0 else ops.minimum(index, size)
     return ops.maximum(ops.minimum(index, size), zero)
 
 
-def _ascend(first: PrimExpr, last: PrimExpr) -> bool:
-    """Whether these are literals from 0 on in this order, as they are then on any axis."""
+def _are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
+    """Return whether these are non-negative literals in this order."""
     both = isinstance(first, tir.IntImm) and isinstance(last, tir.IntImm)
     return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 
@@ -253,16 +252,16 @@ def _part(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> T
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(ops.add(i, begin) if a == axis else i for a, i in enumerate(index)))
 
-    return _place(shape, element, name)
+    return _injective(shape, element, name)
 
 
 def slice_bounds(
     size: PrimExpr, begin: PrimExpr, end: PrimExpr, stride: int, *, inbound: bool
 ) -> tuple[PrimExpr, PrimExpr]:
-    """First index and number of elements of `begin:end:stride` on an axis of `size`, as Python's.
+    """Return the first index and the number of elements of the slice `begin:end:stride`.
 
-    Literals below zero count from the end. With `inbound`, expressions are taken to lie on the axis
-    in this order.
+    Negative literals count from the end, as in Python. With `inbound`, expressions are assumed to
+    be in range and in this order.
     """
     backwards = stride < 0
     first = _slice_bound(begin, size, backwards=backwards, inbound=inbound)
@@ -272,14 +271,14 @@ def slice_bounds(
     rounded = ops.sub(ops.add(high, ops.const(step - 1, "int64")), low)
     length = tidy(ops.floordiv(rounded, ops.const(step, "int64")))
     to_the_end = is_const(last, -1) if backwards else is_const(first, 0)
-    ordered = to_the_end or inbound or (not backwards and _ascend(begin, end))
+    ordered = to_the_end or inbound or (not backwards and _are_ordered_literals(begin, end))
     if isinstance(length, tir.IntImm) or not ordered:
         length = tidy(ops.maximum(length, ops.const(0, "int64")))
     return tidy(first), length
 
 
 def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: bool) -> PrimExpr:
-    """`index` brought into [0, size], or into [-1, size - 1] where elements are taken backwards."""
+    """Clamp `index` to [0, size], or to [-1, size - 1] if the stride is negative."""
     low = ops.const(-1 if backwards else 0, "int64")
     high = ops.sub(size, ops.const(1, "int64")) if backwards else size
     if isinstance(index, tir.IntImm):
@@ -300,10 +299,10 @@ def strided_slice(
     axes: Sequence[int] | None = None,
     assume_inbound: bool = False,
 ) -> Tensor:
-    """`x[begin:end:stride]` along each of the axes; all from the first one by default.
+    """Return `x[begin:end:stride]` along each of the axes; by default, the first ones.
 
     Errors:
-        MisuseError: a stride is zero, or no literal.
+        MisuseError: a stride is zero, or not a literal.
     """
     begins, ends = as_sizes(begin), as_sizes(end)
     steps = as_sizes([1] * len(begins) if strides is None else strides)
@@ -318,22 +317,22 @@ def strided_slice(
         starts[axis] = start, step
 
     def element(*index: PrimExpr) -> PrimExpr:
-        places = [
+        source_index = [
             ops.add(ops.mul(i, starts[a][1]), starts[a][0]) if a in starts else i
             for a, i in enumerate(index)
         ]
-        return x(*places)
+        return x(*source_index)
 
-    return _place(shape, element, "T_strided_slice")
+    return _injective(shape, element, "T_strided_slice")
 
 
 def take(
     x: Tensor, indices: Tensor | ExprLike, axis: int | None = None, mode: TakeMode = "fast"
 ) -> Tensor:
-    """The elements, or slices along an axis, of x at `indices`, whose shape replaces the axis.
+    """Take elements of x, or slices along an axis, at `indices`, whose shape replaces the axis.
 
-    Indices outside are undefined with mode "fast"; "clip" takes the nearest one inside, "wrap" the
-    remainder, "nan" gives NaN.
+    For indices out of range the result is undefined in mode "fast", and NaN in mode "nan". Mode
+    "clip" uses the nearest valid index, and "wrap" the remainder.
     """
     where = 0 if axis is None else normal_axis(axis, x.ndim)
     flat = x if axis is not None or x.ndim == 1 else reshape(x, [product(x.shape)])
@@ -344,37 +343,37 @@ def take(
     def element(*index: PrimExpr) -> PrimExpr:
         middle = index[where : where + len(picked)]
         raw = indices(*middle) if isinstance(indices, Tensor) else ops.convert(indices)
-        place = ops.cast_to(raw, "int64")
+        position = ops.cast_to(raw, "int64")
         before, after = index[:where], index[where + len(picked) :]
         if mode == "nan":
             inside = ops.all_of(
-                ops.compare(tir.GE, place, ops.const(0, "int64")),
-                ops.compare(tir.LT, place, extent),
+                ops.compare(tir.GE, position, ops.const(0, "int64")),
+                ops.compare(tir.LT, position, extent),
             )
             nan = tir.FloatImm(x.dtype, float("nan"))
-            return intrin.if_then_else(inside, flat(*before, place, *after), nan)
-        return flat(*before, _chosen(place, extent, mode), *after)
+            return intrin.if_then_else(inside, flat(*before, position, *after), nan)
+        return flat(*before, _valid_index(position, extent, mode), *after)
 
-    return _place(shape, element, "T_take")
+    return _injective(shape, element, "T_take")
 
 
-def _chosen(place: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
+def _valid_index(position: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
     if mode == "clip":
         last = ops.sub(extent, ops.const(1, "int64"))
-        return ops.minimum(ops.maximum(place, ops.const(0, "int64")), last)
-    if mode == "wrap":  # an empty axis has no place to wrap to
-        return tir.FloorMod(place, ops.maximum(extent, ops.const(1, "int64")))
-    return place
+        return ops.minimum(ops.maximum(position, ops.const(0, "int64")), last)
+    if mode == "wrap":  # the extent may be 0
+        return tir.FloorMod(position, ops.maximum(extent, ops.const(1, "int64")))
+    return position
 
 
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
-    """The product of matrices as NumPy's: leading axes broadcast, a vector is a row or a column.
+    """The product of matrices as in NumPy: leading axes broadcast, a vector is a row or column.
 
-    The result has `out_dtype`, or the datatype of the operands, in which sums are taken; those of
-    floats narrower than float32 are taken in float32 and rounded once.
+    Terms are summed in `out_dtype`, or else in the datatype of the operands. Floats narrower than
+    float32 are summed in float32 and rounded once.
 
     Errors:
-        MisuseError: an operand is a scalar, or the sizes summed over differ.
+        MisuseError: an operand is a scalar, or the dimensions that are summed over differ.
     """
     if not a.ndim or not b.ndim:
         raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
