@@ -8,11 +8,9 @@ from weakref import WeakKeyDictionary
 from relaxpy.errors import CompileError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint
-from relaxpy.exec.reference.graph import evaluate
 from relaxpy.exec.runtime.values import Value
-from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import BaseFunc, Expr
+from relaxpy.ir.relax.nodes import BaseFunc
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
 
@@ -49,12 +47,3 @@ def _check_alone(func: BaseFunc) -> None:
             span=func.span,
             hint=f'compile the module: relaxpy.compile(mod)["{name}"](...)',
         )
-
-
-def evaluate_call(expr: Expr, module: IRModule | None = None) -> Value:
-    """The value of a call whose operands are constants, by the reference evaluator.
-
-    Errors:
-        RelaxpyError: the evaluation fails.
-    """
-    return evaluate(expr, module)

@@ -8,8 +8,6 @@ import pytest
 
 from relaxpy.errors import CompileError, RuntimeCheckError
 from relaxpy.exec import eager
-from relaxpy.exec.eager import evaluate_call
-from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from tests.exec.kernels import elementwise, function, matmul, size_var, tensor
 
@@ -64,8 +62,3 @@ def test_a_function_of_a_module_does_not_run_alone() -> None:
     with pytest.raises(CompileError, match="main calls other of its module") as caught:
         func()
     assert caught.value.diagnostic.hint == 'compile the module: relaxpy.compile(mod)["main"](...)'
-
-
-def test_calls_on_constants_are_evaluated() -> None:
-    call = rx.Call(Op("relax.shape_of"), (rx.const(X),))
-    assert evaluate_call(call) == (2, 3)

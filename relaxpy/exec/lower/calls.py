@@ -232,13 +232,19 @@ class CallLowering(ABC):
             value = self._named(py.call("rx.fields", value), "fields")
         return [ast.Starred(value, ast.Load())]
 
-    def _outputs(self, call: rx.Call, hint: str) -> list[ast.expr]:
-        """New tensors for the outputs of a call, each with a name."""
+    def _outputs(
+        self, call: rx.Call, hint: str, inputs: Sequence[ast.expr], indices: Sequence[int] = ()
+    ) -> tuple[list[ast.expr], list[ast.expr]]:
+        """The outputs of a call, and the new tensors among them; others are inputs at `indices`."""
         sinfos = output_sinfos(call)
-        return [
-            self._allocate(sinfo, hint if len(sinfos) == 1 else f"{hint}_{i}")
-            for i, sinfo in enumerate(sinfos)
-        ]
+        outputs, new = [], []
+        for i, sinfo in enumerate(sinfos):
+            if indices and indices[i] >= 0:
+                outputs.append(_input(inputs, indices[i]))
+                continue
+            outputs.append(self._allocate(sinfo, hint if len(sinfos) == 1 else f"{hint}_{i}"))
+            new.append(outputs[-1])
+        return outputs, new
 
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
         dtype = py.path(self._module.dtype_name(sinfo.dtype))
@@ -270,28 +276,20 @@ class CallLowering(ABC):
                 span=call.span,
             )
         inputs = self._spread(call.args[1])
-        sinfos = output_sinfos(call)
-        indices = call.attrs.get("inplace_indices", (-1,) * len(sinfos))
+        indices = call.attrs.get("inplace_indices", ())
         assert isinstance(indices, tuple)
         for index in indices:
             if index >= 0 and not isinstance(inputs[0], ast.Starred):
                 inputs[index] = self._named(inputs[index], hint)
         scalars = [member for shape in call.args[2:] for member in self._members(shape)]
-        outputs = [
-            self._allocate(sinfo, hint if len(sinfos) == 1 else f"{hint}_{i}")
-            if index < 0
-            else _input(inputs, index)
-            for i, (sinfo, index) in enumerate(zip(sinfos, indices, strict=True))
-        ]
-        fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
-        args = [*inputs, *fresh, *scalars]
+        outputs, new = self._outputs(call, hint, inputs, indices)
+        args = [*inputs, *new, *scalars]
         sizes = self._matching_sizes(call, callee)
         if sizes is not None:
             self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
         else:
             self._run_checked(call, callee, args)
-        several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
-        return py.tuple_of(outputs) if several else outputs[0]
+        return _result(call, outputs)
 
     def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
         """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
@@ -360,17 +358,24 @@ class CallLowering(ABC):
         callee = call.args[0]
         if isinstance(callee, rx.ExternFunc):
             packed, mark = self._packed(replace(callee, span=call.span), None), len(self._out)
-            inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
+            inputs = self._spread(call.args[1])
+            outputs, _ = self._outputs(call, hint, inputs)
             if not all(is_allocation(stmt, "np") for stmt in self._out[mark:]):
                 packed = self._resolved_before(mark, packed)
             run = self._call_out(packed, *inputs, *outputs)
         else:
             function = self._operand(callee, "f")
-            inputs, outputs = self._spread(call.args[1]), self._outputs(call, hint)
+            inputs = self._spread(call.args[1])
+            outputs, _ = self._outputs(call, hint, inputs)
             run = self._call_out("rx.invoke", function, *inputs, *outputs)
         self._out.append(py.do(run))
-        several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
-        return py.tuple_of(outputs) if several else outputs[0]
+        return _result(call, outputs)
+
+
+def _result(call: rx.Call, outputs: Sequence[ast.expr]) -> ast.expr:
+    """The tensor or the tuple of tensors that a call returns (OP-6)."""
+    is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
+    return py.tuple_of(outputs) if is_tuple else outputs[0]
 
 
 def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:

@@ -109,7 +109,7 @@ class FunctionLowering(CallLowering):
             self._scope.known[param] = param.struct_info or OBJECT
         result = self._body(func.body, "v")
         if not py.leaves(self._out):
-            self._check_result(signature, result, self._known(func.body), full, outer_scope)
+            self._check_result(signature.ret, result, self._known(func.body), full)
         if isinstance(func.body, rx.SeqExpr):
             set_span(self._out[-1:], func.body.body.span)
         set_span(self._out, func.span)
@@ -212,15 +212,9 @@ class FunctionLowering(CallLowering):
         return names
 
     def _check_result(
-        self,
-        signature: Signature,
-        result: ast.expr,
-        known: rx.StructInfo,
-        full: ast.expr,
-        outer: Scope,
+        self, ret: rx.StructInfo | None, result: ast.expr, known: rx.StructInfo, full: ast.expr
     ) -> None:
         """FN-8 and FN-9, unless the known struct info of the result implies the annotation."""
-        ret = signature.ret
         if ret is None or is_base_of(ret, known, self._scope.sizes):
             if self._loop is not None and self._loop.callers is not None:
                 result = self._named(result, "result")

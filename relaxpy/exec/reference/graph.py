@@ -36,7 +36,15 @@ from relaxpy.exec.runtime.signatures import (
     packed_keywords,
     signature_of,
 )
-from relaxpy.exec.runtime.support import call_tir_dyn, fields, packed_name, sizes, with_context
+from relaxpy.exec.runtime.support import (
+    call_tir_dyn,
+    field as tuple_field,
+    fields,
+    invoke,
+    packed_name,
+    sizes,
+    with_context,
+)
 from relaxpy.exec.runtime.tail_calls import split_result
 from relaxpy.exec.runtime.values import (
     Array,
@@ -227,9 +235,9 @@ class ReferenceEvaluator:
     """Runs the functions of one module."""
 
     def __init__(self, module: IRModule, instrument: Instrument | None = None) -> None:
-        self.module = module
+        self._module = module
         self._instrument = instrument
-        self.symbols = {
+        self._symbols = {
             str(func.attrs["global_symbol"]): var
             for var, func in module.functions.items()
             if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
@@ -237,17 +245,9 @@ class ReferenceEvaluator:
         self._programs = DynamicPrograms(_program_function)
         self._dynamic: dict[rx.Call, DynamicOperator] = {}
 
-    def run(self, name: str, args: Sequence[Value]) -> Value:
-        """Call the global function `name` with the values `args`.
-
-        Errors:
-            RuntimeCheckError: a check of the program fails.
-        """
-        return self.call(self.global_value(self.module.get_global_var(name)), args)
-
     def global_value(self, var: rx.GlobalVar) -> Value:
         """The function that a GlobalVar refers to, as a value (TOP-5, TOP-6)."""
-        func = self.module[var]
+        func = self._module[var]
         if isinstance(func, PrimFunc):
             return self._prim_func(func, var.name_hint)
         if isinstance(func, rx.ExternFunc):
@@ -277,17 +277,7 @@ class ReferenceEvaluator:
         return Instrumented(function, symbol, self._instrument, is_user_function=is_user_function)
 
     def _call_global(self, var: rx.GlobalVar, args: tuple[Value, ...]) -> Value:
-        return self.call(self.global_value(var), args)
-
-    def call(self, callee: Value, args: Sequence[Value]) -> Value:
-        """Call a function value (EV-17, EV-18, EV-19, EV-27)."""
-        match category_of(callee):
-            case Category.CLOSURE | Category.PRIM_FUNC:
-                return callee(*args)
-            case Category.PACKED_FUNC:
-                return from_packed(call_users(callee, packed_name(callee), tuple(args)), ())
-            case _:
-                raise RuntimeCheckError(f"{describe(callee)} cannot be called", rule="EV-17")
+        return invoke(self.global_value(var), *args)
 
     # ---- expressions
 
@@ -307,7 +297,7 @@ class ReferenceEvaluator:
             case rx.Tuple(fields=fields):
                 return tuple(self.value(f, scope) for f in fields)
             case rx.TupleGetItem(tuple_value=tuple_value, index=index):
-                return self._field(self.value(tuple_value, scope), index)
+                return tuple_field(self.value(tuple_value, scope), index)
             case rx.ShapeExpr(values=values):
                 return ShapeTuple(scope.bindings.evaluate(v) for v in values)
             case rx.PrimValue(value=scalar):
@@ -336,11 +326,6 @@ class ReferenceEvaluator:
                 f"variable {var.name_hint} is not bound here", rule="SC-5", span=var.span
             )
         return scope.values[var]
-
-    def _field(self, tuple_value: Value, index: int) -> Value:
-        if category_of(tuple_value) is not Category.TUPLE or index >= len(tuple_value):
-            raise RuntimeCheckError(f"{describe(tuple_value)} has no field {index}", rule="EV-5")
-        return tuple_value[index]
 
     def _sequence(self, seq: rx.SeqExpr, scope: Scope) -> Value:
         for block in seq.blocks:
@@ -407,7 +392,7 @@ class ReferenceEvaluator:
 
     def _extern(self, name: str, span: Span | None) -> Value:
         """A registered function, or else the module's PrimFunc of that symbol (EV-13, EV-14)."""
-        var = self.symbols.get(name)
+        var = self._symbols.get(name)
         return packed_function(name, None if var is None else self.global_value(var), span)
 
     # ---- calls
@@ -422,7 +407,7 @@ class ReferenceEvaluator:
 
     def _python_callee(self, name: str) -> rx.BaseFunc:
         """The callee of `call_py_func`: a Python function of the module or a packed function."""
-        func = self.module.functions_by_name.get(name)
+        func = self._module.functions_by_name.get(name)
         return rx.ExternFunc(name) if func is None or python_function_of(func) is None else func
 
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
@@ -441,7 +426,7 @@ class ReferenceEvaluator:
 
     def _invoke(self, callee: Value, args: Sequence[Value], call: rx.Call) -> Value:
         if category_of(callee) is not Category.PACKED_FUNC:
-            return self.call(callee, args)
+            return invoke(callee, *args)
         attrs = packed_keywords(call)
         if isinstance(callee, Instrumented):
             return from_packed(callee(*args, **attrs), call.sinfo_args)
@@ -472,7 +457,7 @@ class ReferenceEvaluator:
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case CallKind.CLOSURE:
                 callee = self._callee(call.args[0], call, scope)
-                return self.call(callee, fields(self.value(call.args[1], scope)))
+                return invoke(callee, *fields(self.value(call.args[1], scope)))
             case None if op.record.runtime is not None:
                 return op.record.runtime(*(self.value(a, scope) for a in call.args), **call.attrs)
             case None if is_dynamic(call):
@@ -508,7 +493,7 @@ class ReferenceEvaluator:
         fresh = [out for out, index in zip(outputs, indices, strict=True) if index < 0]
         args = (*inputs, *fresh, *scalars)
         if isinstance(call.args[0], rx.GlobalVar):
-            signature = signature_of(self.module[call.args[0]], call.args[0].name_hint)
+            signature = signature_of(self._module[call.args[0]], call.args[0].name_hint)
             replace(signature, span=call.span).bind(args, Bindings())
         callee(*args)
         return outputs_value(call, outputs)
@@ -517,7 +502,7 @@ class ReferenceEvaluator:
         callee = self._callee(call.args[0], call, scope)
         inputs = fields(self.value(call.args[1], scope))
         outputs = [self._allocate(sinfo, scope) for sinfo in output_sinfos(call)]
-        self.call(callee, (*inputs, *outputs))
+        invoke(callee, *inputs, *outputs)
         return outputs_value(call, outputs)
 
     def _allocate(self, sinfo: rx.TensorStructInfo, scope: Scope) -> Array:
@@ -539,8 +524,3 @@ def outputs_value(call: rx.Call, outputs: list[Array]) -> Value:
     """The tensor or the tuple of tensors that a call returns (OP-6)."""
     several = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
     return tuple(outputs) if several else outputs[0]
-
-
-def evaluate(expr: rx.Expr, module: IRModule | None = None) -> Value:
-    """The value of an expression without free variables, which may use functions of `module`."""
-    return ReferenceEvaluator(module or IRModule()).value(expr, Scope())

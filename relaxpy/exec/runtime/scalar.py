@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from relaxpy.errors import CompileError, RuntimeCheckError, digits
-from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -148,18 +148,6 @@ _MATH: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "ldexp": lambda x, e: np.ldexp(x, int(e)),
 }
-
-
-def _popcount(value: int, kind: DataType, result: DataType) -> int:
-    return _bits_of(value, kind).bit_count()
-
-
-def _leading_zeros(value: int, kind: DataType, result: DataType) -> int:
-    return kind.bits - _bits_of(value, kind).bit_length()
-
-
-def _nextafter(x: Any, y: Any, kind: DataType) -> Any:
-    return np.nextafter(kind.numpy().type(x), kind.numpy().type(y))
 
 
 def reinterpret(value: Scalar, source: DataType, target: DataType) -> Scalar:
@@ -359,11 +347,12 @@ class ScalarEvaluator:
             case "bitwise_not":
                 return lambda a: wrapped(~int(a), dtype)
             case "popcount":
-                return lambda a: _popcount(a, kinds[0], dtype)
+                return lambda a: _bits_of(a, kinds[0]).bit_count()
             case "clz":
-                return lambda a: _leading_zeros(a, kinds[0], INT32)
+                return lambda a: kinds[0].bits - _bits_of(a, kinds[0]).bit_length()
             case "nextafter":
-                return lambda a, b: _nextafter(a, b, dtype)
+                exact = dtype.numpy().type
+                return lambda a, b: np.nextafter(exact(a), exact(b))
             case "isnan":
                 return lambda a: bool(a != a)
             case "isnullptr":
