@@ -26,6 +26,7 @@ from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, sinfo_
 from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     Legalize,
+    known_shape,
     refuse,
     refuse_type,
     scalar_literal,
@@ -246,3 +247,107 @@ def arange(
     if bounds is None:
         return tensor(None, dtype, ndim=1)
     return tensor((range_length(*bounds),), dtype)
+
+
+def _require_integers(**operands: PrimStructInfo) -> None:
+    for name, sinfo in operands.items():
+        if not sinfo.dtype.is_int or sinfo.dtype.is_bool:
+            raise refuse_type(f"{name} is an integer, found {sinfo}", sinfo)
+
+
+def _complete_square(arguments: dict[str, Any]) -> None:
+    """Without a number of columns, there are as many as rows."""
+    if arguments["m"] is None:
+        arguments["m"] = arguments["n"]
+
+
+def _legalize_eye(builder: BlockBuilder, call: Call) -> Expr:
+    return te_kernel(builder, topi.eye, "eye", *call.args, dtype=str(call.attrs["dtype"]))
+
+
+@register(
+    "relax.eye", pure=True, legalize=_legalize_eye, adapt=_complete_square, gradient=no_gradient
+)
+def eye(
+    n: PrimStructInfo,
+    m: PrimStructInfo | None = None,
+    k: PrimStructInfo = 0,  # type: ignore[assignment]
+    dtype: DataType = FLOAT32,
+) -> TensorStructInfo:
+    """1 on diagonal k of a matrix of n rows and m columns, and 0 elsewhere.
+
+    Shapes:
+        n, m    numbers of rows and columns; m is n by default
+        k       the number of the diagonal: 0 the main one, above it positive
+        result  (n, m), in `dtype`
+    Errors:
+        StructInfoError: n, m or k is not an integer, or `dtype` is Void.
+    """
+    columns = n if m is None else m
+    _require_integers(n=n, m=columns, k=k)
+    if dtype.is_void:
+        raise refuse_type("a tensor is created in a datatype, found none", dtype)
+    if n.value is None or columns.value is None:
+        return tensor(None, dtype, ndim=2)
+    return tensor([ops.cast_to(v, INT64) for v in (n.value, columns.value)], dtype)
+
+
+def _legalize_eye_like(builder: BlockBuilder, call: Call) -> Expr:
+    sinfo = builder.struct_info_of(call)
+    assert isinstance(sinfo, TensorStructInfo)
+    shape = known_shape(builder, call)
+    return te_kernel(builder, topi.eye, "eye", *shape, call.args[1], dtype=str(sinfo.dtype))
+
+
+@register("relax.eye_like", pure=True, legalize=_legalize_eye_like, gradient=no_gradient)
+def eye_like(
+    x: TensorStructInfo,
+    k: PrimStructInfo = 0,  # type: ignore[assignment]
+    dtype: DataType | None = None,
+) -> TensorStructInfo:
+    """1 on diagonal k of a matrix of the shape of x, and 0 elsewhere.
+
+    Shapes:
+        x       rank 2
+        k       the number of the diagonal: 0 the main one, above it positive
+        result  as x, in `dtype` where it is passed
+    Errors:
+        StructInfoError: x is known to have another rank than 2, or k is not an integer.
+    """
+    if x.ndim not in (-1, 2):
+        raise refuse(f"x has rank 2, found {x}", x)
+    _require_integers(k=k)
+    return with_dtype(x, dtype or x.dtype)
+
+
+def _legalize_window(builder: BlockBuilder, call: Call) -> Expr:
+    dtype = str(call.attrs["dtype"])
+    return te_kernel(builder, topi.hamming_window, "hamming_window", *call.args, dtype=dtype)
+
+
+@register("relax.hamming_window", pure=True, legalize=_legalize_window, gradient=no_gradient)
+def hamming_window(
+    window_size: PrimStructInfo,
+    periodic: PrimStructInfo = True,  # type: ignore[assignment]
+    alpha: PrimStructInfo = 0.54,  # type: ignore[assignment]
+    beta: PrimStructInfo = 0.46,  # type: ignore[assignment]
+    dtype: DataType = FLOAT32,
+) -> TensorStructInfo:
+    """The window alpha - beta * cos(2 * pi * i / n): n is its size, one less unless `periodic`.
+
+    Shapes:
+        window_size  a positive integer
+        result       (window_size,), in `dtype`
+    Errors:
+        StructInfoError: the size is not an integer or known not to be positive, or `dtype` holds no
+            floats.
+    """
+    _require_integers(window_size=window_size)
+    if not dtype.is_float:
+        raise refuse_type(f"dtype is one of floats, found {dtype}", dtype)
+    size = window_size.value
+    if size is None:
+        return tensor(None, dtype, ndim=1)
+    if isinstance(size, IntImm) and size.value < 1:
+        raise refuse(f"window_size is positive, found {size.value}", size)
+    return tensor((ops.cast_to(size, INT64),), dtype)

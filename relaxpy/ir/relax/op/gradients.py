@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.registry import R
-from relaxpy.ir.relax.op.rules import literal_shape, normal_axes, refuse, same
+from relaxpy.ir.relax.op.rules import Sizes, literal_shape, normal_axes, refuse, same
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 
@@ -49,6 +49,23 @@ def require_rank(expr: Expr, name: str) -> int:
             hint="state it by R.match_cast",
         )
     return sinfo.ndim
+
+
+def require_shape(expr: Expr, name: str) -> Sizes:
+    """The shape of a tensor, which the gradient of the operator `name` needs.
+
+    Errors:
+        StructInfoError: it is unknown.
+    """
+    sinfo = sinfo_of(expr)
+    shape = None if sinfo is None else literal_shape(sinfo)
+    if shape is None:
+        raise refuse(
+            f"the gradient of {name} needs the shape of its operand, found {sinfo}",
+            expr,
+            hint="state it by R.match_cast",
+        )
+    return shape
 
 
 def shape_like(expr: Expr) -> Expr:

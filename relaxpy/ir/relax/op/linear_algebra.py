@@ -1,16 +1,27 @@
-"""Products of matrices."""
+"""Products of matrices, and sums of products."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from string import ascii_letters
 from typing import TYPE_CHECKING, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
 from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.gradients import (
     is_differentiable,
     no_gradient,
     require_rank,
+    require_shape,
     sinfo_of,
     unbroadcast,
 )
@@ -18,6 +29,8 @@ from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     broadcast_sizes,
+    by_te,
+    common_dtype,
     differ,
     joint_dtype,
     joint_vdevice,
@@ -32,7 +45,9 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.contraction import Subscripts, label_sizes, parse_subscripts
 from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -122,6 +137,133 @@ def matmul(
     rows = () if row else (a[-2],)
     columns = () if column else (b[-1],)
     return tensor((*batch, *rows, *columns), dtype, vdevice)
+
+
+def _gradient_outer(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    x1, x2 = call.args
+    return [matmul(gradient, x2), matmul(x1, gradient)]
+
+
+def _outer(x1: Tensor, x2: Tensor) -> Tensor:
+    return topi.einsum("i,j->ij", x1, x2)
+
+
+@register("relax.outer", pure=True, legalize=by_te(_outer, "outer"), gradient=_gradient_outer)
+def outer(x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
+    """The products of all pairs of elements: at [i, j] x1[i] * x2[j].
+
+    Shapes:
+        x1      (n,)
+        x2      (m,)
+        result  (n, m)
+    Errors:
+        StructInfoError: an operand is known to have another rank than 1, or the datatypes differ.
+    """
+    dtype = joint_dtype(x1, x2, ("x1", "x2"))
+    for sinfo, name in ((x1, "x1"), (x2, "x2")):
+        if sinfo.ndim not in (-1, 1):
+            raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+    vdevice = joint_vdevice((x1, x2), strict=False)
+    a, b = literal_shape(x1), literal_shape(x2)
+    if a is None or b is None:
+        return tensor(None, dtype, vdevice, 2)
+    return tensor((*a, *b), dtype, vdevice)
+
+
+def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """For each operand, the gradient contracted with the others.
+
+    A label that is only on this operand gets its size from a vector of ones, and one that occurs
+    twice on it becomes two labels of an identity matrix.
+    """
+    operand = call.args[0]
+    count = len(cast("TupleStructInfo", builder.struct_info_of(operand)).fields)
+    if isinstance(operand, Tuple):
+        tensors = list(operand.fields)
+    else:
+        tensors = [TupleGetItem(operand, k) for k in range(count)]
+    shapes = [require_shape(x, "einsum") for x in tensors]
+    dtype = cast("TensorStructInfo", sinfo_of(tensors[0])).dtype
+    labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
+    sizes = label_sizes(labels, shapes, lambda label, a, b: a)
+    out: list[Expr] = []
+    for k, (x, own) in enumerate(zip(tensors, labels.operands, strict=True)):
+        if not is_differentiable(x):
+            out.append(R.grad.no_grad(x))
+            continue
+        factors = [gradient, *tensors[:k], *tensors[k + 1 :]]
+        terms = [labels.result, *labels.operands[:k], *labels.operands[k + 1 :]]
+        free = (letter for letter in ascii_letters if letter not in sizes)
+        target = ""
+        for label in own:
+            if label in target:
+                twin = next(free)
+                factors.append(R.eye(sizes[label], dtype=dtype))
+                terms.append(label + twin)
+                label = twin
+            elif not any(label in term for term in terms):
+                factors.append(R.ones((sizes[label],), dtype))
+                terms.append(label)
+            target += label
+        product = einsum(factors, f"{','.join(terms)}->{target}")
+        out.append(unbroadcast(product, x))
+    return [Tuple(tuple(out))]
+
+
+def _einsum(operands: Sequence[Tensor], subscripts: str) -> Tensor:
+    return topi.einsum(subscripts, *operands)
+
+
+@register("relax.einsum", pure=True, legalize=by_te(_einsum, "einsum"), gradient=_gradient_einsum)
+def einsum(operands: TupleStructInfo, subscripts: str) -> TensorStructInfo:
+    """The sum of products of elements with equal labels, as NumPy's einsum.
+
+    Shapes:
+        operands  tensors of one datatype, each of as many axes as its term has labels; axes of one
+                  label have one size, or size 1
+        result    the axes of the labels after `->`; without it those of an ellipsis, then the
+                  labels that occur once, in alphabetical order
+    Errors:
+        StructInfoError: there is no operand, datatypes differ, the subscripts are malformed or do
+            not fit the ranks, or known sizes of one label differ.
+    """
+    sinfos: list[TensorStructInfo] = []
+    for k, sinfo in enumerate(operands.fields):
+        if not isinstance(sinfo, TensorStructInfo):
+            raise refuse_type(f"operands holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        sinfos.append(sinfo)
+    if not sinfos:
+        raise refuse("operands holds one tensor at least, found none", operands)
+    dtype, vdevice = common_dtype(sinfos, "operands"), joint_vdevice(sinfos, strict=False)
+    if any(sinfo.ndim < 0 for sinfo in sinfos):
+        return tensor(None, dtype, vdevice)
+    labels = parse_subscripts(
+        subscripts, [sinfo.ndim for sinfo in sinfos], lambda text: refuse(text, subscripts)
+    )
+    shapes = [literal_shape(sinfo) for sinfo in sinfos]
+    decided = all(shape is not None for shape in shapes)
+
+    def joined(label: str, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        nonlocal decided
+        if differ(a, b):
+            listed = ", ".join(map(str, sinfos))
+            raise refuse(
+                f"label {label!r} of {subscripts!r} has sizes {shown(a)} and {shown(b)}: the "
+                f"operands are {listed}",
+                operands,
+            )
+        decided = decided and same(a, b)
+        return a
+
+    known = [k for k, shape in enumerate(shapes) if shape is not None]
+    sizes = label_sizes(
+        Subscripts(tuple(labels.operands[k] for k in known), labels.result),
+        [shape for shape in shapes if shape is not None],
+        joined,
+    )
+    if not decided:
+        return tensor(None, dtype, vdevice, len(labels.result))
+    return tensor([sizes[label] for label in labels.result], dtype, vdevice)
 
 
 def linear(

@@ -1,14 +1,18 @@
 """Common tensor functions as tensor expressions, which operators are legalised to."""
 
-from relaxpy.ir.te.topi import elementwise, nn, reduction, transform
+from relaxpy.ir.te.topi import contraction, elementwise, nn, reduction, repetition, transform
 from relaxpy.ir.te.topi.arguments import checked
+from relaxpy.ir.te.topi.contraction import *
 from relaxpy.ir.te.topi.elementwise import *
 from relaxpy.ir.te.topi.reduction import *
+from relaxpy.ir.te.topi.repetition import *
 from relaxpy.ir.te.topi.transform import *
 
 __all__ = ["nn"]
+__all__ += contraction.__all__
 __all__ += elementwise.__all__
 __all__ += reduction.__all__
+__all__ += repetition.__all__
 __all__ += transform.__all__
 
 # Users call functions that check their arguments; these functions call each other unchecked.

@@ -68,3 +68,35 @@ def cases() -> Iterator[Case]:
             lambda b=bounds: op.arange(*b),
             lambda b=bounds: np.arange(*b),
         )
+    for n, m, k in ((3, None, 0), (3, 4, 1), (4, 2, -1), (0, 2, 0), (2, 3, 7)):
+        yield Case(
+            "relax.eye",
+            str((n, m, k)),
+            nothing,
+            lambda n=n, m=m, k=k: op.eye(n, m, k),
+            lambda n=n, m=m, k=k: np.eye(n, m, k),
+        )
+        yield Case(
+            "relax.eye_like",
+            str((n, m, k)),
+            (np.zeros((n, m or n), "float32"),),
+            lambda v, k=k: op.eye_like(v, k, "int32"),
+            lambda v, k=k: np.eye(*v.shape, k),
+        )
+    yield Case("relax.eye", "bool", nothing, lambda: op.eye(2, dtype="bool"), lambda: np.eye(2))
+    yield Case("relax.eye_like", "default", (floats(2, 2),), op.eye_like, lambda v: np.eye(2))
+    for size, periodic in ((7, False), (8, True), (1, False), (1, True)):
+        yield Case(
+            "relax.hamming_window",
+            str((size, periodic)),
+            nothing,
+            lambda n=size, p=periodic: op.hamming_window(n, p, 0.54, 0.46, "float32"),
+            lambda n=size, p=periodic: np.hamming(n + p)[:n] if n > 1 else np.ones(1),
+        )
+    yield Case(
+        "relax.hamming_window",
+        "other coefficients",
+        nothing,
+        lambda: op.hamming_window(6, False, 0.5, 0.25, "float64"),
+        lambda: 0.5 - 0.25 * np.cos(2 * np.pi * np.arange(6) / 5),
+    )

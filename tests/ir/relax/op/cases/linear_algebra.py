@@ -40,3 +40,47 @@ def cases() -> Iterator[Case]:
     mixed = (truths, floats(2, 3))  # of which the product holds Booleans
     yield Case("relax.matmul", "bool and float", mixed, op.matmul, np.matmul, smooth=False)
     yield Case("relax.matmul", "ints", (integers(2, 3), integers(3, 2)), op.matmul, np.matmul)
+    yield Case("relax.outer", "floats", (floats(3), floats(4, seed=1)), op.outer, np.outer)
+    yield Case("relax.outer", "ints", (integers(3), integers(2)), op.outer, np.outer)
+    yield Case("relax.outer", "empty", (floats(0), floats(4)), op.outer, np.outer)
+    yield from _sums_of_products()
+
+
+def _sums_of_products() -> Iterator[Case]:
+    table: dict[str, tuple[tuple[int, ...], ...]] = {
+        "ij,jk->ik": ((2, 3), (3, 4)),
+        "ij,jk": ((2, 3), (3, 4)),
+        "bij , bjk -> bik": ((2, 2, 3), (2, 3, 4)),
+        "ij,jk,kl->li": ((2, 3), (3, 4), (4, 2)),
+        "ii->i": ((3, 3),),
+        "ii": ((3, 3),),
+        "iij->j": ((3, 3, 2),),
+        "ij->ji": ((2, 3),),
+        "ij->": ((2, 3),),
+        "i,j->ij": ((2,), (3,)),
+        "ij,ij->i": ((2, 3), (2, 3)),
+        "i,i": ((4,), (4,)),
+        "...ij,...jk->...ik": ((2, 1, 2, 3), (2, 3, 2)),
+        "...i->...": ((2, 3, 2),),
+        "...,...": ((3,), (3,)),
+        "ba,ca": ((2, 3), (4, 3)),
+        "ij,jk->k": ((2, 3), (3, 4)),
+        "i,->i": ((3,), ()),
+    }
+    for subscripts, shapes in table.items():
+        yield Case(
+            "relax.einsum",
+            subscripts,
+            tuple(floats(*shape, seed=k) for k, shape in enumerate(shapes)),
+            lambda *v, s=subscripts: op.einsum(v, s),
+            lambda *v, s=subscripts: np.einsum(s, *v),
+            roundings=64,
+        )
+    product = lambda *v: op.einsum(v, "ij,jk")  # noqa: E731
+    pairs = {
+        "ints": (integers(2, 3), integers(3, 2)),
+        "empty": (floats(2, 0), floats(0, 3)),
+        "half": (floats(2, 3, dtype="float16"), floats(3, 2, dtype="float16")),
+    }
+    for label, pair in pairs.items():
+        yield Case("relax.einsum", label, pair, product, np.matmul)

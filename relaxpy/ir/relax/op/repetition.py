@@ -1,0 +1,318 @@
+"""Operators that repeat, reverse, shift or mask the elements of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import no_gradient, of_operand, require_shape, shape_like
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    common_dtype,
+    joint_vdevice,
+    literal_shape,
+    normal_axis,
+    one,
+    refuse,
+    refuse_type,
+    require_integer,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.repetition import repeat_elements, roll_elements
+from relaxpy.ir.te.topi.shapes import product, tidy
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def _scaled(size: PrimExpr, count: int) -> PrimExpr:
+    return tidy(ops.mul(size, ops.const(count, size.dtype)))
+
+
+def _require_counts(counts: Sequence[int], name: str) -> None:
+    for count in counts:
+        if count < 0:
+            raise refuse(f"{name} is 0 at least, found {count}", counts)
+
+
+def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The sum over the repetitions, which are an axis of their own in between."""
+    shape, count = require_shape(x, "repeat"), cast("int", call.attrs["repeats"])
+    axis = cast("int | None", call.attrs["axis"])
+    sizes = (product(shape),) if axis is None else shape
+    place = 0 if axis is None else normal_axis(axis, len(sizes))
+    apart = (*sizes[: place + 1], ops.const(count, "int64"), *sizes[place + 1 :])
+    total = R.sum(R.reshape(g, ShapeExpr(apart)), place + 1)
+    return R.reshape(total, shape_like(x)) if axis is None else total
+
+
+@register(
+    "relax.repeat",
+    pure=True,
+    legalize=by_te(repeat_elements, "repeat"),
+    gradient=of_operand(_gradient_repeat),
+)
+def repeat(data: TensorStructInfo, repeats: int, axis: int | None = None) -> TensorStructInfo:
+    """Each slice of data along an axis, `repeats` times in a row; without an axis, each element.
+
+    Shapes:
+        data    any
+        result  the size of the axis times `repeats`; without an axis (size of data * repeats,)
+    Errors:
+        StructInfoError: `repeats` is negative, or the axis is out of range.
+    """
+    _require_counts((repeats,), "repeats")
+    shape = literal_shape(data)
+    if axis is None:
+        if shape is None:
+            return tensor(None, data.dtype, data.vdevice, 1)
+        return tensor((_scaled(product(shape), repeats),), data.dtype, data.vdevice)
+    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else axis
+    if repeats == 1:
+        return data
+    if shape is None:
+        return tensor(None, data.dtype, data.vdevice, data.ndim)
+    sizes = (*shape[:place], _scaled(shape[place], repeats), *shape[place + 1 :])
+    return tensor(sizes, data.dtype, data.vdevice)
+
+
+def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The sum over the repetitions, each an axis in front of that which is repeated."""
+    shape, reps = require_shape(x, "tile"), cast("tuple[int, ...]", call.attrs["repeats"])
+    rank = max(len(shape), len(reps))
+    times = (*[1] * (rank - len(reps)), *reps)
+    sizes = (*[one()] * (rank - len(shape)), *shape)
+    apart = [n for pair in zip(times, sizes, strict=True) for n in pair]
+    total = R.sum(R.reshape(g, ShapeExpr(tuple(apart))), tuple(range(0, 2 * rank, 2)))
+    return total if rank == len(shape) else R.reshape(total, shape_like(x))
+
+
+def _tile(data: Tensor, repeats: Sequence[int]) -> Tensor:
+    return topi.tile(data, repeats)
+
+
+@register(
+    "relax.tile", pure=True, legalize=by_te(_tile, "tile"), gradient=of_operand(_gradient_tile)
+)
+def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:
+    """data, `repeats[i]` times one after the other along axis i.
+
+    Shapes:
+        data    any; with leading axes of size 1 if there are more repeats than axes
+        result  each size times its number of repeats; the last axes if there are fewer repeats
+    Errors:
+        StructInfoError: a number of repeats is negative.
+    """
+    _require_counts(repeats, "repeats")
+    if data.ndim < 0:
+        return tensor(None, data.dtype, data.vdevice)
+    if all(count == 1 for count in repeats) and len(repeats) <= data.ndim:
+        return data
+    rank = max(data.ndim, len(repeats))
+    shape = literal_shape(data)
+    if shape is None:
+        return tensor(None, data.dtype, data.vdevice, rank)
+    times = (*[1] * (rank - len(repeats)), *repeats)
+    sizes = (*[one()] * (rank - len(shape)), *shape)
+    return tensor(list(map(_scaled, sizes, times)), data.dtype, data.vdevice)
+
+
+def _gradient_flip(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return flip(g, call.attrs["axis"])
+
+
+@register("relax.flip", pure=True, legalize=by_te(topi.flip), gradient=of_operand(_gradient_flip))
+def flip(data: TensorStructInfo, axis: int) -> TensorStructInfo:
+    """The elements of data in reverse order along an axis.
+
+    Shapes:
+        data    any
+        result  as data
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    if data.ndim >= 0:
+        normal_axis(axis, data.ndim)
+    return data
+
+
+def _gradient_roll(g: Any, x: Any, y: Any, call: Call) -> Any:
+    shift = cast("tuple[int, ...]", call.attrs["shift"])
+    return roll(g, tuple(-count for count in shift), call.attrs["axis"])
+
+
+@register(
+    "relax.roll",
+    pure=True,
+    legalize=by_te(roll_elements, "roll"),
+    gradient=of_operand(_gradient_roll),
+)
+def roll(
+    data: TensorStructInfo, shift: tuple[int, ...], axis: tuple[int, ...] | None = None
+) -> TensorStructInfo:
+    """The elements of data moved along axes; those that leave an axis enter at its start.
+
+    Without an axis, the elements move in row-major order.
+
+    Shapes:
+        data    any
+        result  as data
+    Errors:
+        StructInfoError: an axis is out of range, or there is not one shift for each axis.
+    """
+    if axis is None:
+        if len(shift) != 1:
+            raise refuse(f"without an axis there is one shift, found {list(shift)}", shift)
+    elif len(shift) != len(axis):
+        raise refuse(f"each axis has a shift, found {list(shift)} for axes {list(axis)}", shift)
+    elif data.ndim >= 0:
+        for place in axis:
+            normal_axis(place, data.ndim)
+    return data
+
+
+def _gradient_meshgrid(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """For each vector, the sum of the gradient over the axes of the others."""
+    sinfo = builder.struct_info_of(call.args[0])
+    count = len(cast("TupleStructInfo", sinfo).fields)
+    swapped = call.attrs["indexing"] == "xy" and count > 1
+    out = []
+    for k in range(count):
+        place = 1 - k if swapped and k < 2 else k
+        field = gradient.fields[k] if isinstance(gradient, Tuple) else TupleGetItem(gradient, k)
+        out.append(R.sum(field, tuple(axis for axis in range(count) if axis != place)))
+    return [Tuple(tuple(out))]
+
+
+@register("relax.meshgrid", pure=True, legalize=by_te(topi.meshgrid), gradient=_gradient_meshgrid)
+def meshgrid(tensors: TupleStructInfo, indexing: Literal["ij", "xy"] = "ij") -> TupleStructInfo:
+    """The coordinates of a grid: each vector along its own axis, repeated along the others.
+
+    Vector k lies along axis k; with indexing "xy", the first two change places.
+
+    Shapes:
+        tensors  vectors of one datatype
+        result   as many tensors, of the sizes of all vectors
+    Errors:
+        StructInfoError: there is no tensor, one has another rank than 1, or datatypes differ.
+    """
+    vectors: list[TensorStructInfo] = []
+    for k, sinfo in enumerate(tensors.fields):
+        if not isinstance(sinfo, TensorStructInfo):
+            raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        if sinfo.ndim not in (-1, 1):
+            raise refuse(f"tensors holds vectors, found {sinfo} as number {k + 1}", sinfo)
+        vectors.append(sinfo)
+    if not vectors:
+        raise refuse("tensors holds one vector at least, found none", tensors)
+    dtype, vdevice = common_dtype(vectors, "tensors"), joint_vdevice(vectors, strict=False)
+    shapes = [literal_shape(v) for v in vectors]
+    known = [shape[0] for shape in shapes if shape is not None]
+    if len(known) < len(vectors):
+        grid = tensor(None, dtype, vdevice, len(vectors))
+    else:
+        if indexing == "xy":
+            known[:2] = known[1::-1]
+        grid = tensor(known, dtype, vdevice)
+    return TupleStructInfo((grid,) * len(vectors))
+
+
+def _one_hot(
+    indices: Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: int, axis: int
+) -> Tensor:
+    return topi.one_hot(indices, on_value, off_value, depth, axis, str(on_value.dtype))
+
+
+@register("relax.one_hot", pure=True, legalize=by_te(_one_hot, "one_hot"), gradient=no_gradient)
+def one_hot(
+    indices: TensorStructInfo,
+    on_value: PrimStructInfo,
+    off_value: PrimStructInfo,
+    depth: int,
+    axis: int = -1,
+) -> TensorStructInfo:
+    """`on_value` where the position along a new axis is the index, else `off_value`.
+
+    Indices outside [0, depth) are `off_value` everywhere.
+
+    Shapes:
+        indices              integers of any shape
+        on_value, off_value  scalars of one datatype
+        result               `depth` as size of the new axis, in the datatype of the values
+    Errors:
+        StructInfoError: the indices are known not to be integers, the datatypes of the values
+            differ, `depth` is not positive, or the axis is out of the range of the result.
+    """
+    require_integer(indices.dtype, "indices", indices)
+    if on_value.dtype != off_value.dtype:
+        raise refuse_type(
+            f"on_value and off_value have one datatype, found {on_value.dtype} and "
+            f"{off_value.dtype}",
+            off_value,
+        )
+    if depth <= 0:
+        raise refuse(f"depth is positive, found {depth}", depth)
+    if indices.ndim < 0:
+        return tensor(None, on_value.dtype, indices.vdevice)
+    place = normal_axis(axis, indices.ndim + 1)
+    shape = literal_shape(indices)
+    if shape is None:
+        return tensor(None, on_value.dtype, indices.vdevice, indices.ndim + 1)
+    sizes = (*shape[:place], ops.const(depth, "int64"), *shape[place:])
+    return tensor(sizes, on_value.dtype, indices.vdevice)
+
+
+def _infer_triangle(
+    x: TensorStructInfo,
+    k: PrimStructInfo = 0,  # type: ignore[assignment]
+) -> TensorStructInfo:
+    if 0 <= x.ndim < 2:
+        raise refuse(f"x has rank 2 at least, found {x}", x)
+    if not k.dtype.is_int or k.dtype.is_bool:
+        raise refuse_type(f"k is an integer, found {k}", k)
+    return x
+
+
+def _gradient_triangle(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.tril(g, call.args[1]) if call.op.name == "relax.tril" else R.triu(g, call.args[1])  # type: ignore[union-attr]
+
+
+_TRIANGLE = """The elements of matrices {} diagonal k, with it; elsewhere 0.
+
+Shapes:
+    x       (..., n, m)
+    k       the number of the diagonal: 0 the main one, above it positive
+    result  as x
+Errors:
+    StructInfoError: x has rank 0 or 1, or k is not an integer.
+"""
+
+
+def _legalize_triangle(name: str) -> Any:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        return te_kernel(builder, topi.trilu, name, *call.args, name == "triu")
+
+    return legalize
+
+
+_triangle = Rows(
+    _infer_triangle, _TRIANGLE, _legalize_triangle, gradient=of_operand(_gradient_triangle)
+)
+TRIANGLES = family(_triangle("tril", "below"), _triangle("triu", "above"))

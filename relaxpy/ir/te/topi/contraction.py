@@ -1,0 +1,143 @@
+"""Sums of products over labelled axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from string import ascii_letters
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.te.topi.shapes import is_const
+from relaxpy.ir.tir import ops, reduce
+from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = ["einsum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscripts:
+    """The labels of the axes of each operand and of the result; an ellipsis is labels as well."""
+
+    operands: tuple[str, ...]
+    result: str
+
+    @property
+    def summed(self) -> str:
+        """The labels that the result does not have, in alphabetical order."""
+        return "".join(sorted(set("".join(self.operands)) - set(self.result)))
+
+
+def parse_subscripts(
+    text: str, ranks: Sequence[int], refuse: Callable[[str], Exception] = MisuseError
+) -> Subscripts:
+    """The labels of the axes of operands of these ranks.
+
+    Without `->` the result has the axes of an ellipsis, then the labels that occur once, in
+    alphabetical order.
+
+    Errors:
+        what `refuse` makes of a message: the text is malformed, or does not fit the ranks.
+    """
+    plain = text.replace(" ", "")
+    left, arrow, right = plain.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise refuse(f"subscripts {text!r} have {len(terms)} operands, found {len(ranks)}")
+    for term in (*terms, *([right] if arrow else [])):
+        letters = term.replace("...", "", 1)
+        if not all(letter in ascii_letters for letter in letters):
+            raise refuse(f"subscripts are letters, commas, '...' and '->', found {text!r}")
+    free = [letter for letter in reversed(ascii_letters) if letter not in plain]
+    widths = []
+    for k, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
+        labelled = len(term.replace("...", ""))
+        widths.append(rank - labelled)
+        if rank < labelled or ("..." not in term and rank > labelled):
+            raise refuse(
+                f"operand {k} has rank {rank}, but {term!r} of {text!r} labels {labelled} axes"
+            )
+    widest = max(widths, default=0)
+    if widest > len(free):
+        raise refuse(f"subscripts {text!r} need more labels than there are letters")
+    stars = "".join(free[:widest])
+    operands = tuple(
+        term.replace("...", stars[widest - width :])
+        for term, width in zip(terms, widths, strict=True)
+    )
+    labels = "".join(operands)
+    if not arrow:
+        once = sorted(label for label in set(labels) if labels.count(label) == 1)
+        return Subscripts(operands, stars + "".join(x for x in once if x not in stars))
+    result = right.replace("...", stars)
+    for label in result:
+        if result.count(label) > 1:
+            raise refuse(f"label {label!r} occurs twice in the result of {text!r}")
+        if label not in labels:
+            raise refuse(f"label {label!r} of the result of {text!r} is on no operand")
+    return Subscripts(operands, result)
+
+
+def label_sizes(
+    subscripts: Subscripts,
+    shapes: Sequence[Sequence[PrimExpr]],
+    join: Callable[[str, PrimExpr, PrimExpr], PrimExpr],
+) -> dict[str, PrimExpr]:
+    """The size of the axes of each label; `join` decides between two that are not the literal 1."""
+    sizes: dict[str, PrimExpr] = {}
+    for labels, shape in zip(subscripts.operands, shapes, strict=True):
+        for label, size in zip(labels, shape, strict=True):
+            known = sizes.get(label)
+            if known is None or is_const(known, 1):
+                sizes[label] = size
+            elif not is_const(size, 1):
+                sizes[label] = join(label, known, size)
+    return sizes
+
+
+def einsum(subscript: str, *operand: Tensor) -> Tensor:
+    """The sum of products of elements with equal labels, as NumPy's: "ij,jk->ik" is a product.
+
+    Floats narrower than float32 are added in float32 and rounded once.
+
+    Errors:
+        MisuseError: the subscripts are malformed, or do not fit the ranks.
+    """
+    subscripts = parse_subscripts(subscript, [x.ndim for x in operand])
+    sizes = label_sizes(subscripts, [x.shape for x in operand], lambda label, a, b: a)
+    dtype = DataType(operand[0].dtype)
+    wide = accumulator(dtype)
+    summed = {
+        label: te.reduce_axis((ops.const(0, sizes[label].dtype), sizes[label]), label)
+        for label in subscripts.summed
+    }
+    empty = any(is_const(sizes[label], 0) for label in summed)
+
+    def element(*index: PrimExpr) -> Any:
+        at: dict[str, PrimExpr] = dict(zip(subscripts.result, index, strict=True))
+        at |= {label: axis.var for label, axis in summed.items()}
+        factors = [
+            x(
+                *(
+                    ops.const(0, size.dtype) if is_const(size, 1) else at[label]
+                    for label, size in zip(labels, x.shape, strict=True)
+                )
+            )
+            for labels, x in zip(subscripts.operands, operand, strict=True)
+        ]
+        term = ops.cast_to(factors[0], wide)
+        for factor in factors[1:]:
+            term = ops.mul(term, ops.cast_to(factor, wide))
+        if empty:
+            return ops.const(0, term.dtype)
+        if not summed:
+            return term
+        adding = reduce.any if term.dtype.is_bool else reduce.sum
+        return adding(term, axis=list(summed.values()))
+
+    shape = [sizes[label] for label in subscripts.result]
+    return as_dtype(te.compute(shape, element, name="T_einsum", tag="matmul"), dtype)

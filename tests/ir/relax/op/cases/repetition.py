@@ -1,0 +1,141 @@
+"""Operators that repeat, reverse, shift or mask elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.op.cases.case import SPECIAL, Array, Case, floats, integers
+
+
+def cases() -> Iterator[Case]:
+    yield from _repeated()
+    yield from _moved()
+    yield from _grids()
+    yield from _triangles()
+
+
+def _repeated() -> Iterator[Case]:
+    x = floats(2, 3, 4)
+    for axis in (None, 0, 1, -1):
+        for count in (0, 1, 3):
+            yield Case(
+                "relax.repeat",
+                f"{count} along {axis}",
+                (x,),
+                lambda v, n=count, a=axis: op.repeat(v, n, a),
+                lambda v, n=count, a=axis: np.repeat(v, n, a),
+            )
+    yield Case(
+        "relax.repeat", "ints", (integers(4),), lambda v: op.repeat(v, 2), lambda v: v.repeat(2)
+    )
+    yield Case(
+        "relax.repeat", "empty", (x[:0],), lambda v: op.repeat(v, 2, 0), lambda v: v.repeat(2, 0)
+    )
+    for reps in ((2,), (1, 2), (2, 1, 3), (3, 2, 1, 2), (), (0, 1), (1, 1, 1, 1, 2)):
+        yield Case(
+            "relax.tile",
+            str(reps),
+            (x,),
+            lambda v, r=reps: op.tile(v, r),
+            lambda v, r=reps: np.tile(v, r),
+        )
+    yield Case(
+        "relax.tile",
+        "scalar",
+        (np.float32(2).reshape(()),),
+        lambda v: op.tile(v, (2, 2)),
+        lambda v: np.tile(v, (2, 2)),
+    )
+    yield Case(
+        "relax.tile",
+        "empty",
+        (x[:, :0],),
+        lambda v: op.tile(v, (2, 2)),
+        lambda v: np.tile(v, (2, 2)),
+    )
+    yield Case("relax.tile", "bool", (x[0] > 0,), lambda v: op.tile(v, 2), lambda v: np.tile(v, 2))
+
+
+def _moved() -> Iterator[Case]:
+    x = floats(3, 5)
+    for axis in (0, 1, -1):
+        yield Case(
+            "relax.flip",
+            str(axis),
+            (x,),
+            lambda v, a=axis: op.flip(v, a),
+            lambda v, a=axis: np.flip(v, a),
+        )
+    yield Case("relax.flip", "empty", (x[:0],), lambda v: op.flip(v, 0), lambda v: v)
+    for shift, axis in ((2, None), (-7, None), (1, 0), (-1, -1), (12, 1), ((1, 2), (0, 1))):
+        yield Case(
+            "relax.roll",
+            f"{shift} along {axis}",
+            (x,),
+            lambda v, s=shift, a=axis: op.roll(v, s, a),
+            lambda v, s=shift, a=axis: np.roll(v, s, a),
+        )
+    yield Case("relax.roll", "empty", (x[:0],), lambda v: op.roll(v, 2, 0), lambda v: v)
+    yield Case("relax.roll", "vector", (x[0],), lambda v: op.roll(v, 2), lambda v: np.roll(v, 2))
+
+
+def _grids() -> Iterator[Case]:
+    vectors = floats(3), floats(4, seed=1), floats(2, seed=2)
+    for count in (1, 2, 3):
+        for indexing in ("ij", "xy"):
+            yield Case(
+                "relax.meshgrid",
+                f"{count} {indexing}",
+                vectors[:count],
+                lambda *v, i=indexing: op.meshgrid(v, i),
+                lambda *v, i=indexing: tuple(np.meshgrid(*v, indexing=i)),
+            )
+    indices = np.array([[0, 3, -1], [2, 7, 1]], "int64")
+
+    def expected(v: Array, axis: int, on: Any, off: Any) -> Array:
+        places = np.moveaxis(np.arange(4)[:, None, None] == v, 0, axis)
+        return np.where(places, on, off)
+
+    for axis in (-1, 0, 1):
+        yield Case(
+            "relax.one_hot",
+            f"axis {axis}",
+            (indices,),
+            lambda v, a=axis: op.one_hot(
+                v,
+                rx.PrimValue(tir.FloatImm("float32", 5.0)),
+                rx.PrimValue(tir.FloatImm("float32", -1.0)),
+                4,
+                a,
+            ),
+            lambda v, a=axis: expected(v, a, 5.0, -1.0),
+        )
+    yield Case(
+        "relax.one_hot",
+        "ints",
+        (indices.astype("uint8"),),
+        lambda v: op.one_hot(v, rx.PrimValue(1), rx.PrimValue(0), 4),
+        lambda v: expected(v, -1, 1, 0),
+    )
+
+
+def _triangles() -> Iterator[Case]:
+    x = floats(2, 3, 4)
+    for name in ("tril", "triu"):
+        make, function = getattr(op, name), getattr(np, name)
+        for k in (0, 1, -2, 9):
+            yield Case(
+                f"relax.{name}",
+                f"diagonal {k}",
+                (x,),
+                lambda v, k=k, make=make: make(v, k),
+                lambda v, k=k, function=function: function(v, k),
+            )
+        yield Case(f"relax.{name}", "default", (integers(3, 3),), make, function)
+        yield Case(f"relax.{name}", "special", (SPECIAL.reshape(3, 3),), make, function)
+        yield Case(f"relax.{name}", "bool", (x[0] > 0,), make, function)
