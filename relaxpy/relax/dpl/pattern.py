@@ -1,6 +1,6 @@
 """Patterns of expressions, and the functions that create them."""
 
-from relaxpy.ir.relax.dpl.make import (
+from relaxpy.ir.relax.dpl.constructors import (
     has_attr as has_attr,
     has_dtype as has_dtype,
     is_call_dps_packed as is_call_dps_packed,

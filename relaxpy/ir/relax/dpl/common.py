@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax.dpl.make import is_const, is_op, is_tuple_get_item, wildcard
+from relaxpy.ir.relax.dpl.constructors import is_const, is_op, is_tuple_get_item, wildcard
 from relaxpy.ir.relax.dpl.pattern import DFPattern, GlobalVarPattern, TuplePattern
 
 Parts: TypeAlias = dict[str, DFPattern]

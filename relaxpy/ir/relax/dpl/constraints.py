@@ -1,4 +1,4 @@
-"""What a PatternContext collects: which pattern is used by which, and which have one shape."""
+"""The constraints of a PatternContext: which pattern uses which, and which have the same shape."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edge:
-    """`user` has `used` as an operand: as number `index` unless that is -1, as only user if `only`.
+    """`user` has `used` as operand `index`, or as any for -1, and is the only user if `only`.
 
-    One that is `implied` says what the pattern of a call says of its arguments anyway.
+    The pattern of a call implies an edge that is `implied`.
     """
 
     used: DFPattern
@@ -25,19 +25,19 @@ class Edge:
 
 
 class Constraints:
-    """The edges between patterns, and the sets of patterns with one shape, in order."""
+    """The edges between patterns, and the lists of patterns with the same shape."""
 
     def __init__(self) -> None:
         self.edges: list[Edge] = []
         self.same_shapes: list[tuple[DFPattern, ...]] = []
 
-    def begin_with(self, other: Constraints) -> None:
-        """Take over what `other` has, too."""
+    def inherit(self, other: Constraints) -> None:
+        """Add the constraints of `other`, before those that exist."""
         self.edges[:0] = [edge for edge in other.edges if edge not in self.edges]
         self.same_shapes[:0] = [g for g in other.same_shapes if g not in self.same_shapes]
 
-    def repeat_for(self, table: dict[DFPattern, DFPattern]) -> None:
-        """Let what holds between the patterns in `table` hold between those they stand for."""
+    def copy_for(self, table: dict[DFPattern, DFPattern]) -> None:
+        """Copy the constraints between patterns in `table` for their copies."""
         self.edges.extend(
             replace(edge, used=table[edge.used], user=table[edge.user])
             for edge in tuple(self.edges)
@@ -55,8 +55,8 @@ _open: ContextVar[tuple[Constraints, ...]] = ContextVar("relaxpy_pattern_context
 
 def current() -> Constraints | None:
     """The constraints of the innermost open context."""
-    found = _open.get()
-    return found[-1] if found else None
+    contexts = _open.get()
+    return contexts[-1] if contexts else None
 
 
 def enter(constraints: Constraints) -> None:

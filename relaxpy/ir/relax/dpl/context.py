@@ -1,4 +1,4 @@
-"""PatternContext: patterns and constraints between them, matched against a block as a whole."""
+"""PatternContext: patterns with constraints between them, which are matched against a block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.dpl import constraints
-from relaxpy.ir.relax.dpl.graph import BindingGraph, Found, GraphMatcher
+from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher, VarMatches
 from relaxpy.ir.relax.nodes import BindingBlock
 
 
@@ -16,7 +16,7 @@ class PatternContext(constraints.Constraints):
     """Collects the constraints that are written inside `with`.
 
     They come from `used_by`, `only_used_by`, `fork_to`, `same_shape_as` and from the arguments of
-    call patterns. An `incremental` one begins with those of the context around it.
+    call patterns. An `incremental` context inherits those of the enclosing context.
     """
 
     def __init__(self, incremental: bool = False) -> None:
@@ -26,9 +26,9 @@ class PatternContext(constraints.Constraints):
         self.incremental = incremental
 
     def __enter__(self) -> Self:
-        around = constraints.current()
-        if self.incremental and around is not None:
-            self.begin_with(around)
+        enclosing = constraints.current()
+        if self.incremental and enclosing is not None:
+            self.inherit(enclosing)
         constraints.enter(self)
         return self
 
@@ -46,31 +46,31 @@ class PatternContext(constraints.Constraints):
         """The innermost context that is open.
 
         Errors:
-            MisuseError: none is.
+            MisuseError: no context is open.
         """
-        found = constraints.current()
-        if not isinstance(found, PatternContext):
+        context = constraints.current()
+        if not isinstance(context, PatternContext):
             raise MisuseError(
                 "no PatternContext is open", hint="open one: with PatternContext() as ctx: ..."
             )
-        return found
+        return context
 
     @user_facing
-    def match_dfb(self, dfb: BindingBlock) -> Found | None:
-        """Variables of the block that its patterns stand for together, or None if there are none.
+    def match_dfb(self, dfb: BindingBlock) -> VarMatches | None:
+        """The variable of the block that each pattern matches, or None if there is no match.
 
-        Different patterns stand for different variables, except where one is a part of the other
-        that matches the same. An argument that is no variable stands for itself. `>>` counts the
-        uses in the block.
+        Different patterns match different variables, unless one is a subpattern that matches the
+        same expression as the other. An argument that is not a variable is its own match. `>>`
+        counts the uses in the block.
 
         Errors:
-            MisuseError (also TypeError): `dfb` is no block.
+            MisuseError (also TypeError): `dfb` is not a block.
         """
         if not isinstance(dfb, BindingBlock):
             raise MisuseError(
                 f"a context is matched against a DataflowBlock, found {type(dfb).__name__}",
                 about=dfb,
-                hint="func.body.blocks has those of a function",
+                hint="func.body.blocks are the blocks of a function",
             )
         graph = BindingGraph(dfb.bindings)
         return next(GraphMatcher(self, graph).matches(), None)

@@ -1,4 +1,4 @@
-"""What may be moved past what: calls that have effects, and values whose computation may fail."""
+"""The effects and the failures of bindings, which decide what may be moved."""
 
 from __future__ import annotations
 
@@ -27,43 +27,49 @@ from relaxpy.ir.relax.relations.context import Context
 
 
 class Effects:
-    """Answers for calls in one function; `functions` are those of the module around it.
+    """Decides which calls in a function have effects; `functions` are those of its module.
 
-    Of one that is not there nothing is known, but that a function declared pure calls only pure
-    ones (PU-8).
+    An unknown callee is pure if the function is declared pure, since it calls only pure ones then
+    (PU-8).
     """
 
-    def __init__(self, context: Context, functions: Mapping[str, BaseFunc], func: Expr) -> None:
+    def __init__(self, context: Context, functions: Mapping[str, BaseFunc], expr: Expr) -> None:
         self.context = context
         self.functions = functions
-        self.pure = (
-            isinstance(func, Function)
-            and func.is_pure
-            and not func.attrs.get("relax.force_pure", False)
+        self.in_pure_function = False
+        self.enter_function(expr)
+
+    def enter_function(self, expr: Expr) -> None:
+        """Continue with calls in `expr`."""
+        self.in_pure_function = (
+            isinstance(expr, Function)
+            and expr.is_pure
+            and not expr.attrs.get("relax.force_pure", False)
         )
 
     def is_pure(self, call: Call) -> bool:
         """Whether a call has no effect but its result."""
         if isinstance(call.op, GlobalVar):
             callee = self.functions.get(call.op.name_hint)
-            return self.pure if callee is None else isinstance(callee, Function) and callee.is_pure
+            if callee is None:
+                return self.in_pure_function
+            return isinstance(callee, Function) and callee.is_pure
         if isinstance(call.op, Op) or call.op.struct_info is not None:
             return is_pure_call(call, self.context)
-        return call.op.is_pure if isinstance(call.op, Function) else self.pure
+        return call.op.is_pure if isinstance(call.op, Function) else self.in_pure_function
 
     def is_barrier(self, binding: Binding) -> bool:
-        """Whether nothing moves past a binding: it has effects, or branches (OPT-3, OPT-4)."""
+        """Whether nothing may move past a binding: it has effects or branches (OPT-3, OPT-4)."""
         value = binding.value
         return isinstance(value, If) or (isinstance(value, Call) and not self.is_pure(value))
 
 
 def may_fail(binding: Binding) -> bool:
-    """Whether a pure binding may end in an error, or never end: OPT-3 keeps such ones in order.
+    """Whether a pure binding may raise an error or not terminate; OPT-3 keeps such ones in order.
 
-    Branches may if anything in them may that stands outside dataflow blocks.
-
-    An operator that is computed by a kernel of its own fails by the shapes and datatypes of its
-    operands alone. Where these are known, they were found right when the call was derived.
+    A conditional may if a binding outside the dataflow blocks of its branches may. An operator with
+    a legalisation fails only because of the shapes and datatypes of its operands. If these are
+    known, derivation has checked them.
     """
     value = binding.value
     if isinstance(binding, MatchCast):
@@ -76,21 +82,21 @@ def may_fail(binding: Binding) -> bool:
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):
         return True
-    return not (_known(value.struct_info) and all(map(_is_known, value.args)))
+    return not (_is_known_info(value.struct_info) and all(map(_is_known, value.args)))
 
 
 def _is_known(expr: Expr) -> bool:
     if isinstance(expr, Tuple):
         return all(map(_is_known, expr.fields))
-    return _known(expr.struct_info)
+    return _is_known_info(expr.struct_info)
 
 
-def _known(info: StructInfo | None) -> bool:
+def _is_known_info(info: StructInfo | None) -> bool:
     match info:
         case TensorStructInfo(dtype=dtype):
             return info.get_shape() is not None and not dtype.is_void
         case TupleStructInfo(fields=fields):
-            return all(map(_known, fields))
+            return all(map(_is_known_info, fields))
         case PrimStructInfo():
             return True
         case ShapeStructInfo(values=values):

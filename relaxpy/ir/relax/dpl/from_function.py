@@ -1,4 +1,4 @@
-"""Rules from programs: function `pattern` of a module as a pattern, `replacement` for its place."""
+"""Rules from modules: function `pattern` as a pattern, and `replacement` for its matches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relaxpy.ir.relax.dpl.pattern import (
     TupleGetItemPattern,
     TuplePattern,
     WildcardPattern,
-    all_parts,
+    all_subpatterns,
 )
 from relaxpy.ir.relax.dpl.replacing import Rewriter
 from relaxpy.ir.relax.nodes import (
@@ -42,7 +42,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
-from relaxpy.ir.relax.relations.mapping import map_params
+from relaxpy.ir.relax.rewrite.arguments import shape_var_images
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
 
 
@@ -51,8 +51,7 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseF
 
     Errors:
         UnknownNameError (also KeyError): it lacks `pattern` or `replacement`.
-        MisuseError (also TypeError, ValueError): it is no such module; see
-            `PatternMatchingRewriter.from_module`.
+        MisuseError (also TypeError, ValueError): see `PatternMatchingRewriter.from_module`.
     """
     if not isinstance(mod, IRModule):
         raise MisuseError(f"a rewriter is made of an IRModule, found {mod!r:.60}", about=mod)
@@ -80,21 +79,21 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseF
     top = _Reader(pattern, params).result()
     if isinstance(top, StructInfoPattern) and top.pattern in params:
         raise _unfit("the pattern is one of its parameters, which anything matches", pattern)
-    found = set(all_parts([top]))
-    for param, name in zip(params, pattern.params, strict=True):
-        if param not in found:
+    used = set(all_subpatterns([top]))
+    for param, parameter in zip(params, pattern.params, strict=True):
+        if param not in used:
             raise _unfit(
-                f"the pattern does not use parameter {name.name_hint}, so that nothing says what "
-                "it is in the replacement",
-                name,
+                f"the pattern does not use parameter {parameter.name_hint}, so that its value is "
+                "unknown in the replacement",
+                parameter,
             )
-    return top, Replacement(replacement, tuple(params)), subroutines
+    return top, Instantiate(replacement, tuple(params)), subroutines
 
 
 def _function(mod: IRModule, name: str, what: str) -> Function:
     if name not in mod:
         raise UnknownNameError(
-            f"a rewriter has a function '{name}', {what}; this one has none of that name",
+            f"a rewriter has a function '{name}', {what}; this module has no such function",
             about=mod,
         )
     func = mod[name]
@@ -112,39 +111,34 @@ def _unfit(message: str, about: Expr) -> MisuseError:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replacement:
-    """The body of a function, on what the patterns of its parameters match."""
+class Instantiate:
+    """Returns the body of a function for the matches of its parameters."""
 
     func: Function
     params: tuple[DFPattern, ...]
 
     def __call__(self, expr: Expr, matches: Mapping[DFPattern, Expr]) -> Expr:
-        """The body, with new variables, for these matches; what matched as a whole is not asked."""
+        """The body, with new variables, for these matches; `expr` itself is not used."""
         func = copy_with_new_vars(self.func)
-        values = [matches[param] for param in self.params]
-        images: dict[Node, Node] = dict(zip(func.params, values, strict=True))
-        known = [
-            (p.struct_info, v.struct_info)
-            for p, v in zip(func.params, values, strict=True)
-            if p.struct_info is not None and v.struct_info is not None
-        ]
-        images.update(map_params([p for p, _ in known], [v for _, v in known]).items())
+        pairs = [(p, matches[key]) for p, key in zip(func.params, self.params, strict=True)]
+        images: dict[Node, Node] = dict(pairs)
+        images.update(shape_var_images(pairs).items())
         images.update((var, type(var)(var.name_hint)) for var in _derived_variables(func))
         return replace_variables(func.body, images)
 
 
 def _derived_variables(func: Function) -> Iterator[Var]:
-    """The variables whose info says no more than their values: of others more may be known."""
+    """The variables whose struct info follows from their values, and is to be derived again."""
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding, VarBinding):
-                info, found = binding.var.struct_info, binding.value.struct_info
-                if info is not None and found is not None and is_base_of(info, found):
+                declared, derived = binding.var.struct_info, binding.value.struct_info
+                if declared is not None and derived is not None and is_base_of(declared, derived):
                     yield binding.var
 
 
 class _Reader:
-    """Reads a function as a pattern: a variable is one pattern wherever it is used."""
+    """Reads a function as a pattern, in which each variable is one pattern."""
 
     def __init__(self, func: Function, params: list[WildcardPattern]) -> None:
         self.func = func
@@ -156,11 +150,11 @@ class _Reader:
     def result(self) -> DFPattern:
         for block in self.func.body.blocks:
             for binding in block.bindings:
-                found = self.value(binding.value)
+                pattern = self.value(binding.value)
                 if isinstance(binding, MatchCast):
-                    found = StructInfoPattern(found, binding.struct_info)
+                    pattern = StructInfoPattern(pattern, binding.struct_info)
                 if binding.var is not None:
-                    self.patterns[binding.var] = found
+                    self.patterns[binding.var] = pattern
         return self.value(self.func.body.body)
 
     def value(self, expr: Expr) -> DFPattern:
@@ -182,22 +176,22 @@ class _Reader:
                 return StructInfoPattern(WildcardPattern(), expr.struct_info)
             case _:
                 raise _unfit(
-                    f"a pattern is made of calls of operators and packed functions, tuples and "
+                    f"a pattern consists of calls of operators and packed functions, tuples and "
                     f"literals, found {type(expr).__name__}",
                     expr,
                 )
 
     def call(self, call: Call) -> DFPattern:
-        """The pattern of calls with these operands, attributes and, where given, infos."""
+        """The pattern of calls with these operands, attributes and struct info arguments."""
         if isinstance(call.op, Op):
             callee: DFPattern = ExprPattern(call.op)
         else:
             callee = self.value(call.op)
         if not is_pure_call(call, Context()):
             raise _unfit("a pattern has no impure calls, which are never rewritten", call)
-        found: DFPattern = CallPattern(callee, tuple(map(self.value, call.args)), False, False)
+        pattern: DFPattern = CallPattern(callee, tuple(map(self.value, call.args)), False, False)
         if call.attrs:
-            found = AttrPattern(found, call.attrs)
+            pattern = AttrPattern(pattern, call.attrs)
         if call.sinfo_args and call.struct_info is not None:
-            found = StructInfoPattern(found, call.struct_info)
-        return found
+            pattern = StructInfoPattern(pattern, call.struct_info)
+        return pattern

@@ -40,7 +40,7 @@ class FusionPattern:
     """A pattern under a name, which usually begins with that of a backend.
 
     Of a match `check` may say no, and `attrs_getter` gives attributes for what is made of it. Both
-    get what the `annotation_patterns` stand for, which are parts of `pattern`.
+    get what the `annotation_patterns` stand for, which are subpatterns of `pattern`.
 
     Errors:
         MisuseError (also TypeError): a field is of the wrong kind.

@@ -1,4 +1,4 @@
-"""Matching of constraints: which variables of a block the patterns of a context stand for."""
+"""The matching of a PatternContext: finds a variable of a block for each of its patterns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
 from relaxpy.ir.relax.dpl.constraints import Constraints, Edge
-from relaxpy.ir.relax.dpl.expand import Goal, same_sizes
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
 from relaxpy.ir.relax.dpl.pattern import (
@@ -20,8 +20,8 @@ from relaxpy.ir.relax.dpl.pattern import (
     OrPattern,
     ShapePattern,
     StructInfoPattern,
-    all_parts,
-    parts,
+    all_subpatterns,
+    subpatterns,
 )
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -38,8 +38,8 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.tir.expr import PrimExpr
 
-Found: TypeAlias = dict[DFPattern, Expr]
-_SAME_PLACE = (
+VarMatches: TypeAlias = dict[DFPattern, Expr]
+_SAME_EXPR = (
     AndPattern,
     AttrPattern,
     DataTypePattern,
@@ -50,9 +50,9 @@ _SAME_PLACE = (
 
 
 class BindingGraph:
-    """The variables that bindings define and use, in order, and which has which as an operand.
+    """The variables that bindings define and use, in order, with their operands and users.
 
-    A variable that is cast stands for itself, one that is bound to another for that one.
+    A variable that is bound to another one is replaced by it, unless it is cast.
     """
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
@@ -68,45 +68,45 @@ class BindingGraph:
                 if isinstance(value, Var):
                     continue
                 self._bound_to.setdefault(value, binding.var)
-            for used in map(self._meant, occurring_vars(value)):
+            for used in map(self._original, occurring_vars(value)):
                 self.variables.setdefault(used)
                 self.users.setdefault(used, {})[binding if var is None else var] = None
             if var is not None:
                 self.variables.setdefault(var)
                 self.operands[var] = tuple(
-                    self._meant(o) if isinstance(o, Var) else o for o in _operands(value)
+                    self._original(o) if isinstance(o, Var) else o for o in _operands(value)
                 )
 
-    def _meant(self, var: Var) -> Var:
-        """The variable that one stands for that is bound to a variable."""
-        while isinstance(found := self.values.get(var), Var):
-            var = found
+    def _original(self, var: Var) -> Var:
+        """The variable that replaces one that is bound to a variable."""
+        while isinstance(value := self.values.get(var), Var):
+            var = value
         return var
 
     def variable_of(self, value: Expr) -> Var | None:
-        """The variable that a value is bound to; a variable is its own."""
+        """The variable that a value is bound to; itself if it is a variable."""
         return value if isinstance(value, Var) else self._bound_to.get(value)
 
     @cached_property
     def by_head(self) -> dict[Head | None, list[Var]]:
-        """The variables by what their values are; None has those that have none."""
-        found: dict[Head | None, list[Var]] = {}
+        """The variables by the heads of their values; those without values under None."""
+        table: dict[Head | None, list[Var]] = {}
         for var in self.variables:
             value = self.values.get(var)
-            found.setdefault(None if value is None else head_of(value), []).append(var)
-        return found
+            table.setdefault(None if value is None else head_of(value), []).append(var)
+        return table
 
     def candidates(self, pattern: DFPattern) -> Sequence[Var]:
-        """The variables that a pattern may stand for, by a look at their values."""
-        wanted = heads(pattern)
-        if wanted is None:
+        """The variables that a pattern may match, by the heads of their values."""
+        pattern_heads = heads(pattern)
+        if pattern_heads is None:
             return list(self.variables)
-        found = {v for head in wanted for v in self.by_head.get(head, ())}
-        return [var for var in self.variables if var in found]
+        fitting = {v for head in pattern_heads for v in self.by_head.get(head, ())}
+        return [var for var in self.variables if var in fitting]
 
 
 def _operands(value: Expr) -> tuple[Expr, ...]:
-    """What a value is computed from, tuples taken apart and what is called left out."""
+    """The operands of a value, except for functions; for a tuple its fields."""
     match value:
         case Call(args=args):
             waiting = list(reversed(args))
@@ -114,32 +114,37 @@ def _operands(value: Expr) -> tuple[Expr, ...]:
             waiting = [whole]
         case _:
             waiting = [value]
-    found: list[Expr] = []
+    operands: list[Expr] = []
     while waiting:
         operand = waiting.pop()
         if isinstance(operand, Tuple):
             waiting += reversed(operand.fields)
         elif not isinstance(operand, (GlobalVar, ExternFunc)):
-            found.append(operand)
-    return tuple(found)
+            operands.append(operand)
+    return tuple(operands)
 
 
 @dataclass(slots=True, eq=False)
 class _Decision:
-    """A pattern for which variables are tried, and the earlier decisions that made others fail."""
+    """The choice of a variable for a pattern, by which the patterns in `decided` match.
+
+    `conflicts` are the levels of earlier decisions that excluded other variables.
+    """
 
     pattern: DFPattern
     candidates: Iterator[Var]
-    blamed: set[int]
+    conflicts: set[int]
     ways: Generator[None] | None = None
-    entered: list[DFPattern] = field(default_factory=list)
+    decided: list[DFPattern] = field(default_factory=list)
 
 
 class GraphMatcher:
-    """Finds variables for all patterns of a context at once, different ones for different patterns.
+    """Finds a variable for each pattern of a context, different ones for different patterns.
 
-    The pattern with the fewest candidates is decided first, then its neighbours. When nothing is
-    left for one, the search goes back to the last decision that had to do with it.
+    The pattern with the fewest candidates is decided first, then its neighbours. If no candidate of
+    a pattern is left, the search returns to the last decision that is in conflict with it. `level`
+    has the number of the decision by which each pattern matches. Variables that are `replaced` no
+    longer match.
 
     Rule:
         Prosser, Computational Intelligence 9(3), 1993: conflict-directed backjumping.
@@ -153,85 +158,81 @@ class GraphMatcher:
         self.nodes = list(nodes)
         self.same_shapes = constraints.same_shapes
         self.matcher = Matcher(self.nodes, graph.values)
-        self.around: dict[DFPattern, list[Edge]] = {p: [] for p in self.nodes}
+        self.edges_of: dict[DFPattern, list[Edge]] = {p: [] for p in self.nodes}
         for edge in edges:
-            self.around[edge.used].append(edge)
-            self.around[edge.user].append(edge)
-        self.place = _places(all_parts(self.nodes))
-        self.below = {p: frozenset(all_parts([p])) for p in self.nodes}
+            self.edges_of[edge.used].append(edge)
+            self.edges_of[edge.user].append(edge)
+        self.representative = _representatives(all_subpatterns(self.nodes))
+        self.below = {p: frozenset(all_subpatterns([p])) for p in self.nodes}
         inner = {p for node in self.nodes for p in self.below[node] if p is not node}
         named = {p for edge in edges if not edge.implied for p in (edge.used, edge.user)}
         named |= {p for group in self.same_shapes for p in group}
-        self.wanted = [p for p in self.nodes if p in named or p not in inner]
-        self.initial = {p: graph.candidates(p) for p in self.wanted}
-        self.gone: set[Var] = set()
+        self.to_decide = [p for p in self.nodes if p in named or p not in inner]
+        self.candidates = {p: graph.candidates(p) for p in self.to_decide}
+        self.replaced: set[Var] = set()
         self.level: dict[DFPattern, int] = {}
 
-    def matches(self) -> Iterator[Found]:
-        """Matches that have nothing to do with the variables that are `gone` by then.
+    def matches(self) -> Iterator[VarMatches]:
+        """Matches without variables that are `replaced` when the match is requested.
 
-        Each begins with another variable for the pattern that is decided first, unless what the
-        one before has found is gone.
+        Each has another variable for the pattern that is decided first, unless variables of the
+        preceding match were replaced.
         """
-        if not self.wanted or not all(self.initial.values()):
+        if not self.to_decide or not all(self.candidates.values()):
             return
-        first = min(self.wanted, key=lambda p: len(self.initial[p]))
-        for var in self.initial[first]:
-            while var not in self.gone:
-                found = self._search(first, var)
-                if found is None:
+        first = min(self.to_decide, key=lambda p: len(self.candidates[p]))
+        for var in self.candidates[first]:
+            while var not in self.replaced:
+                matches = self._search(first, var)
+                if matches is None:
                     break
-                before = len(self.gone)
-                yield found
-                if len(self.gone) == before:
+                before = len(self.replaced)
+                yield matches
+                if len(self.replaced) == before:
                     break
 
-    def _search(self, first: DFPattern, var: Var) -> Found | None:
-        """A match in which `first` stands for `var`."""
+    def _search(self, first: DFPattern, var: Var) -> VarMatches | None:
+        """A match in which `first` matches `var`."""
         self.level.clear()
         stack = [_Decision(first, iter((var,)), set())]
         while stack:
             top = stack[-1]
             if self._advance(top, len(stack) - 1):
-                following = self._next(len(stack))
+                following = self._next()
                 if following is None:
-                    found = self._found()
-                    self._abandon(stack)
-                    return found
+                    matches = self._matches()
+                    while stack:
+                        self._undo(stack.pop())
+                    return matches
                 stack.append(following)
                 continue
-            blamed = top.blamed
-            stack.pop()
-            while stack and len(stack) - 1 not in blamed:
-                self._leave(stack.pop())
+            conflicts = stack.pop().conflicts
+            while stack and len(stack) - 1 not in conflicts:
+                self._undo(stack.pop())
             if stack:
-                stack[-1].blamed |= blamed - {len(stack) - 1}
+                stack[-1].conflicts |= conflicts - {len(stack) - 1}
         return None
 
-    def _abandon(self, stack: list[_Decision]) -> None:
-        while stack:
-            self._leave(stack.pop())
-
-    def _leave(self, decision: _Decision) -> None:
+    def _undo(self, decision: _Decision) -> None:
         if decision.ways is not None:
             decision.ways.close()
         self._forget(decision)
 
     def _forget(self, decision: _Decision) -> None:
-        for pattern in decision.entered:
+        for pattern in decision.decided:
             del self.level[pattern]
-        decision.entered = []
+        decision.decided = []
 
     def _advance(self, decision: _Decision, level: int) -> bool:
-        """Go on to the next way in which the pattern matches; False if there is none left."""
+        """Continue to the next way in which the pattern matches; False if there is none left."""
         matcher, pattern = self.matcher, decision.pattern
         while True:
             self._forget(decision)
             if decision.ways is None:
-                var = next((v for v in decision.candidates if v not in self.gone), None)
+                var = next((v for v in decision.candidates if v not in self.replaced), None)
                 if var is None:
                     return False
-                decision.blamed |= {
+                decision.conflicts |= {
                     level
                     for p, level in self.level.items()
                     if p in self.below[pattern] or isinstance(p, StructInfoPattern)
@@ -240,41 +241,41 @@ class GraphMatcher:
             if next(decision.ways, self) is self:
                 decision.ways = None
                 continue
-            decision.entered = [p for p in matcher.bindings if p not in self.level]
-            self.level.update(dict.fromkeys(decision.entered, level))
-            blamed = self._conflict(decision.entered, level)
-            if blamed is None:
+            decision.decided = [p for p in matcher.bindings if p not in self.level]
+            self.level.update(dict.fromkeys(decision.decided, level))
+            conflicts = self._conflicts(decision.decided, level)
+            if conflicts is None:
                 return True
-            decision.blamed |= blamed
+            decision.conflicts |= conflicts
 
     def _expr(self, pattern: DFPattern) -> Expr | None:
-        """What a pattern stands for: a variable where there is one."""
+        """The expression that a pattern matches: the variable if it is bound to one."""
         value = self.matcher.bindings.get(pattern)
         if not isinstance(value, Expr):
             return None
         return self.graph.variable_of(value) or value
 
-    def _conflict(self, entered: Collection[DFPattern], level: int) -> set[int] | None:
-        """The earlier decisions that what was entered contradicts; None if there is none."""
-        new = set(entered)
-        holders: dict[Var, DFPattern] = {}
+    def _conflicts(self, decided: Collection[DFPattern], level: int) -> set[int] | None:
+        """The earlier decisions that contradict this one; None if it satisfies all constraints."""
+        new = set(decided)
+        owners: dict[Var, DFPattern] = {}
         for pattern in self.nodes:
             expr = self._expr(pattern)
             if not isinstance(expr, Var):
                 continue
-            if expr in self.gone:
+            if expr in self.replaced:
                 return set()
-            holder = holders.setdefault(expr, pattern)
-            if self.place[holder] != self.place[pattern] and (holder in new or pattern in new):
-                return {self.level[holder], self.level[pattern]} - {level}
-        for pattern in entered:
-            for edge in self.around.get(pattern, ()):
+            owner = owners.setdefault(expr, pattern)
+            same_expr = self.representative[owner] is self.representative[pattern]
+            if not same_expr and (owner in new or pattern in new):
+                return {self.level[owner], self.level[pattern]} - {level}
+        for pattern in decided:
+            for edge in self.edges_of.get(pattern, ()):
                 if not edge.implied and not self._edge_holds(edge):
-                    ends = {self.level[edge.used], self.level[edge.user]}
-                    return ends - {level}
+                    return {self.level[edge.used], self.level[edge.user]} - {level}
         for group in self.same_shapes:
             known = [p for p in group if p in self.level]
-            if any(p in new for p in group) and not self._one_shape(known):
+            if any(p in new for p in group) and not self._have_same_shape(known):
                 return {self.level[p] for p in known} - {level}
         return None
 
@@ -294,65 +295,59 @@ class GraphMatcher:
             )
         return index < len(operands) and operands[index] is used
 
-    def _one_shape(self, patterns: Sequence[DFPattern]) -> bool:
+    def _have_same_shape(self, patterns: Sequence[DFPattern]) -> bool:
         shapes = [_shape_of(self._expr(p)) for p in patterns]
         first = shapes[0]
-        return first is not None and all(s is not None and same_sizes(first, s) for s in shapes)
+        return first is not None and all(s is not None and same_shape(first, s) for s in shapes)
 
-    def _next(self, level: int) -> _Decision | None:
-        """The next pattern to decide, with its candidates; None if nothing is open."""
-        best: _Decision | None = None
-        fewest = -1
-        for pattern in self.wanted:
-            if pattern in self.level:
-                continue
-            found, blamed = self._near(pattern)
-            if best is None or len(found) < fewest:
-                best, fewest = _Decision(pattern, iter(found), blamed), len(found)
-        return best
+    def _next(self) -> _Decision | None:
+        """The next pattern to decide, with its candidates; None if all are decided."""
+        choices = (
+            (pattern, *self._neighbours(pattern))
+            for pattern in self.to_decide
+            if pattern not in self.level
+        )
+        best = min(choices, key=lambda choice: len(choice[1]), default=None)
+        return None if best is None else _Decision(best[0], iter(best[1]), best[2])
 
-    def _near(self, pattern: DFPattern) -> tuple[Sequence[Var], set[int]]:
-        """The candidates that edges to decided patterns leave, and whose decisions these were."""
+    def _neighbours(self, pattern: DFPattern) -> tuple[Sequence[Var], set[int]]:
+        """The candidates that an edge to a decided pattern leaves, and the level of that one."""
         near: list[tuple[Sequence[Var], int]] = []
-        for edge in self.around[pattern]:
+        for edge in self.edges_of[pattern]:
             other = edge.user if edge.used is pattern else edge.used
             expr = self._expr(other) if other in self.level else None
             if not isinstance(expr, Var):
                 continue
-            beside: Iterable[object] = self.graph.operands.get(expr, ())
+            neighbours: Iterable[object] = self.graph.operands.get(expr, ())
             if other is edge.used:
-                beside = self.graph.users.get(expr, ())
-            found = dict.fromkeys(v for v in beside if isinstance(v, Var))
-            near.append((list(found), self.level[other]))
+                neighbours = self.graph.users.get(expr, ())
+            variables = dict.fromkeys(v for v in neighbours if isinstance(v, Var))
+            near.append((list(variables), self.level[other]))
         if not near:
-            return self.initial[pattern], set()
-        least, level = min(near, key=lambda found: len(found[0]))
-        return least, {level}
+            return self.candidates[pattern], set()
+        fewest, level = min(near, key=lambda item: len(item[0]))
+        return fewest, {level}
 
-    def _found(self) -> Found:
-        """What each pattern of the context stands for."""
-        found = {}
-        for pattern in self.nodes:
-            expr = self._expr(pattern)
-            if expr is not None:
-                found[pattern] = expr
-        return found
+    def _matches(self) -> VarMatches:
+        """The expression that each pattern of the context matches."""
+        matches = ((pattern, self._expr(pattern)) for pattern in self.nodes)
+        return {pattern: expr for pattern, expr in matches if expr is not None}
 
 
-def _places(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
-    """For each pattern one that stands for those that match the very same expression."""
-    found = {pattern: pattern for pattern in patterns}
+def _representatives(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
+    """For each pattern a representative of the patterns that must match the same expression."""
+    parent = {pattern: pattern for pattern in patterns}
 
     def root(pattern: DFPattern) -> DFPattern:
-        while found[pattern] is not pattern:
-            found[pattern] = found[found[pattern]]
-            pattern = found[pattern]
+        while parent[pattern] is not pattern:
+            parent[pattern] = parent[parent[pattern]]
+            pattern = parent[pattern]
         return pattern
 
     for pattern in patterns:
-        if isinstance(pattern, _SAME_PLACE):
-            for part in parts(pattern):
-                found[root(part)] = root(pattern)
+        if isinstance(pattern, _SAME_EXPR):
+            for sub in subpatterns(pattern):
+                parent[root(sub)] = root(pattern)
     return {pattern: root(pattern) for pattern in patterns}
 
 

@@ -1,4 +1,4 @@
-"""What an expression is at first sight, for patterns that can match nothing else."""
+"""The head of an expression, by which most patterns can be ruled out at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relaxpy.ir.relax.dpl.pattern import (
 )
 from relaxpy.ir.relax.nodes import Call, Expr, Tuple, TupleGetItem
 
-# The operator that is called, or else the kind of expression.
+# The operator that is called, or for other expressions their class.
 Head: TypeAlias = "Op | type[Expr]"
 
 
@@ -33,7 +33,7 @@ def head_of(value: Expr) -> Head:
 
 
 def heads(pattern: DFPattern) -> frozenset[Head] | None:
-    """The heads of all expressions that a pattern may match; None is any."""
+    """The heads of the expressions that a pattern may match; None stands for any head."""
     match pattern:
         case CallPattern(op=op):
             return _operators(op)
@@ -42,13 +42,10 @@ def heads(pattern: DFPattern) -> frozenset[Head] | None:
         case TupleGetItemPattern():
             return frozenset((TupleGetItem,))
         case OrPattern(left=left, right=right):
-            either = heads(left), heads(right)
-            if either[0] is None or either[1] is None:
-                return None
-            return either[0] | either[1]
+            return _union(heads(left), heads(right))
         case AndPattern(left=left, right=right):
-            both = [found for found in (heads(left), heads(right)) if found is not None]
-            return frozenset.intersection(*both) if both else None
+            known = [side for side in (heads(left), heads(right)) if side is not None]
+            return frozenset.intersection(*known) if known else None
         case (
             AttrPattern(pattern=inner)
             | DataTypePattern(pattern=inner)
@@ -61,16 +58,17 @@ def heads(pattern: DFPattern) -> frozenset[Head] | None:
 
 
 def _operators(callee: DFPattern) -> frozenset[Head] | None:
-    """The operators that the pattern of what is called may match; None is any callee."""
+    """The operators that the pattern of a callee may match; None stands for any callee."""
     match callee:
         case ExprPattern(expr=Op() as op):
             return frozenset((op,))
         case OrPattern(left=left, right=right):
-            either = _operators(left), _operators(right)
-            if either[0] is None or either[1] is None:
-                return None
-            return either[0] | either[1]
+            return _union(_operators(left), _operators(right))
         case AttrPattern(pattern=inner):
             return _operators(inner)
         case _:
             return None
+
+
+def _union(left: frozenset[Head] | None, right: frozenset[Head] | None) -> frozenset[Head] | None:
+    return None if left is None or right is None else left | right

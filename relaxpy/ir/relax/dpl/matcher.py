@@ -8,167 +8,164 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.dpl.expand import (
+from relaxpy.ir.relax.dpl.alternatives import (
+    Alternatives,
     FieldsGoal,
     Goal,
-    InfoGoal,
-    Part,
-    Ways,
+    StructInfoGoal,
+    Subgoal,
+    alternatives,
     is_same_value,
-    ways,
 )
-from relaxpy.ir.relax.dpl.pattern import DFPattern, StructInfoPattern, VarPattern, all_parts
-from relaxpy.ir.relax.dpl.sharing import independent_patterns
+from relaxpy.ir.relax.dpl.independent import independent_patterns
+from relaxpy.ir.relax.dpl.pattern import (
+    DFPattern,
+    StructInfoPattern,
+    VarPattern,
+    all_subpatterns,
+)
 from relaxpy.ir.relax.nodes import Expr, SeqExpr, Var, VarBinding
-from relaxpy.ir.relax.nodes.base import StructInfo
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.mapping import map_params
 from relaxpy.ir.relax.relations.shape_vars import free_shape_vars, substitute_info
 
 Value: TypeAlias = Expr | Op
+Matches: TypeAlias = dict[DFPattern, Value]
 T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Done:
-    """A pattern that matches by itself has matched: how is known, and other ways do not matter."""
+class _Attempt:
+    """The attempt to match an independent pattern.
+
+    Among the goals it follows those of the pattern: the first way to match them is enough. Among
+    the choices it precedes those of the pattern: without any of these, the attempt has failed.
+    """
 
     goal: Goal
     choices: int
     trail: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Attempt:
-    """Below the choices of a pattern that matches by itself: they are all there are."""
-
-    goal: Goal
-    trail: int
-
-
 @dataclass(slots=True, eq=False)
 class _Choice:
-    """The ways to match that are left, and what is to match after any of them."""
+    """The alternatives that were not tried yet, and the goals that follow any of them."""
 
     entry: tuple[DFPattern, Value] | None
-    left: Iterator[Sequence[Part]]
+    untried: Iterator[Sequence[Subgoal]]
     rest: _Goals
     trail: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """What was entered for a pattern that matches by itself, groups for the parts of it in turn."""
+    """The entries of an independent pattern and those below it."""
 
     entries: tuple[_Entry, ...]
 
 
-# What is to match, the next first; None is nothing more.
-_Goals: TypeAlias = "tuple[Part | _Done, _Goals] | None"
-_Entry: TypeAlias = tuple[DFPattern, Value] | InfoGoal | _Group
+# A linked list of goals, the next one first.
+_Goals: TypeAlias = "tuple[Subgoal | _Attempt, _Goals] | None"
+_Entry: TypeAlias = tuple[DFPattern, Value] | StructInfoGoal | _Group
 _FAILED: Final = object()
 
 
 class Matcher:
     """Matches the patterns under `roots` against expressions.
 
-    What is found so far is in `bindings`. `values` says what variables stand for; between two
-    matches it may grow by variables that no expression looked at before has mentioned. A pattern
-    whose parts occur nowhere else is tried once on each expression, so that only patterns that
-    share parts are searched for in more than linear time.
+    `bindings` has the expressions that patterns match so far, and `values` those that variables are
+    bound to. Between two matches, `values` may grow by variables that no expression has mentioned
+    yet. An independent pattern is tried once on each expression, so that only patterns that share
+    subpatterns take a search of more than linear time.
     """
 
     def __init__(self, roots: Sequence[DFPattern], values: Mapping[Var, Expr]) -> None:
         self.values = values
-        self.bindings: dict[DFPattern, Value] = {}
-        self._inner: dict[Var, Expr] = {}
-        self._infos: list[InfoGoal] = []
+        self.bindings: Matches = {}
+        self._nested_values: dict[Var, Expr] = {}
+        self._sinfo_goals: list[StructInfoGoal] = []
         self._trail: list[_Entry] = []
         self._independent = independent_patterns(roots)
-        self._with_info = any(isinstance(p, StructInfoPattern) for p in all_parts(roots))
+        self._has_sinfo = any(isinstance(p, StructInfoPattern) for p in all_subpatterns(roots))
         self._known: dict[tuple[DFPattern, Value], _Group | None] = {}
 
     def value_of(self, expr: Value) -> Value:
-        """What an expression stands for: of a bound variable its value, of a sequence its result.
-
-        Variables that are bound to a variable stand for it.
+        """The value of an expression: of a variable what it is bound to, of a sequence its result.
 
         Errors:
-            MisuseError: variables are bound to each other in a circle.
+            MisuseError: variables are bound to each other in a cycle.
         """
-        names = 0
+        steps = 0
         while True:
             if isinstance(expr, Var):
-                found = self.values.get(expr)
-                if found is None:
-                    found = self._inner.get(expr)
-                if found is None or found is expr:
+                value = self.values.get(expr)
+                if value is None:
+                    value = self._nested_values.get(expr)
+                if value is None or value is expr:
                     return expr
-                names += 1
-                if names > len(self.values) + len(self._inner):
+                steps += 1
+                if steps > len(self.values) + len(self._nested_values):
                     raise MisuseError(f"{expr.name_hint} is bound to itself by way of others")
-                expr = found
+                expr = value
             elif isinstance(expr, SeqExpr):
                 for block in expr.blocks:
                     for binding in block.bindings:
                         if isinstance(binding, VarBinding):
-                            self._inner[binding.var] = binding.value
+                            self._nested_values[binding.var] = binding.value
                 expr = expr.body
             else:
                 return expr
 
     def solutions(self, goals: Sequence[Goal]) -> Generator[None]:
-        """Each way in which all goals hold at once, given `bindings`, which then holds it, too.
-
-        Afterwards `bindings` is what it was.
-        """
+        """Yield once for each way to satisfy all goals, with the matches in `bindings`."""
         start = len(self._trail)
         choices: list[_Choice | _Attempt] = []
-        here: Any = None
+        pending: Any = None
         for goal in reversed(goals):
-            here = (goal, here)
+            pending = (goal, pending)
         try:
             while True:
-                while here is not None and here is not _FAILED:
-                    here = self._step(here, choices)
-                if here is None and self._infos_hold(start):
+                while pending is not None and pending is not _FAILED:
+                    pending = self._step(pending, choices)
+                if pending is None and self._sinfo_holds(start):
                     yield None
-                here = self._go_back(choices)
-                if here is _FAILED:
+                pending = self._backtrack(choices)
+                if pending is _FAILED:
                     return
         finally:
             self._undo(start)
 
     def holds(self, pattern: DFPattern, expr: Value) -> bool:
-        """Whether a pattern matches given what is bound; what it binds is forgotten."""
+        """Whether a pattern matches with the present bindings, which do not change."""
         return self.first([Goal(pattern, expr)]) is not None
 
-    def first(self, goals: Sequence[Goal]) -> dict[DFPattern, Value] | None:
-        """What is bound in the first way in which all goals hold, or None."""
+    def first(self, goals: Sequence[Goal]) -> Matches | None:
+        """The bindings of the first way to satisfy all goals, or None if there is none."""
         search = self.solutions(goals)
         for _ in search:
-            found = dict(self.bindings)
+            matches = dict(self.bindings)
             search.close()
-            return found
+            return matches
         return None
 
     def _step(self, goals: Any, choices: list[_Choice | _Attempt]) -> Any:
-        """The goals after the first one was attended to, or _FAILED."""
+        """The goals that are left after a step towards the first one, or _FAILED."""
         goal, rest = goals
         match goal:
             case Goal():
                 return self._match(goal, rest, choices)
-            case InfoGoal():
-                return rest if self._assume(goal) else _FAILED
+            case StructInfoGoal():
+                self._enter(goal)
+                return rest if self._is_base(goal, self._images(), final=False) else _FAILED
             case FieldsGoal():
-                return self._choose(None, self._orders(goal), rest, choices)
+                return self._choose(None, self._assignments(goal), rest, choices)
             case _:
-                if not self._infos_hold(goal.trail):
+                if not self._sinfo_holds(goal.trail):
                     return _FAILED
                 del choices[goal.choices :]
-                found = _Group(tuple(self._trail[goal.trail :]))
-                self._trail[goal.trail :] = (found,)
-                self._known[goal.goal.pattern, goal.goal.expr] = found
+                group = _Group(tuple(self._trail[goal.trail :]))
+                self._trail[goal.trail :] = (group,)
+                self._known[goal.goal.pattern, goal.goal.expr] = group
                 return rest
 
     def _match(self, goal: Goal, rest: Any, choices: list[_Choice | _Attempt]) -> Any:
@@ -186,92 +183,89 @@ class Matcher:
                     return _FAILED
                 self._enter(group)
                 return rest
-            choices.append(_Attempt(goal, len(self._trail)))
-            rest = (_Done(goal, len(choices) - 1, len(self._trail)), rest)
-        return self._choose((pattern, expr), ways(goal, expr, self.holds), rest, choices)
+            attempt = _Attempt(goal, len(choices), len(self._trail))
+            choices.append(attempt)
+            rest = (attempt, rest)
+        return self._choose((pattern, expr), alternatives(goal, expr, self.holds), rest, choices)
 
     def _choose(
         self,
         entry: tuple[DFPattern, Value] | None,
-        found: Ways,
+        ways: Alternatives,
         rest: Any,
         choices: list[_Choice | _Attempt],
     ) -> Any:
-        """The goals of the first way in front of the rest; the others are left for later."""
-        if not found:
+        """The goals of the first alternative and the rest; the others are left for later."""
+        if not ways:
             return _FAILED
-        trail = len(self._trail)
-        if len(found) > 1:
-            choices.append(_Choice(entry, iter(found[1:]), rest, trail))
-        return self._begin(entry, found[0], rest)
+        if len(ways) > 1:
+            choices.append(_Choice(entry, iter(ways[1:]), rest, len(self._trail)))
+        return self._begin(entry, ways[0], rest)
 
-    def _begin(self, entry: tuple[DFPattern, Value] | None, way: Sequence[Part], rest: Any) -> Any:
+    def _begin(
+        self, entry: tuple[DFPattern, Value] | None, way: Sequence[Subgoal], rest: Any
+    ) -> Any:
         if entry is not None:
             self._enter(entry)
-        for part in reversed(way):
-            rest = (part, rest)
+        for subgoal in reversed(way):
+            rest = (subgoal, rest)
         return rest
 
-    def _go_back(self, choices: list[_Choice | _Attempt]) -> Any:
-        """The goals of the next way that is left, or _FAILED."""
+    def _backtrack(self, choices: list[_Choice | _Attempt]) -> Any:
+        """The goals of the next alternative that is left, or _FAILED."""
         while choices:
             last = choices[-1]
             self._undo(last.trail)
             if isinstance(last, _Attempt):
                 self._known[last.goal.pattern, last.goal.expr] = None
-                choices.pop()
-                continue
-            way = next(last.left, None)
-            if way is not None:
-                return self._begin(last.entry, way, last.rest)
+            else:
+                way = next(last.untried, None)
+                if way is not None:
+                    return self._begin(last.entry, way, last.rest)
             choices.pop()
         return _FAILED
 
     def _enter(self, entry: _Entry) -> None:
         self._trail.append(entry)
-        for single in _singles(entry):
-            if isinstance(single, InfoGoal):
-                self._infos.append(single)
+        for single in _flattened(entry):
+            if isinstance(single, StructInfoGoal):
+                self._sinfo_goals.append(single)
             else:
                 self.bindings[single[0]] = single[1]
 
     def _undo(self, size: int) -> None:
-        """Forget what was entered after the first `size` entries."""
+        """Remove all entries after the first `size`."""
         while len(self._trail) > size:
-            for single in _singles(self._trail.pop()):
-                if isinstance(single, InfoGoal):
-                    self._infos.pop()
+            for single in _flattened(self._trail.pop()):
+                if isinstance(single, StructInfoGoal):
+                    self._sinfo_goals.pop()
                 else:
                     del self.bindings[single[0]]
 
-    def _assume(self, goal: InfoGoal) -> bool:
-        """Enter what an info has to be the base of, unless it provably cannot be."""
-        self._enter(goal)
-        return self._holds(goal, self._sizes(), final=False)
-
-    def _infos_hold(self, trail: int) -> bool:
-        """Whether the infos entered after the first `trail` entries are what they shall be."""
-        if not self._with_info:
+    def _sinfo_holds(self, trail: int) -> bool:
+        """Whether the goals for struct info that follow the first `trail` entries are satisfied."""
+        if not self._has_sinfo:
             return True
-        sizes = self._sizes()
-        since = (e for e in self._trail[trail:] if isinstance(e, InfoGoal))
-        return all(self._holds(goal, sizes, final=True) for goal in since)
+        images = self._images()
+        entered = (e for e in self._trail[trail:] if isinstance(e, StructInfoGoal))
+        return all(self._is_base(goal, images, final=True) for goal in entered)
 
-    def _sizes(self) -> Mapping[Any, Any]:
-        """What the shape variables of patterns stand for."""
-        return map_params([g.info for g in self._infos], [g.found for g in self._infos])
+    def _images(self) -> Mapping[Any, Any]:
+        """The dimensions that the shape variables of patterns match."""
+        return map_params(
+            [g.base for g in self._sinfo_goals], [g.actual for g in self._sinfo_goals]
+        )
 
-    def _holds(self, goal: InfoGoal, sizes: Mapping[Any, Any], *, final: bool) -> bool:
-        info: StructInfo = goal.info
-        if not final and any(var not in sizes for var in free_shape_vars(info)):
+    def _is_base(self, goal: StructInfoGoal, images: Mapping[Any, Any], *, final: bool) -> bool:
+        """Whether a goal is satisfied, or may still be unless this is `final`."""
+        if not final and any(var not in images for var in free_shape_vars(goal.base)):
             return True
-        return is_base_of(substitute_info(info, sizes), goal.found)
+        return is_base_of(substitute_info(goal.base, images), goal.actual)
 
-    def _orders(self, goal: FieldsGoal) -> Ways:
-        """The fields that the first pattern may match so that each other still has one, too.
+    def _assignments(self, goal: FieldsGoal) -> Alternatives:
+        """The fields that the first pattern may match if each of the others gets one that it fits.
 
-        Rule:
-            Kuhn, Naval Research Logistics 2, 1955: augmenting paths in a bipartite graph.
+        If all patterns are independent, one assignment of all of them is enough.
         """
         patterns, fields = goal.patterns, goal.fields
         fits = [[i for i, f in enumerate(fields) if self.holds(p, f)] for p in patterns]
@@ -291,8 +285,8 @@ class Matcher:
         ]
 
 
-def _singles(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | InfoGoal]:
-    """What an entry consists of, in order."""
+def _flattened(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | StructInfoGoal]:
+    """The single entries in an entry, in order."""
     waiting: list[_Entry] = [entry]
     while waiting:
         entry = waiting.pop()
@@ -303,28 +297,32 @@ def _singles(entry: _Entry) -> Iterator[tuple[DFPattern, Value] | InfoGoal]:
 
 
 def assignment(fits: Sequence[Sequence[T]]) -> dict[T, int] | None:
-    """For each field the pattern it goes to, where every pattern gets one that fits it."""
+    """The pattern of each field, such that every pattern has a field that fits; None if impossible.
+
+    Rule:
+        Kuhn, Naval Research Logistics 2, 1955: augmenting paths in a bipartite graph.
+    """
     owner: dict[T, int] = {}
 
-    def place(pattern: int, tried: set[T]) -> bool:
+    def assign(pattern: int, tried: set[T]) -> bool:
         for field in fits[pattern]:
             if field not in tried:
                 tried.add(field)
-                if field not in owner or place(owner[field], tried):
+                if field not in owner or assign(owner[field], tried):
                     owner[field] = pattern
                     return True
         return False
 
-    return owner if all(place(p, set()) for p in range(len(fits))) else None
+    return owner if all(assign(p, set()) for p in range(len(fits))) else None
 
 
 def extract_matched_expr(
     pattern: DFPattern, expr: object, var2val: Mapping[Var, Expr] | None = None
-) -> dict[DFPattern, Value] | None:
-    """What `pattern` and those in it match; see `DFPattern.extract_matched_expr`.
+) -> Matches | None:
+    """The expression that each subpattern matches; see `DFPattern.extract_matched_expr`.
 
     Errors:
-        MisuseError (also TypeError): `expr` is no expression, or `var2val` no table.
+        MisuseError (also TypeError): `expr` is not an expression, or `var2val` not a mapping.
     """
     if not isinstance(expr, (Expr, Op)):
         raise MisuseError(f"patterns match expressions, found {expr!r:.60}", about=expr)
@@ -332,6 +330,6 @@ def extract_matched_expr(
         raise MisuseError(
             f"var2val is a table from variables to values, found {var2val!r:.60}",
             about=var2val,
-            hint="relax.analysis.get_var2val(func) makes one",
+            hint="relax.analysis.get_var2val(func) returns one",
         )
     return Matcher([pattern], var2val or {}).first([Goal(pattern, expr)])

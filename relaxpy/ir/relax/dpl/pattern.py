@@ -1,4 +1,4 @@
-"""The patterns: nodes that say which expressions they match. Each object is a key of its own."""
+"""The patterns of expressions. They are compared by identity, so each is a key of a match."""
 
 from __future__ import annotations
 
@@ -20,11 +20,37 @@ from relaxpy.ir.relax.nodes.base import check_name, set_fields
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
-    Found: TypeAlias = dict["DFPattern", Any]
+    Matches: TypeAlias = dict["DFPattern", Any]
 
 
-class DFPattern:
-    """Base of all patterns; compared by identity, so each is a key of what a match gives."""
+class _Chainable:
+    """A pattern or a chain of patterns, in which each uses the one before it."""
+
+    __slots__ = ()
+
+    @user_facing
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """The chain of this and `other`, whose first pattern must use the last one of this.
+
+        It uses it as operand `index`, or as any for -1. This constraint is added to the current
+        PatternContext. The method is also written `^`.
+        """
+        return _used_by(self, other, index, only=False)
+
+    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.used_by(other)
+
+    @user_facing
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """As `used_by`, but nothing else in the block may use it; also written `>>`."""
+        return _used_by(self, other, index, only=True)
+
+    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.only_used_by(other)
+
+
+class DFPattern(_Chainable):
+    """Base class of all patterns."""
 
     __slots__ = ()
 
@@ -32,93 +58,74 @@ class DFPattern:
     def __call__(
         self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
     ) -> CallPattern:
-        """The pattern of a call of what this matches; see `CallPattern`."""
+        """The pattern of a call of a function that this pattern matches; see `CallPattern`."""
         return CallPattern(self, args, varg_default_wildcard, add_constraint)
 
     @user_facing
     def __or__(self, other: DFPattern) -> OrPattern:
-        """What matches either; this one is tried first."""
+        """The pattern of whatever one of the two matches; this one is tried first."""
         return OrPattern(self, other)
 
     @user_facing
     def __and__(self, other: DFPattern) -> AndPattern:
-        """What matches both."""
+        """The pattern of whatever both match."""
         return AndPattern(self, other)
 
     def __invert__(self) -> NotPattern:
-        """What this does not match."""
+        """The pattern of whatever this one does not match."""
         return NotPattern(self)
 
     @user_facing
     def has_attr(self, attrs: Mapping[str, object]) -> AttrPattern:
-        """This pattern, for what has these attributes, among others maybe."""
+        """This pattern, restricted to expressions with these attributes, and perhaps others."""
         return AttrPattern(self, _attributes(attrs))
 
     @user_facing
     def has_struct_info(self, struct_info: StructInfo) -> StructInfoPattern:
-        """This pattern, for what provably has this info; see `StructInfoPattern`."""
+        """This pattern, restricted by struct info; see `StructInfoPattern`."""
         return StructInfoPattern(self, struct_info)
 
     @user_facing
     def has_dtype(self, dtype: str) -> DataTypePattern:
-        """This pattern, for tensors of this datatype."""
+        """This pattern, restricted to tensors of this datatype."""
         return DataTypePattern(self, DataType(dtype))
 
     @user_facing
     def has_shape(self, shape: Sequence[PrimExpr | int]) -> ShapePattern:
-        """This pattern, for tensors of provably this shape."""
-        return ShapePattern(self, _sizes(shape))
+        """This pattern, restricted to tensors that provably have this shape."""
+        return ShapePattern(self, _as_dims(shape))
 
     @user_facing
     def match(self, expr: Expr | Op, var2val: Mapping[Var, Expr] | None = None) -> bool:
-        """Whether `expr` matches, variables standing for their values in `var2val`."""
+        """Whether this pattern matches `expr`; `var2val` has the values of variables."""
         return self.extract_matched_expr(expr, var2val) is not None
 
     @user_facing
     def extract_matched_expr(
         self, expr: Expr | Op, var2val: Mapping[Var, Expr] | None = None
-    ) -> Found | None:
-        """What each pattern in this one matches, or None if `expr` does not match.
+    ) -> Matches | None:
+        """The expression that each subpattern matches, or None if `expr` does not match.
 
-        A pattern that occurs twice matches one and the same value. Variables stand for their values
-        in `var2val`, as `relax.analysis.get_var2val` gives them.
+        A pattern that occurs twice matches the same value. `var2val` has the values of variables;
+        `relax.analysis.get_var2val` returns them.
         """
         from relaxpy.ir.relax.dpl.matcher import extract_matched_expr
 
         return extract_matched_expr(self, expr, var2val)
 
     @user_facing
-    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """Ask the current PatternContext that `other` have this as an operand, also `^`."""
-        return _used_by(_chain([self]), other, index, only=False)
-
-    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
-        return self.used_by(other)
-
-    @user_facing
-    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """Ask the current PatternContext that `other`, and nothing else in the block, use this.
-
-        It is also written `>>`.
-        """
-        return _used_by(_chain([self]), other, index, only=True)
-
-    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
-        return self.only_used_by(other)
-
-    @user_facing
     def fork_to(self, *args: DFPattern | PatternSeq) -> None:
-        """Ask the current PatternContext that each of `args` use this."""
+        """Demand, in the current PatternContext, that each of `args` use this pattern."""
         for arg in args:
             self.used_by(arg)
 
     def dup(self) -> DFPattern:
-        """A pattern like this of new objects, under like constraints in the current context."""
+        """A copy with new objects as subpatterns, and with copies of their constraints."""
         return _copies([self])[self]
 
     @user_facing
     def same_shape_as(self, *args: DFPattern) -> SameShapeConstraint:
-        """Ask the current PatternContext that these and this provably have one shape."""
+        """Demand, in the current PatternContext, that `args` provably have the shape of this."""
         return SameShapeConstraint(self, *args)
 
 
@@ -126,12 +133,12 @@ def check_pattern(value: object) -> None:
     """Check that a value is a pattern.
 
     Errors:
-        MisuseError (also TypeError): it is none.
+        MisuseError (also TypeError): it is not.
     """
     if not isinstance(value, DFPattern):
         hint = None
         if isinstance(value, Expr):
-            hint = "is_expr(...) makes a pattern of an expression"
+            hint = "is_expr(...) is the pattern of an expression"
         raise MisuseError(
             f"expected a pattern, found {type(value).__name__} {value!r:.60}",
             about=value,
@@ -139,7 +146,7 @@ def check_pattern(value: object) -> None:
         )
 
 
-def _patterns(values: object, what: str) -> tuple[DFPattern, ...]:
+def _as_patterns(values: object, what: str) -> tuple[DFPattern, ...]:
     if not isinstance(values, (list, tuple)):
         raise MisuseError(f"{what} are a list of patterns, found {values!r:.60}", about=values)
     for value in values:
@@ -154,7 +161,7 @@ class WildcardPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExprPattern(DFPattern):
-    """Matches an operator, or what is structurally equal to an expression."""
+    """Matches an operator, or expressions that are structurally equal to `expr`."""
 
     expr: Expr | Op
 
@@ -208,10 +215,10 @@ class ConstantPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPattern(DFPattern):
-    """Matches a call of `op` with `args`; with others behind them if `varg_default_wildcard`.
+    """Matches a call of `op` with `args`, and with more arguments if `varg_default_wildcard`.
 
     The operands of `relax.add` and `relax.multiply` match in either order. With `add_constraint` a
-    match of the current PatternContext says what the arguments are, too.
+    match of the current PatternContext includes the arguments.
     """
 
     op: DFPattern
@@ -221,10 +228,10 @@ class CallPattern(DFPattern):
 
     def __post_init__(self, add_constraint: bool) -> None:
         check_pattern(self.op)
-        set_fields(self, args=_patterns(self.args, "the arguments in a pattern"))
-        found = constraints.current()
-        if add_constraint and found is not None:
-            found.edges.extend(
+        set_fields(self, args=_as_patterns(self.args, "the arguments in a pattern"))
+        context = constraints.current()
+        if add_constraint and context is not None:
+            context.edges.extend(
                 constraints.Edge(arg, self, index, implied=True)
                 for index, arg in enumerate(self.args)
             )
@@ -232,13 +239,13 @@ class CallPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionPattern(DFPattern):
-    """Matches a function by its parameters and its result, its variables standing for values."""
+    """Matches a function by its parameters and its result, in terms of the values of variables."""
 
     params: tuple[DFPattern, ...]
     body: DFPattern
 
     def __post_init__(self) -> None:
-        set_fields(self, params=_patterns(self.params, "the parameters in a pattern"))
+        set_fields(self, params=_as_patterns(self.params, "the parameters in a pattern"))
         check_pattern(self.body)
 
 
@@ -247,7 +254,7 @@ class _FieldsPattern(DFPattern):
     fields: tuple[DFPattern, ...]
 
     def __post_init__(self) -> None:
-        set_fields(self, fields=_patterns(self.fields, "the fields in a pattern"))
+        set_fields(self, fields=_as_patterns(self.fields, "the fields in a pattern"))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -277,7 +284,7 @@ class TuplePattern(_FieldsPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnorderedTuplePattern(_FieldsPattern):
-    """Matches a tuple whose fields match in some order, each its own."""
+    """Matches a tuple whose fields match in some order, one for each pattern."""
 
 
 def _check_index(index: object) -> None:
@@ -296,7 +303,7 @@ class TupleGetItemPattern(DFPattern):
         check_pattern(self.tuple)
         if self.index is not None:
             _check_index(self.index)
-            if self.index == -1:  # TVM's word for any
+            if self.index == -1:  # which means any field in TVM
                 set_fields(self, index=None)
             elif self.index < 0:
                 raise MisuseError(f"fields are numbered from 0, found {self.index}")
@@ -319,17 +326,17 @@ class _PairPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrPattern(_PairPattern):
-    """Matches what `left` matches, else what `right` matches."""
+    """Matches whatever `left` matches, or else whatever `right` matches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AndPattern(_PairPattern):
-    """Matches what `left` and `right` both match."""
+    """Matches whatever both `left` and `right` match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NotPattern(DFPattern):
-    """Matches what `reject` does not match; patterns in it match nothing that could be told."""
+    """Matches whatever `reject` does not match; a match does not include `reject`."""
 
     reject: DFPattern
 
@@ -339,9 +346,9 @@ class NotPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StructInfoPattern(DFPattern):
-    """Matches what `pattern` does and provably has an info at least as specific as `struct_info`.
+    """Matches what `pattern` matches if `struct_info` is provably a base of its struct info.
 
-    A shape variable in it stands for whatever size it meets, everywhere the same.
+    A shape variable in it matches any dimension, but the same one everywhere.
     """
 
     pattern: DFPattern
@@ -364,9 +371,9 @@ class DataTypePattern(DFPattern):
         set_fields(self, dtype=DataType(self.dtype))
 
 
-def _sizes(shape: object) -> tuple[PrimExpr, ...]:
+def _as_dims(shape: object) -> tuple[PrimExpr, ...]:
     if not isinstance(shape, (list, tuple)):
-        raise MisuseError(f"a shape is a list of sizes, found {shape!r:.60}", about=shape)
+        raise MisuseError(f"a shape is a list of dimensions, found {shape!r:.60}", about=shape)
     return as_shape(shape)
 
 
@@ -379,17 +386,17 @@ class ShapePattern(DFPattern):
 
     def __post_init__(self) -> None:
         check_pattern(self.pattern)
-        set_fields(self, shape=_sizes(self.shape))
+        set_fields(self, shape=_as_dims(self.shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrimArrPattern(DFPattern):
-    """Matches a shape of provably these sizes."""
+    """Matches a shape that provably has these dimensions."""
 
     fields: tuple[PrimExpr, ...]
 
     def __post_init__(self) -> None:
-        set_fields(self, fields=_sizes(self.fields))
+        set_fields(self, fields=_as_dims(self.fields))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -397,7 +404,7 @@ class PrimArrPattern(DFPattern):
     def __getitem__(self, index: int) -> PrimExpr:
         _check_index(index)
         if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range for {len(self)} sizes")
+            raise IndexError(f"index {index} is out of range for {len(self)} dimensions")
         return self.fields[index]
 
 
@@ -419,7 +426,7 @@ class AttrPattern(DFPattern):
         set_fields(self, attrs=_attributes(self.attrs))
 
 
-# The closed set, for `match`; `DFPattern` is the base class.
+# The closed union for `match`; `DFPattern` is the base class.
 AnyPattern: TypeAlias = (
     WildcardPattern
     | ExprPattern
@@ -443,103 +450,87 @@ AnyPattern: TypeAlias = (
 )
 
 
-def parts(pattern: DFPattern) -> list[DFPattern]:
-    """The patterns that stand in the fields of a pattern, in order."""
-    found: list[DFPattern] = []
+def subpatterns(pattern: DFPattern) -> list[DFPattern]:
+    """The patterns in the fields of a pattern, in order."""
+    patterns: list[DFPattern] = []
     for field in dataclass_fields(pattern):  # type: ignore[arg-type]
         value = getattr(pattern, field.name)
         if isinstance(value, DFPattern):
-            found.append(value)
+            patterns.append(value)
         elif isinstance(value, tuple):
-            found += [item for item in value if isinstance(item, DFPattern)]
-    return found
+            patterns += [item for item in value if isinstance(item, DFPattern)]
+    return patterns
 
 
-def all_parts(roots: Sequence[DFPattern]) -> list[DFPattern]:
-    """The patterns under `roots`, themselves included, each once, parts before what has them."""
-    found: dict[DFPattern, None] = {}
+def all_subpatterns(roots: Sequence[DFPattern]) -> list[DFPattern]:
+    """The patterns under `roots`, roots included, each once and after its subpatterns."""
+    visited: dict[DFPattern, None] = {}
     stack: list[tuple[DFPattern, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         pattern, ready = stack.pop()
         if ready:
-            found[pattern] = None
-        elif pattern not in found:
+            visited[pattern] = None
+        elif pattern not in visited:
             stack.append((pattern, True))
-            stack += [(part, False) for part in reversed(parts(pattern))]
-    return list(found)
+            stack += [(sub, False) for sub in reversed(subpatterns(pattern))]
+    return list(visited)
 
 
 def _copies(roots: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
-    """New patterns for those under `roots`, what is shared still shared, with their constraints."""
+    """Copies of the patterns under `roots`, each copied once, with their constraints."""
     table: dict[DFPattern, DFPattern] = {}
-    for pattern in all_parts(roots):
-        made = object.__new__(type(pattern))
+    for pattern in all_subpatterns(roots):
+        copy = object.__new__(type(pattern))
         for field in dataclass_fields(pattern):  # type: ignore[arg-type]
             value = getattr(pattern, field.name)
             if isinstance(value, DFPattern):
                 value = table[value]
             elif isinstance(value, tuple):
                 value = tuple(table[v] if isinstance(v, DFPattern) else v for v in value)
-            object.__setattr__(made, field.name, value)
-        table[pattern] = made
-    found = constraints.current()
-    if found is not None:
-        found.repeat_for(table)
+            object.__setattr__(copy, field.name, value)
+        table[pattern] = copy
+    context = constraints.current()
+    if context is not None:
+        context.copy_for(table)
     return table
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class SameShapeConstraint:
-    """Asks the current PatternContext that what these patterns match provably has one shape."""
+    """Demands, in the current PatternContext, that patterns match values of the same shape."""
 
     args: tuple[DFPattern, ...]
 
     @user_facing
     def __init__(self, *args: DFPattern) -> None:
-        set_fields(self, args=_patterns(args, "patterns of one shape"))
-        _constraints("one shape").same_shapes.append(self.args)
+        set_fields(self, args=_as_patterns(args, "patterns of one shape"))
+        _open_context().same_shapes.append(self.args)
 
 
-def _constraints(what: str) -> constraints.Constraints:
-    found = constraints.current()
-    if found is None:
+def _open_context() -> constraints.Constraints:
+    context = constraints.current()
+    if context is None:
         raise MisuseError(
-            f"nothing is asked to have {what}: no PatternContext is open",
+            "a constraint belongs to a context, and no PatternContext is open",
             hint="write it inside: with PatternContext() as ctx: ...",
         )
-    return found
+    return context
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PatternSeq:
+class PatternSeq(_Chainable):
     """A chain of patterns, each used by the next."""
 
     patterns: tuple[DFPattern, ...]
     only_use: InitVar[bool] = False
 
     def __post_init__(self, only_use: bool) -> None:
-        given = _patterns(self.patterns, "the patterns of a chain")
-        if not given:
+        patterns = _as_patterns(self.patterns, "the patterns of a chain")
+        if not patterns:
             raise MisuseError("a chain has at least one pattern")
-        set_fields(self, patterns=given)
-        for used, user in pairwise(given):
+        set_fields(self, patterns=patterns)
+        for used, user in pairwise(patterns):
             _constrain(used, user, -1, only=only_use)
-
-    @user_facing
-    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """This chain and `other`, whose first pattern has the last one here as an operand."""
-        return _used_by(self, other, index, only=False)
-
-    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
-        return self.used_by(other)
-
-    @user_facing
-    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """This chain and `other`, whose first pattern alone uses the last one here."""
-        return _used_by(self, other, index, only=True)
-
-    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
-        return self.only_used_by(other)
 
     @overload
     def __getitem__(self, index: int) -> DFPattern: ...
@@ -556,31 +547,27 @@ class PatternSeq:
         return f"PatternSeq({list(self.patterns)!r})"
 
     def dup(self) -> PatternSeq:
-        """A chain like this of new patterns, under like constraints in the current context."""
+        """A chain of copies of the patterns, with copies of their constraints."""
         table = _copies(self.patterns)
         return _chain([table[pattern] for pattern in self.patterns])
 
 
 def _chain(patterns: Sequence[DFPattern]) -> PatternSeq:
-    """A chain of patterns between which there are constraints already."""
-    made = object.__new__(PatternSeq)
-    set_fields(made, patterns=tuple(patterns))
-    return made
+    """A chain of patterns whose constraints exist already."""
+    chain = object.__new__(PatternSeq)
+    set_fields(chain, patterns=tuple(patterns))
+    return chain
 
 
-def _used_by(
-    left: PatternSeq, right: DFPattern | PatternSeq, index: int, *, only: bool
-) -> PatternSeq:
-    if not isinstance(right, PatternSeq):
-        check_pattern(right)
-        right = _chain([right])
-    _constrain(left.patterns[-1], right.patterns[0], index, only=only)
-    return _chain([*left.patterns, *right.patterns])
+def _used_by(left: object, right: object, index: int, *, only: bool) -> PatternSeq:
+    chains = [c.patterns if isinstance(c, PatternSeq) else (c,) for c in (left, right)]
+    used, users = (_as_patterns(chain, "the patterns of a chain") for chain in chains)
+    _constrain(used[-1], users[0], index, only=only)
+    return _chain([*used, *users])
 
 
 def _constrain(used: DFPattern, user: DFPattern, index: int, *, only: bool) -> None:
     _check_index(index)
     if index < -1:
         raise MisuseError(f"operands are numbered from 0, found {index}", about=index)
-    edges = _constraints("a user").edges
-    edges.append(constraints.Edge(used, user, index, only))
+    _open_context().edges.append(constraints.Edge(used, user, index, only))

@@ -1,4 +1,4 @@
-"""From what a rewriter gave to bindings: in normal form, derived, and checked to fit."""
+"""From the result of a rewriter to bindings: in normal form, derived, and checked to fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.dpl.alternatives import is_same_program
 from relaxpy.ir.relax.dpl.effects import Effects
-from relaxpy.ir.relax.dpl.expand import is_same_program
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -46,19 +46,19 @@ Kind: TypeAlias = type[BindingBlock]
 
 
 @dataclass(frozen=True, slots=True)
-class New:
-    """What stands for a binding: those before it, and it with its new value."""
+class NewBindings:
+    """The bindings of variables to new values, after those of the operands of these values."""
 
-    before: tuple[Binding, ...]
-    last: tuple[Binding, ...]
+    operands: tuple[Binding, ...]
+    results: tuple[Binding, ...]
 
 
-class Replacing:
-    """Makes bindings of what rewriters give, in one function.
+class Replacer:
+    """Binds the results of rewriters, in one function.
 
-    `touched` are the variables with new values, `introduced` those of them that are new, `sharper`
-    the infos of those of which more is known by now, `visible` what may be mentioned. Variables
-    that are `matched` belong to what was replaced.
+    `touched` are the variables with new values, `introduced` those of them that are new, and
+    `refined` has the struct info of those of which more is known than before. `visible` are the
+    variables in scope. The variables that are `matched` belong to expressions that were replaced.
     """
 
     def __init__(self, mod: IRModule | None, extra: Mapping[str, BaseFunc], root: Expr) -> None:
@@ -69,12 +69,12 @@ class Replacing:
         self.touched: set[Var] = set()
         self.introduced: set[Var] = set()
         self.matched: set[Var] = set()
-        self.sharper: dict[Var, StructInfo] = {}
+        self.refined: dict[Var, StructInfo] = {}
         self.visible: set[Any] = set()
-        self.limit = self.most_rounds = self.rounds = 0
+        self.limit = self.max_iterations = self.iterations = 0
         self._depth: dict[Var, int] = {}
 
-    def values(
+    def rebind(
         self,
         olds: Sequence[Binding],
         new: Expr,
@@ -82,55 +82,54 @@ class Replacing:
         kind: Kind,
         *,
         fields: bool = False,
-    ) -> New | None:
-        """The bindings that give the variables of `olds` new values; None if they have these.
+    ) -> NewBindings | None:
+        """New bindings for the variables of `olds`, in a block of this kind; None if none changes.
 
-        There is one variable for `new`, or one for each of its `fields`. Values in `bound` are not
-        computed again, their variables are used. The new bindings stand in a block of the kind
-        given.
+        `new` is the value of one variable, or a tuple of values if `fields`. Values in `bound` are
+        not computed again; their variables are used.
 
         Errors:
             TransformError: a new value makes an impure call, branches in a dataflow block, mentions
-                what is not in scope, does not fit the variable, or is rewritten again and again.
+                a variable out of scope, does not fit its variable, or was rewritten too often.
         """
-        wanted = rename(new, cast("Mapping[Expr, Node]", bound))
-        if not all(map(self.effects.is_pure, calls_made(wanted))):
+        new = rename(new, cast("Mapping[Expr, Node]", bound))
+        if not all(map(self.effects.is_pure, calls_made(new))):
             raise TransformError(
-                f"the replacement of {_names(olds)} makes an impure call, but it stands for what "
-                "has no effects",
+                f"the replacement of {_names(olds)} makes an impure call, but the original has no "
+                "effects",
                 rule="OPT-1",
                 span=olds[-1].span,
             )
-        self._check_functions(wanted, olds)
-        # One literal may come again, but every parameter is bound once.
-        literals = {n: copy_with_new_vars(n) for n in walk(wanted) if isinstance(n, Function)}
+        self._check_functions(new, olds)
+        # A function may be inserted several times, but every parameter is bound once.
+        literals = {n: copy_with_new_vars(n) for n in walk(new) if isinstance(n, Function)}
         try:
-            before, value = self._normal(rename(wanted, literals), kind)
+            operands, value = self._normal(rename(new, literals), kind)
         except RelaxpyError as error:
             error.located(olds[-1].span)
             raise
         values = [value]
         if fields:
-            before, values = self._fields(before, value, olds)
-        if not before and all(map(_is_same, values, olds)):
+            operands, values = self._fields(operands, value, olds)
+        if not operands and all(map(_is_unchanged, values, olds)):
             return None
-        branches = any(isinstance(v, If) for v in (*values, *(b.value for b in before)))
+        branches = any(isinstance(v, If) for v in (*values, *(b.value for b in operands)))
         if branches and issubclass(kind, DataflowBlock):
             raise TransformError(
                 f"the replacement of {_names(olds)} branches, inside a dataflow block",
                 rule="WF-7c",
                 span=olds[-1].span,
             )
-        self._check(before, values, olds)
-        last = tuple(self._bind(old, value) for old, value in zip(olds, values, strict=True))
-        self._count(olds, (*before, *last))
-        self.introduced.update(b.var for b in before if b.var is not None)
-        return New(before, last)
+        self._check_scope(operands, values, olds)
+        results = tuple(self._bind(old, value) for old, value in zip(olds, values, strict=True))
+        self._count(olds, (*operands, *results))
+        self.introduced.update(b.var for b in operands if b.var is not None)
+        return NewBindings(operands, results)
 
     def _fields(
         self, before: tuple[Binding, ...], value: Expr, olds: Sequence[Binding]
     ) -> tuple[tuple[Binding, ...], list[Expr]]:
-        """The fields of a tuple, which is bound first if it is not written out."""
+        """The fields of a tuple, which is bound first unless it is a Tuple."""
         info = self.builder.struct_info_of(value)
         if not isinstance(info, TupleStructInfo) or len(info.fields) != len(olds):
             raise TransformError(
@@ -148,44 +147,42 @@ class Replacing:
         return before, [TupleGetItem(value, index) for index in range(len(olds))]
 
     def _normal(self, new: Expr, kind: Kind) -> tuple[tuple[Binding, ...], Expr]:
-        """Bindings, and the value in normal form that rests on them."""
+        """The value in normal form, and the bindings of its operands; proved casts are removed."""
         if isinstance(new, SeqExpr):
             new = _in_one_block(new, kind)
         bindings = self._emitted(new, kind)
-        while (split := _proved_cast(bindings, self.visible)) is not None:
-            place, images, value = split
+        while (proved := _proved_cast(bindings, self.visible)) is not None:
+            index, images, value = proved
             table: dict[Node, Node] = dict(images.items())
-            old = bindings[place].var
-            if old is not None:
-                table[old] = value
-            *rest, last = bindings[place + 1 :]
-            inner = SeqExpr((kind((*rest, last)),), Tuple(()))
-            inner = replace_variables(inner, table)
-            *rest, last = inner.blocks[0].bindings
-            inner = SeqExpr((kind(tuple(rest)),), last.value)
-            bindings = [*bindings[:place], *self._emitted(inner, kind)]
+            var = bindings[index].var
+            if var is not None:
+                table[var] = value
+            following = SeqExpr((kind(tuple(bindings[index + 1 :])),), Tuple(()))
+            *rest, last = replace_variables(following, table).blocks[0].bindings
+            following = SeqExpr((kind(tuple(rest)),), last.value)
+            bindings = [*bindings[:index], *self._emitted(following, kind)]
         *before, final = bindings
         return tuple(before), final.value
 
-    def expect(self, count: int) -> None:
-        """Allow for what the rewriting of so many bindings may take if it ends at all.
+    def set_limits(self, count: int) -> None:
+        """Set limits that no rewriting of so many bindings exceeds if it ends at all.
 
-        A replacement may move through all of them, one step at a time in each sweep, and some rules
-        take more than one replacement for a step.
+        A replacement may move through all bindings, by one in each sweep, and some rules replace
+        more than once for a move.
         """
         self.limit = max(self.limit, 1000 + 4 * count)
-        self.most_rounds = max(self.most_rounds, 100 + count)
-        self.rounds = 0
+        self.max_iterations = max(self.max_iterations, 100 + count)
+        self.iterations = 0
 
-    def see(self, binding: Binding) -> None:
-        """Let what a binding defines be visible from now on."""
+    def enter(self, binding: Binding) -> None:
+        """Make the variables that a binding defines visible."""
         if binding.var is not None:
             self.visible.add(binding.var)
         if isinstance(binding, MatchCast):
             self.visible.update(definable_shape_vars(binding.struct_info))
 
     def leave(self, bindings: Iterable[Binding]) -> None:
-        """Let what a block binds for itself alone be visible no more."""
+        """End the scope of the DataflowVars that a block binds."""
         self.visible.difference_update(b.var for b in bindings if isinstance(b.var, DataflowVar))
 
     def _emitted(self, expr: Expr, kind: Kind) -> list[Binding]:
@@ -215,66 +212,71 @@ class Replacing:
                     hint="add it to the module first",
                 )
 
-    def _check(
+    def _check_scope(
         self, before: Sequence[Binding], values: Sequence[Expr], olds: Sequence[Binding]
     ) -> None:
-        """Check that new bindings mention nothing that they do not see."""
-        names = _names(olds)
-        known: set[Node] = set()
-        parts: list[tuple[Expr, Binding | None]] = [(b.value, b) for b in before]
-        for value, binding in [*parts, *((value, None) for value in values)]:
-            inner = isinstance(value, (Function, If))
-            own: set[Node] = set(bound_vars(value)) if inner else set()
-            for var in occurring_vars(value):
-                if var not in self.visible and var not in known and var not in own:
-                    raise _unknown(var.name_hint, names, olds)
-            for node in () if inner else walk(value):
-                if isinstance(node, tir.Var) and node not in self.visible and node not in known:
-                    raise _unknown(node.name, names, olds)
+        """Check that new bindings mention only variables in scope."""
+        defined: set[Node] = set()
+        new: list[tuple[Expr, Binding | None]] = [(b.value, b) for b in before]
+        for value, binding in [*new, *((value, None) for value in values)]:
+            is_nested = isinstance(value, (Function, If))
+            local: set[Node] = set(bound_vars(value)) if is_nested else set()
+            used: list[Var | tir.Var] = [v for v in occurring_vars(value) if v not in local]
+            if not is_nested:
+                used += [node for node in walk(value) if isinstance(node, tir.Var)]
+            for var in used:
+                if var not in self.visible and var not in defined:
+                    name = var.name if isinstance(var, tir.Var) else var.name_hint
+                    raise TransformError(
+                        f"the replacement of {_names(olds)} uses {name}, which is not in scope "
+                        "there",
+                        rule="SC-5",
+                        span=olds[-1].span,
+                    )
             if binding is not None and binding.var is not None:
-                known.add(binding.var)
+                defined.add(binding.var)
             if isinstance(binding, MatchCast):
-                known.update(definable_shape_vars(binding.struct_info))
+                defined.update(definable_shape_vars(binding.struct_info))
 
     def _bind(self, old: Binding, value: Expr) -> Binding:
         """The variable of `old` bound to a new value, of which at least as much is known (OPT-14).
 
-        Where that is not known to be so, a cast checks it.
+        A cast checks what is not proved.
         """
-        found = self.builder.struct_info_of(value)
+        actual = self.builder.struct_info_of(value)
         known = self.builder.struct_info_of(old.value)
         if isinstance(old, VarBinding) and old.var.struct_info is not None:
             known = old.var.struct_info
         name = "a cast" if old.var is None else old.var.name_hint
-        if provably_disjoint(found, known):
+        if provably_disjoint(actual, known):
             raise TransformError(
-                f"{name} is {known}, its replacement {found}",
+                f"{name} is {known}, its replacement {actual}",
                 rule="OPT-14",
                 span=old.span,
-                hint="a rewriter gives back the expression as it is where it cannot replace it",
+                hint="a rewriter returns the expression itself if it cannot replace it",
             )
         if not isinstance(old, VarBinding):
             return replace(old, value=value)
-        if not is_base_of(known, found):
+        if not is_base_of(known, actual):
             return MatchCast(old.var, value, known, old.span)
-        if found != known:
-            self.sharper[old.var] = found
+        if actual != known:
+            self.refined[old.var] = actual
         return replace(old, value=value)
 
     def _count(self, olds: Sequence[Binding], news: Iterable[Binding]) -> None:
-        """Note how often what is new was rewritten.
+        """Store how many rewritings led to the new bindings.
 
         Errors:
-            TransformError: more often than any rewriting that ends.
+            TransformError: there are more than in any rewriting that ends.
         """
         depth = 1 + max((self._depth.get(b.var, 0) for b in olds if b.var is not None), default=0)
-        if depth > self.limit or self.rounds > self.most_rounds:
+        if depth > self.limit or self.iterations > self.max_iterations:
             times = min(depth, self.limit)
             raise TransformError(
                 f"the rewriting does not end: {_names(olds)} was rewritten {times} times",
                 span=olds[-1].span,
-                hint="the replacement matches the pattern again; let the rewriter give back the "
-                "expression as it is where nothing is to be done",
+                hint="the replacement matches the pattern again; let the rewriter return the "
+                "expression itself if there is nothing to do",
             )
         for binding in news:
             if binding.var is not None:
@@ -286,20 +288,12 @@ def _names(olds: Sequence[Binding]) -> str:
     return ", ".join(b.var.name_hint for b in olds if b.var is not None) or "a cast"
 
 
-def _unknown(name: str, names: str, olds: Sequence[Binding]) -> TransformError:
-    return TransformError(
-        f"the replacement of {names} uses {name}, which is not in scope there",
-        rule="SC-5",
-        span=olds[-1].span,
-    )
-
-
-def _is_same(value: Expr, old: Binding) -> bool:
+def _is_unchanged(value: Expr, old: Binding) -> bool:
     return value is old.value or is_same_program(value, old.value)
 
 
 def _in_one_block(seq: SeqExpr, kind: Kind) -> SeqExpr:
-    """The sequence with all its bindings in one block, of variables that this kind of block has."""
+    """The sequence with all bindings in one block of this kind, and the right kind of variables."""
     bindings = [binding for block in seq.blocks for binding in block.bindings]
     local = DataflowVar if issubclass(kind, DataflowBlock) else Var
     table = {
@@ -313,16 +307,16 @@ def _in_one_block(seq: SeqExpr, kind: Kind) -> SeqExpr:
 def _proved_cast(
     bindings: Sequence[Binding], visible: Container[tir.Var]
 ) -> tuple[int, dict[tir.Var, tir.PrimExpr], Expr] | None:
-    """The first cast that provably succeeds, what it binds, and the value that is cast (OPT-9)."""
-    for place, binding in enumerate(bindings[:-1]):
-        found = binding.value.struct_info
-        if not isinstance(binding, MatchCast) or found is None or not is_leaf(binding.value):
+    """The index of the first cast that is proved, the variables it defines, its value (OPT-9)."""
+    for index, binding in enumerate(bindings[:-1]):
+        actual = binding.value.struct_info
+        if not isinstance(binding, MatchCast) or actual is None or not is_leaf(binding.value):
             continue
-        images = map_params([binding.struct_info], [found], visible)
-        own = (v for v in definable_shape_vars(binding.struct_info) if v not in visible)
-        unknown = any(var not in images for var in own)
-        if not unknown and is_base_of(substitute_info(binding.struct_info, images), found):
-            return place, images, binding.value
+        images = map_params([binding.struct_info], [actual], visible)
+        defined = (v for v in definable_shape_vars(binding.struct_info) if v not in visible)
+        unknown = any(var not in images for var in defined)
+        if not unknown and is_base_of(substitute_info(binding.struct_info, images), actual):
+            return index, images, binding.value
     return None
 
 
@@ -330,16 +324,16 @@ Rewriter: TypeAlias = Callable[..., object]
 
 
 def as_replacement(value: object, old: Expr) -> Expr | None:
-    """What a rewriter gave for an expression, or None if it leaves that as it is.
+    """The replacement that a rewriter returned for an expression, or None if it keeps it.
 
     Errors:
-        MisuseError (also TypeError): it is no expression.
+        MisuseError (also TypeError): it is not an expression.
     """
     if value is None or value is old:
         return None
     if not isinstance(value, Expr):
         raise MisuseError(
-            f"a rewriter gives an expression or None, found {type(value).__name__} {value!r:.60}",
+            f"a rewriter returns an expression or None, found {type(value).__name__} {value!r:.60}",
             about=value,
         )
     return value

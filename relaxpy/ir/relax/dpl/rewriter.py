@@ -1,4 +1,4 @@
-"""Rewriters: what users make of patterns and functions, and apply to functions and modules."""
+"""Rewriters: patterns, with functions that compute replacements, applied to programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
 from relaxpy.ir.relax.block_builder.derive import normalize_function
+from relaxpy.ir.relax.dpl.apply_rules import rewritten
 from relaxpy.ir.relax.dpl.context import PatternContext
-from relaxpy.ir.relax.dpl.contexts import ContextRule, MatchRewriter
+from relaxpy.ir.relax.dpl.context_rule import ContextRule, MatchRewriter
 from relaxpy.ir.relax.dpl.from_function import rule_of_module
 from relaxpy.ir.relax.dpl.pattern import (
     DFPattern,
@@ -26,20 +27,19 @@ from relaxpy.ir.relax.dpl.pattern import (
 )
 from relaxpy.ir.relax.dpl.replacing import Rewriter
 from relaxpy.ir.relax.dpl.rules import ExprRule, Rule
-from relaxpy.ir.relax.dpl.sequence import rewritten
 from relaxpy.ir.relax.dpl.subroutines import Subroutines, called_subroutines
-from relaxpy.ir.relax.dpl.tuples import TupleRule
+from relaxpy.ir.relax.dpl.tuple_rule import TupleRule
 from relaxpy.ir.relax.nodes import BaseFunc, Expr, Function, If, SeqExpr
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PatternMatchingRewriter(Pass):
-    """Rewrites functions and modules by rules; it is a pass, too.
+    """Rewrites functions by rules, and is a pass over modules.
 
-    What a rule puts in is looked at again, and the rules go on until none applies. Of `a | b` the
-    rules of `a` go as far as they do before those of `b`. Only calls without effects are rewritten,
-    and nothing is moved past a call that has some (OPT-3, OPT-4).
+    Replacements are visited again, and rules are applied until none applies. Of `a | b` the rules
+    of `a` are applied as often as possible before those of `b`. Only calls without effects are
+    rewritten, and nothing is moved past a call with effects (OPT-3, OPT-4).
     """
 
     rules: tuple[Rule, ...] = ()
@@ -56,28 +56,28 @@ class PatternMatchingRewriter(Pass):
     @staticmethod
     @user_facing
     def from_pattern(pattern: DFPattern, func: Rewriter) -> PatternMatchingRewriter:
-        """Puts what `func(expr, matches)` gives in the place of what `pattern` matches.
+        """The rewriter that replaces what `pattern` matches by `func(expr, matches)`.
 
         If that is None or `expr` itself, nothing is replaced, and of `a | b` the other is tried. A
-        tuple pattern matches values that no tuple holds, too.
+        tuple pattern also matches values that are not in a tuple.
 
         Errors:
-            MisuseError (also TypeError): `pattern` is none, or `func` cannot be called.
+            MisuseError (also TypeError): `pattern` is not a pattern, or `func` is not callable.
         """
         return ExprPatternRewriter(pattern, func)
 
     @staticmethod
     @user_facing
     def from_module(mod: IRModule) -> PatternMatchingRewriter:
-        """Puts function `replacement` of the module in the place of what function `pattern` does.
+        """The rewriter that replaces the body of function `pattern` by that of `replacement`.
 
-        The two have the same signature. Other functions are private; those that are needed are
-        added to the module that is rewritten.
+        The two have the same signature. Other functions are private; those that replacements call
+        are added to the module that is rewritten.
 
         Errors:
             UnknownNameError (also KeyError): there is no such function.
-            MisuseError (also TypeError, ValueError): one is no Relax function, their signatures
-                differ, another one is public, or `pattern` has what no pattern can say.
+            MisuseError (also TypeError, ValueError): one is not a Relax function, their signatures
+                differ, another one is public, or `pattern` cannot be read as a pattern.
         """
         return rewriter_of_module(mod)
 
@@ -87,7 +87,8 @@ class PatternMatchingRewriter(Pass):
         """The function, expression or module after rewriting; itself if no rule applies.
 
         Errors:
-            TransformError: a replacement does not fit, has effects, or the rewriting does not end.
+            TransformError: a replacement does not fit or has effects, or the rewriting does not
+                end.
         """
         if isinstance(obj, IRModule):
             return super().__call__(obj)
@@ -99,22 +100,21 @@ class PatternMatchingRewriter(Pass):
         return self._expr(obj)
 
     def _expr(self, expr: Expr) -> Expr:
-        given = expr
-        if isinstance(expr, Function):
-            expr = normalize_function(expr)
-        elif not isinstance(expr, (SeqExpr, If)):
-            expr = PyExprMutator().visit_expr(SeqExpr((), expr))
         before = expr
-        found = rewritten(expr, self.rules, None, {})
-        if found is before:
-            return given
-        names = called_subroutines(found, self.rules)
+        if isinstance(expr, Function):
+            before = normalize_function(expr)
+        elif not isinstance(expr, (SeqExpr, If)):
+            before = PyExprMutator().visit_expr(SeqExpr((), expr))
+        after = rewritten(before, self.rules, None, {})
+        if after is before:
+            return expr
+        names = called_subroutines(after, self.rules)
         if names:
             raise TransformError(
-                f"the replacement calls {', '.join(names)}, which only a module can be given",
+                f"the replacement calls {', '.join(names)}, which only a module can contain",
                 hint="apply the rewriter to the module that the function belongs to",
             )
-        return found
+        return after
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -132,7 +132,7 @@ class PatternMatchingRewriter(Pass):
 
     @user_facing
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
-        """The rewriter with the rules of both; those of this one go first."""
+        """The rewriter with the rules of both, those of this one first."""
         return OrRewriter(self, other)
 
 
@@ -145,26 +145,26 @@ def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
 def _rules(
     pattern: DFPattern,
     func: Rewriter,
-    also: tuple[DFPattern, ...],
+    outer: tuple[DFPattern, ...],
     subroutines: Mapping[str, BaseFunc],
 ) -> tuple[Rule, ...]:
-    """The rules for a pattern, one for each way that is to be tried by itself."""
+    """The rules for a pattern: one for each alternative of `a | b`, and one for tuples."""
     match pattern:
         case OrPattern(left=left, right=right):
-            also = (*also, pattern)
+            outer = (*outer, pattern)
             return (
-                *_rules(left, func, also, subroutines),
-                *_rules(right, func, also, subroutines),
+                *_rules(left, func, outer, subroutines),
+                *_rules(right, func, outer, subroutines),
             )
         case TuplePattern(fields=fields) if fields and not any(
             isinstance(f, WildcardPattern) for f in fields
         ):
             return (
-                ExprRule(pattern, func, also, subroutines=subroutines),
-                TupleRule(fields, func, (*also, pattern), subroutines=subroutines),
+                ExprRule(pattern, func, outer, subroutines=subroutines),
+                TupleRule(fields, func, (*outer, pattern), subroutines=subroutines),
             )
         case _:
-            return (ExprRule(pattern, func, also, subroutines=subroutines),)
+            return (ExprRule(pattern, func, outer, subroutines=subroutines),)
 
 
 def _check_callable(func: object) -> None:
@@ -183,7 +183,7 @@ class ExprPatternRewriter(PatternMatchingRewriter):
 
 
 class TupleRewriter(PatternMatchingRewriter):
-    """The rewriter of values that `patterns` match one by one, as if a tuple held them."""
+    """The rewriter of values that `patterns` match one by one, as if they were in a tuple."""
 
     @user_facing
     def __init__(self, patterns: list[DFPattern], func: Rewriter) -> None:
@@ -193,50 +193,51 @@ class TupleRewriter(PatternMatchingRewriter):
 
 
 class OrRewriter(PatternMatchingRewriter):
-    """The rewriter with the rules of two; those of `lhs` go first."""
+    """The rewriter with the rules of two, those of `lhs` first."""
 
     @user_facing
     def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter) -> None:
-        for part in (lhs, rhs):
-            if not isinstance(part, PatternMatchingRewriter):
-                raise MisuseError(f"rewriters are combined, found {part!r:.60}", about=part)
+        for side in (lhs, rhs):
+            if not isinstance(side, PatternMatchingRewriter):
+                raise MisuseError(f"rewriters are combined, found {side!r:.60}", about=side)
         super().__init__((*lhs.rules, *rhs.rules))
 
 
 @user_facing
 def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function) -> Function:
-    """The function with what `rewriter(expr, matches)` gives in place of what `pattern` matches.
+    """The function with `rewriter(expr, matches)` in place of each expression that matches.
 
-    See `PatternMatchingRewriter.from_pattern`; `matches` has what each pattern in it stands for.
+    See `PatternMatchingRewriter.from_pattern`; `matches` has the match of each subpattern.
 
     Errors:
         MisuseError (also TypeError): an argument is of the wrong kind.
-        TransformError: a replacement does not fit, has effects, or the rewriting does not end.
+        TransformError: a replacement does not fit or has effects, or the rewriting does not end.
     """
     _check_function(func)
-    found: Function = ExprPatternRewriter(pattern, rewriter)(func)
-    return found
+    result: Function = ExprPatternRewriter(pattern, rewriter)(func)
+    return result
 
 
 @user_facing
 def rewrite_bindings(ctx: PatternContext, rewriter: MatchRewriter, func: Function) -> Function:
-    """The function with the values that `rewriter(matches, bindings)` gives to its variables.
+    """The function with the new values of variables that `rewriter(matches, bindings)` returns.
 
-    `matches` has a variable for each pattern of the context, `bindings` the values of variables
-    around them; what comes back is a dict of new values. This goes on until nothing matches.
+    `matches` has a variable for each pattern of the context, and `bindings` the values of the
+    variables around them. The result is a dict of new values. This is repeated until nothing
+    matches.
 
     Errors:
         MisuseError (also TypeError, ValueError): an argument is of the wrong kind, or the rewriter
-            gives something else, or a value to a variable that is not bound there.
-        TransformError: a replacement does not fit, has effects or needs itself, or the rewriting
-            does not end.
+            returns something else, or a value for a variable that is not bound there.
+        TransformError: a replacement does not fit, has effects or depends on itself, or the
+            rewriting does not end.
     """
     _check_function(func)
     if not isinstance(ctx, PatternContext):
         raise MisuseError(f"expected a PatternContext, found {type(ctx).__name__}", about=ctx)
     _check_callable(rewriter)
-    found: Function = PatternMatchingRewriter((ContextRule(ctx, rewriter),))(func)
-    return found
+    result: Function = PatternMatchingRewriter((ContextRule(ctx, rewriter),))(func)
+    return result
 
 
 def _check_function(func: object) -> None:

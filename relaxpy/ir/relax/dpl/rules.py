@@ -1,4 +1,4 @@
-"""Rules: what to look for in a run of bindings, and what to put in its place."""
+"""Rules: what to look for in a run of bindings, and what to replace it by."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.ir.relax.dpl.expand import Goal
+from relaxpy.ir.relax.dpl.alternatives import Goal
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
-from relaxpy.ir.relax.dpl.matcher import Matcher, Value
+from relaxpy.ir.relax.dpl.matcher import Matcher, Matches
 from relaxpy.ir.relax.dpl.pattern import (
     CallPattern,
     DFPattern,
@@ -21,11 +20,10 @@ from relaxpy.ir.relax.dpl.pattern import (
     TuplePattern,
     UnorderedTuplePattern,
 )
-from relaxpy.ir.relax.dpl.replacing import Kind, Replacing, Rewriter, as_replacement
+from relaxpy.ir.relax.dpl.replacing import Kind, Replacer, Rewriter, as_replacement
 from relaxpy.ir.relax.dpl.segment import Segment, projected
 from relaxpy.ir.relax.nodes import BaseFunc, Binding, Expr, Var
 
-Found: TypeAlias = dict[DFPattern, Value]
 COMPUTING = (
     CallPattern,
     FunctionPattern,
@@ -37,104 +35,104 @@ COMPUTING = (
 
 @dataclass(frozen=True, eq=False)
 class Rule(ABC):
-    """A rewriting that may call functions of its own, the `subroutines`."""
+    """A rewriting of bindings. Its replacements may call the `subroutines`."""
 
     subroutines: Mapping[str, BaseFunc] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def sweep(
-        self, bindings: Sequence[Binding], to: Replacing, kind: Kind, *, ordered: bool
+        self, bindings: Sequence[Binding], replacer: Replacer, kind: Kind, *, ordered: bool
     ) -> Sequence[Binding]:
-        """The bindings after rewriting wherever the rule applies; themselves if it does nowhere.
+        """The bindings after all rewriting by this rule; `bindings` itself if it never applies.
 
-        They stand in a block of the kind given; `ordered` is as for `Segment`.
+        They belong to a block of this kind; see `Segment` for `ordered`.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class ExprRule(Rule):
-    """Puts what `func(expr, matches)` gives in the place of an expression that `pattern` matches.
+    """Replaces an expression that `pattern` matches by the result of `func(expr, matches)`.
 
-    `also` match the same expression. What is put in is looked at again, so that one sweep goes as
-    far as the rule does.
+    The patterns in `outer` match the same expression. A replacement is visited again, so that one
+    sweep applies the rule as often as possible.
     """
 
     pattern: DFPattern
     func: Rewriter
-    also: tuple[DFPattern, ...] = ()
+    outer: tuple[DFPattern, ...] = ()
 
     @cached_property
     def heads(self) -> frozenset[Head] | None:
-        """What an expression must be at first sight."""
+        """The heads of the expressions that the pattern may match; None stands for any head."""
         return heads(self.pattern)
 
     @override
     def sweep(
-        self, bindings: Sequence[Binding], to: Replacing, kind: Kind, *, ordered: bool
+        self, bindings: Sequence[Binding], replacer: Replacer, kind: Kind, *, ordered: bool
     ) -> Sequence[Binding]:
-        if self.heads is not None and not any(head_of(b.value) in self.heads for b in bindings):
+        if not any(self._may_match(binding.value) for binding in bindings):
             return bindings
         segment = Segment(bindings, ordered=ordered)
         matcher = Matcher([self.pattern], segment.values)
         changed = False
         while segment.waiting:
-            binding = take(segment, to)
-            found = self._found(binding, segment, matcher)
+            binding = take(segment, replacer)
+            matches = self._matches(binding.value, segment, matcher)
             new = None
-            if found is not None:
-                given = as_replacement(self.func(binding.value, found), binding.value)
-                if given is not None:
-                    bound = bound_in(found, segment)
-                    new = to.values([binding], given, bound, kind)
-            if new is None:
+            if matches is not None:
+                result = as_replacement(self.func(binding.value, matches), binding.value)
+                if result is not None:
+                    new = replacer.rebind([binding], result, bound_in(matches, segment), kind)
+            if matches is None or new is None:
                 segment.keep(binding)
-                to.see(binding)
+                replacer.enter(binding)
             else:
                 changed = True
-                to.matched.update(computed_in(found or {}, segment))
-                segment.waiting.extendleft(reversed((*new.before, *new.last)))
+                replacer.matched.update(computed_in(matches, segment))
+                segment.waiting.extendleft(reversed((*new.operands, *new.results)))
         return segment.bindings() if changed else bindings
 
-    def _found(self, binding: Binding, segment: Segment, matcher: Matcher) -> Found | None:
-        value = binding.value
-        if isinstance(value, Var):
-            return None  # what it stands for was looked at
-        if self.heads is not None and head_of(value) not in self.heads:
+    def _may_match(self, value: Expr) -> bool:
+        return self.heads is None or head_of(value) in self.heads
+
+    def _matches(self, value: Expr, segment: Segment, matcher: Matcher) -> Matches | None:
+        # The value that a variable is bound to was visited where it was bound.
+        if isinstance(value, Var) or not self._may_match(value):
             return None
-        found = matcher.first([Goal(self.pattern, value)])
-        if found is None or not segment.in_order(computed_in(found, segment)):
+        matches = matcher.first([Goal(self.pattern, value)])
+        if matches is None or not segment.in_order(computed_in(matches, segment)):
             return None
-        return found | dict.fromkeys(self.also, value)
+        return matches | dict.fromkeys(self.outer, value)
 
 
-def take(segment: Segment, to: Replacing) -> Binding:
-    """The next binding; a field of a tuple that a rewriter wrote out is that very field."""
+def take(segment: Segment, replacer: Replacer) -> Binding:
+    """The next binding; a projection of a tuple that a rewriter wrote out becomes the field."""
     binding = segment.waiting.popleft()
-    found = projected(binding, lambda expr: _written_out(expr, segment, to))
-    if found is not binding and found.var is not None:
-        to.touched.add(found.var)
-    return found
+    field_binding = projected(binding, lambda expr: _written_out(expr, segment, replacer))
+    if field_binding is not binding and field_binding.var is not None:
+        replacer.touched.add(field_binding.var)
+    return field_binding
 
 
-def _written_out(expr: Expr, segment: Segment, to: Replacing) -> Expr | None:
+def _written_out(expr: Expr, segment: Segment, replacer: Replacer) -> Expr | None:
     while isinstance(expr, Var):
-        if expr not in to.touched or expr not in segment.values:
+        if expr not in replacer.touched or expr not in segment.values:
             return None
         expr = segment.values[expr]
     return expr
 
 
-def computed_in(found: Mapping[DFPattern, Value], segment: Segment) -> list[Var]:
-    """The variables whose values were matched as more than inputs."""
-    parts = (value for pattern, value in found.items() if isinstance(pattern, COMPUTING))
-    bound = (segment.variable_of(value) for value in parts)
+def computed_in(matches: Matches, segment: Segment) -> list[Var]:
+    """The variables whose values were matched, other than inputs of the pattern."""
+    values = (value for pattern, value in matches.items() if isinstance(pattern, COMPUTING))
+    bound = (segment.variable_of(value) for value in values)
     return [var for var in bound if var is not None]
 
 
-def bound_in(found: Mapping[DFPattern, Value], segment: Segment) -> dict[Expr, Var]:
-    """The values that were matched, with the variables that have them already."""
+def bound_in(matches: Matches, segment: Segment) -> dict[Expr, Var]:
+    """The values that were matched and are bound to variables."""
     table: dict[Expr, Var] = {}
-    for value in found.values():
+    for value in matches.values():
         var = segment.variable_of(value)
         if var is not None and isinstance(value, Expr):
             table[value] = var

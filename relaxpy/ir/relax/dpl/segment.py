@@ -1,4 +1,4 @@
-"""A run of bindings that may be rewritten together, and what comes out of it."""
+"""A run of bindings that may be rewritten together."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from relaxpy.ir.tir import expr as tir
 
 
 class Segment:
-    """Bindings that come one by one; those that are kept are visible to the ones after them.
+    """Bindings that are taken from `waiting` one by one, and are kept or replaced.
 
-    Nothing in it has effects, so that values may be computed elsewhere in it. Only where it is not
-    in a dataflow block (`ordered`) what may fail stays in order (OPT-3).
+    They have no effects, so that values may be computed in another order. But outside dataflow
+    blocks (`ordered`), bindings that may fail stay in order (OPT-3).
     """
 
     def __init__(self, bindings: Iterable[Binding], *, ordered: bool) -> None:
@@ -37,15 +37,15 @@ class Segment:
         self.waiting = deque(bindings)
         self.kept: list[Binding | None] = []
         self.values: dict[Var, Expr] = {}
-        self.place: dict[Var, int] = {}
+        self.position: dict[Var, int] = {}
         self._bound_to: dict[Expr, Var] = {}
         self._failing: list[int] = [0]
 
     def keep(self, binding: Binding) -> None:
-        """Let a binding stand as it is."""
+        """Append a binding to the result."""
         var = binding.var
         if var is not None:
-            self.place[var] = len(self.kept)
+            self.position[var] = len(self.kept)
             if isinstance(binding, VarBinding):
                 self.values[var] = binding.value
                 if not isinstance(binding.value, Var):
@@ -53,12 +53,12 @@ class Segment:
         self.kept.append(binding)
         self._failing.append(self._failing[-1] + (self.ordered and may_fail(binding)))
 
-    def take_back(self, var: Var) -> None:
-        """Forget a binding that was kept: its variable will be bound later."""
-        place = self.place.pop(var)
-        binding = self.kept[place]
+    def remove(self, var: Var) -> None:
+        """Remove a binding that was kept: its variable will be bound later."""
+        position = self.position.pop(var)
+        binding = self.kept[position]
         assert binding is not None
-        self.kept[place] = None
+        self.kept[position] = None
         self.values.pop(var, None)
         if self._bound_to.get(binding.value) is var:
             del self._bound_to[binding.value]
@@ -68,23 +68,23 @@ class Segment:
         return self._bound_to.get(value) if isinstance(value, Expr) else None
 
     def in_order(self, moved: Collection[Var]) -> bool:
-        """Whether these may be computed at the end of what was kept: nothing that may fail swaps.
+        """Whether these variables may be computed at the end without a swap of what may fail.
 
-        Other bindings that may fail stand then neither between them nor behind them.
+        That is the case if no other binding that may fail is between them or after them.
         """
         if not self.ordered:
             return True
-        places = sorted(place for var in moved if (place := self.place.get(var)) is not None)
-        failing = [p for p in places if self._failing[p + 1] > self._failing[p]]
+        positions = sorted(self.position[var] for var in moved if var in self.position)
+        failing = [p for p in positions if self._failing[p + 1] > self._failing[p]]
         return not failing or self._failing[-1] - self._failing[failing[0]] == len(failing)
 
     def bindings(self) -> list[Binding]:
-        """What was kept, in order."""
+        """The bindings that were kept, in order."""
         return [binding for binding in self.kept if binding is not None]
 
 
 def projected(binding: Binding, value_of: Callable[[Expr], object]) -> Binding:
-    """The binding, of a field of a tuple that is written out to that very field."""
+    """The binding; if it projects a Tuple, a binding of the field itself."""
     value = binding.value
     if isinstance(value, TupleGetItem):
         whole = value_of(value.tuple_value)
@@ -94,10 +94,10 @@ def projected(binding: Binding, value_of: Callable[[Expr], object]) -> Binding:
 
 
 def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
-    """The bindings with those that use later ones moved behind these; None if there is a cycle.
+    """The bindings, with those that use later ones moved after these; None if there is a cycle.
 
-    All others keep their order, and what is moved stands as early as it can. A shape variable that
-    a cast defines is used where it is mentioned.
+    All others keep their order, and bindings that are moved are as early as possible. A shape
+    variable that a cast defines is used by the bindings that mention it.
     """
     defined: dict[Node, int] = {}
     for index, binding in enumerate(bindings):
@@ -112,7 +112,7 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     for index, binding in enumerate(bindings):
         needs = {defined[v] for v in _mentioned(binding, sizes=casts) if v in defined}
         if isinstance(binding, MatchCast) or isinstance(binding.value, Function):
-            needs.discard(index)  # a cast checks its own sizes, a function may call itself
+            needs.discard(index)  # a cast mentions what it defines, a function may call itself
         missing.append(len(needs))
         for need in needs:
             users.setdefault(need, []).append(index)
@@ -120,9 +120,9 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     for index in range(len(bindings)):
         ready = [index] if missing[index] == 0 else []
         while ready:
-            place = heappop(ready)
-            done.append(bindings[place])
-            for user in users.get(place, ()):
+            position = heappop(ready)
+            done.append(bindings[position])
+            for user in users.get(position, ()):
                 missing[user] -= 1
                 if missing[user] == 0 and user < index:
                     heappush(ready, user)
@@ -130,7 +130,7 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
 
 
 def _mentioned(binding: Binding, *, sizes: bool) -> Iterator[Node]:
-    """The variables that a binding needs, those in infos included; shape variables on request."""
+    """The variables that a binding mentions, in struct info too, and shape variables if `sizes`."""
     for part in binding_parts(binding):
         yield from occurring_vars(part)
         if sizes:

@@ -202,10 +202,10 @@ with PatternContext() as EXP:
 @pytest.mark.parametrize(
     ("give", "kind", "message"),
     [
-        (lambda m: 3, MisuseError, "gives a dict from variables to expressions, found int 3"),
-        (lambda m: {m[CALL]: 3}, MisuseError, "gives new values of variables"),
-        (lambda m: {FOREIGN: m[INPUT]}, MisuseError, "foreign is not bound where the match is"),
-        (lambda m: {m[INPUT]: m[CALL]}, MisuseError, "x is not bound where the match is"),
+        (lambda m: 3, MisuseError, "returns a dict from variables to expressions, found int 3"),
+        (lambda m: {m[CALL]: 3}, MisuseError, "returns new values of variables"),
+        (lambda m: {FOREIGN: m[INPUT]}, MisuseError, "foreign is not bound among the bindings"),
+        (lambda m: {m[INPUT]: m[CALL]}, MisuseError, "x is not bound among the bindings"),
         (lambda m: {m[CALL]: R.sum(m[INPUT])}, TransformError, "a is R.Tensor((2, 8, 6)"),
         (lambda m: {m[CALL]: FOREIGN}, TransformError, "uses foreign, which is not in scope"),
         (

@@ -517,7 +517,7 @@ def test_rules_that_undo_each_other_do_not_go_on_forever() -> None:
         ((is_op("relax.exp"), double, 3), "a function is rewritten, found int"),
         ((3, double, None), "expected a pattern, found int 3"),
         ((SUM, "double", None), "a rewriter is a function, found 'double'"),
-        ((SUM, lambda e, m: 3, None), "a rewriter gives an expression or None, found int 3"),
+        ((SUM, lambda e, m: 3, None), "a rewriter returns an expression or None, found int 3"),
     ],
 )
 def test_misuse_is_refused(arguments: tuple[object, object, object], message: str) -> None:

@@ -150,5 +150,5 @@ def test_a_function_that_is_not_there_is_not_called() -> None:
 
 
 def test_functions_are_not_added_to_a_function() -> None:
-    with pytest.raises(TransformError, match="calls helper, which only a module can be given"):
+    with pytest.raises(TransformError, match="calls helper, which only a module can contain"):
         CallTwice(Main["main"])

@@ -1,4 +1,4 @@
-"""Rules applied to a function: sequence by sequence, until none applies any more."""
+"""The application of rules to a function, sequence by sequence, until no rule applies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
-from relaxpy.ir.relax.dpl.replacing import Replacing
+from relaxpy.ir.relax.dpl.cleanup import cleaned
+from relaxpy.ir.relax.dpl.replacing import Replacer
 from relaxpy.ir.relax.dpl.rules import Rule
-from relaxpy.ir.relax.dpl.tidy import tidied
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -39,22 +39,22 @@ E = TypeVar("E", bound=Expr)
 def rewritten(
     expr: E, rules: Sequence[Rule], mod: IRModule | None, extra: Mapping[str, BaseFunc]
 ) -> E:
-    """`expr`, in normal form and derived, after rewriting; itself if no rule applies.
+    """`expr`, which is in normal form and derived, after rewriting; itself if no rule applies.
 
-    The functions of `mod` can be called, and those that are in `extra` by then.
+    Replacements may call the functions of `mod`, and those that are in `extra` when they do.
     """
-    run = _Rewriting(rules, Replacing(mod, extra, expr))
+    run = _Rewriting(rules, Replacer(mod, extra, expr))
     if not isinstance(expr, Function):
-        run.to.visible.update(n for n in walk(expr) if isinstance(n, tir.Var))
-        run.to.visible.update(free_vars(expr))
+        run.replacer.visible.update(n for n in walk(expr) if isinstance(n, tir.Var))
+        run.replacer.visible.update(free_vars(expr))
     after = run.expr(expr)
     if after is expr:
         return expr
-    return _Sharpened(mod, run.to.sharper).visit_expr(after)  # type: ignore[no-any-return]
+    return _Refined(mod, run.replacer.refined).visit_expr(after)  # type: ignore[no-any-return]
 
 
-class _Sharpened(PyExprMutator):
-    """Derives anew what follows from variables of which more is known (OPT-14)."""
+class _Refined(PyExprMutator):
+    """Derives the struct info that follows from that of refined variables (OPT-14)."""
 
     def __init__(self, mod: IRModule | None, infos: Mapping[Var, StructInfo]) -> None:
         super().__init__(mod)
@@ -67,59 +67,58 @@ class _Sharpened(PyExprMutator):
 
 
 class _Rewriting(BindingRewriter):
-    def __init__(self, rules: Sequence[Rule], to: Replacing) -> None:
+    def __init__(self, rules: Sequence[Rule], replacer: Replacer) -> None:
         super().__init__()
         self.rules = rules
-        self.to = to
+        self.replacer = replacer
 
     @override
     def function(self, func: Function) -> Function:
-        effects = self.to.effects
-        before = effects.pure
-        effects.pure = func.is_pure and not func.attrs.get("relax.force_pure", False)
-        known = self.to.visible
+        effects, visible = self.replacer.effects, self.replacer.visible
+        outer_is_pure = effects.in_pure_function
+        effects.enter_function(func)
         infos = [p.struct_info for p in func.params if p.struct_info is not None]
-        self.to.visible = known | {*func.params, *definable_shape_vars(*infos)}
+        self.replacer.visible = visible | {*func.params, *definable_shape_vars(*infos)}
         after = super().function(func)
-        self.to.visible = known
-        effects.pure = before
+        self.replacer.visible = visible
+        effects.in_pure_function = outer_is_pure
         return after
 
     @override
     def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
         blocks = super().block(block)
-        self.to.leave(block.bindings)
+        self.replacer.leave(block.bindings)
         return blocks
 
     @override
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
         if isinstance(binding.value, Function):
-            self.to.see(binding)  # it may call itself
+            self.replacer.enter(binding)  # it may call itself
         new = super().binding(binding, block)
-        self.to.see(binding)
+        self.replacer.enter(binding)
         return new
 
     @override
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        """The sequence after the first rule went as far as it does, then the others, until none."""
-        outer = self.to.visible
-        self.to.visible = set(outer)
+        """The sequence after sweeps of all rules, repeated until no rule applies."""
+        outer = self.replacer.visible
+        self.replacer.visible = set(outer)
         seq = super().sequence(seq)
-        self.to.expect(sum(len(block.bindings) for block in seq.blocks))
+        self.replacer.set_limits(sum(len(block.bindings) for block in seq.blocks))
         before = None
         while before is not seq:
             before = seq
-            self.to.rounds += 1
+            self.replacer.iterations += 1
             for rule in self.rules:
-                self.to.visible = set(outer)
+                self.replacer.visible = set(outer)
                 after = self._swept(seq, rule)
                 if after is not seq:
-                    seq = tidied(after, self.to)
-        self.to.visible = outer
+                    seq = cleaned(after, self.replacer)
+        self.replacer.visible = outer
         return seq
 
     def _swept(self, seq: SeqExpr, rule: Rule) -> SeqExpr:
-        """The sequence after one sweep of a rule; its result counts as bound at the end."""
+        """The sequence after one sweep of a rule, in which the result counts as a last binding."""
         blocks = list(seq.blocks)
         result: Var | None = None
         if not isinstance(seq.body, Var) and seq.body.struct_info is not None:
@@ -141,28 +140,28 @@ class _Rewriting(BindingRewriter):
     def _block(self, block: BindingBlock, rule: Rule) -> Sequence[Binding]:
         bindings = block.bindings
         if isinstance(block, DataflowBlock):
-            found = rule.sweep(bindings, self.to, DataflowBlock, ordered=False)
+            found = rule.sweep(bindings, self.replacer, DataflowBlock, ordered=False)
             self._see(found)
-            self.to.leave(found)
+            self.replacer.leave(found)
             return found
         result: list[Binding] = []
         run: list[Binding] = []
         for binding in bindings:
-            if self.to.effects.is_barrier(binding):
+            if self.replacer.effects.is_barrier(binding):
                 result += self._run(run, rule)
                 run = []
                 result.append(binding)
-                self.to.see(binding)
+                self.replacer.enter(binding)
             else:
                 run.append(binding)
         result += self._run(run, rule)
         return result
 
     def _run(self, run: Sequence[Binding], rule: Rule) -> Sequence[Binding]:
-        found = rule.sweep(run, self.to, BindingBlock, ordered=True) if run else run
+        found = rule.sweep(run, self.replacer, BindingBlock, ordered=True) if run else run
         self._see(found)
         return found
 
     def _see(self, bindings: Iterable[Binding]) -> None:
         for binding in bindings:
-            self.to.see(binding)
+            self.replacer.enter(binding)

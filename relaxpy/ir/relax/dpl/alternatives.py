@@ -1,4 +1,4 @@
-"""What a pattern asks of an expression: for each way to match, which parts have to match which."""
+"""The alternatives in which a pattern may match an expression, each a list of goals."""
 
 from __future__ import annotations
 
@@ -37,52 +37,52 @@ from relaxpy.ir.tir.expr import PrimExpr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Goal:
-    """An expression that a pattern is to match."""
+    """A pattern, and the expression that it has to match."""
 
     pattern: dp.DFPattern
     expr: Expr | Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InfoGoal:
-    """An info that one with shape variables is to be the base of."""
+class StructInfoGoal:
+    """The struct info of a pattern, which has to be a base of that of an expression."""
 
-    info: StructInfo
-    found: StructInfo
+    base: StructInfo
+    actual: StructInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldsGoal:
-    """Fields that patterns are to match in some order."""
+    """Patterns, and the fields that they have to match in some order."""
 
     patterns: tuple[dp.DFPattern, ...]
     fields: tuple[Expr, ...]
 
 
-Part: TypeAlias = Goal | InfoGoal | FieldsGoal
-Ways: TypeAlias = Sequence[Sequence[Part]]
-Matches: TypeAlias = Callable[[dp.DFPattern, Expr | Op], bool]
-ANYWAY: Ways = ((),)
-NEVER: Ways = ()
+Subgoal: TypeAlias = Goal | StructInfoGoal | FieldsGoal
+Alternatives: TypeAlias = Sequence[Sequence[Subgoal]]
+Test: TypeAlias = Callable[[dp.DFPattern, Expr | Op], bool]
+ALWAYS: Alternatives = ((),)
+NEVER: Alternatives = ()
 _LITERALS = (Constant, PrimValue, ShapeExpr, StringImm, DataTypeImm)
 
 
-def _if(holds: bool) -> Ways:
-    return ANYWAY if holds else NEVER
+def _if(holds: bool) -> Alternatives:
+    return ALWAYS if holds else NEVER
 
 
-def ways(goal: Goal, expr: Expr | Op, matches: Matches) -> Ways:
-    """The ways in which a pattern may match `expr`, each with the parts left to match.
+def alternatives(goal: Goal, expr: Expr | Op, matches: Test) -> Alternatives:
+    """The ways in which the pattern of a goal may match, each with the goals that are left then.
 
-    That is the value of what the goal says, which itself is left to patterns that ask for more of
-    it. `matches` answers for patterns that are denied.
+    `expr` is the value of the expression of the goal. `matches` decides whether a pattern that is
+    rejected matches.
     """
-    found, given = cast("dp.AnyPattern", goal.pattern), goal.expr
-    match found:
+    pattern, unresolved = cast("dp.AnyPattern", goal.pattern), goal.expr
+    match pattern:
         case dp.WildcardPattern():
-            return ANYWAY
+            return ALWAYS
         case dp.VarPattern(name=name):
-            kind = DataflowVar if isinstance(found, dp.DataflowVarPattern) else Var
+            kind = DataflowVar if isinstance(pattern, dp.DataflowVarPattern) else Var
             return _if(isinstance(expr, kind) and _named(name, expr.name_hint))
         case dp.ExprPattern(expr=wanted):
             return _if(wanted is expr or is_same_program(wanted, expr))
@@ -93,7 +93,7 @@ def ways(goal: Goal, expr: Expr | Op, matches: Matches) -> Ways:
         case dp.ConstantPattern():
             return _if(isinstance(expr, Constant))
         case dp.CallPattern():
-            return _call(found, expr) if isinstance(expr, Call) else NEVER
+            return _call(pattern, expr) if isinstance(expr, Call) else NEVER
         case dp.FunctionPattern(params=params, body=body):
             if not isinstance(expr, Function) or len(params) != len(expr.params):
                 return NEVER
@@ -111,39 +111,39 @@ def ways(goal: Goal, expr: Expr | Op, matches: Matches) -> Ways:
                 return NEVER
             return ((Goal(whole, expr.tuple_value),),)
         case dp.OrPattern(left=left, right=right):
-            return ((Goal(left, given),), (Goal(right, given),))
+            return ((Goal(left, unresolved),), (Goal(right, unresolved),))
         case dp.AndPattern(left=left, right=right):
-            return ((Goal(left, given), Goal(right, given)),)
+            return ((Goal(left, unresolved), Goal(right, unresolved)),)
         case dp.NotPattern(reject=reject):
-            return _if(not matches(reject, given))
-        case dp.StructInfoPattern(pattern=inner, struct_info=info):
-            known = None if isinstance(expr, Op) else expr.struct_info
-            if known is None:
+            return _if(not matches(reject, unresolved))
+        case dp.StructInfoPattern(pattern=inner, struct_info=base):
+            actual = _struct_info(expr)
+            if actual is None:
                 return NEVER
-            return ((InfoGoal(info, known), Goal(inner, given)),)
+            return ((StructInfoGoal(base, actual), Goal(inner, unresolved)),)
         case dp.DataTypePattern(pattern=inner, dtype=dtype):
-            tensor = _tensor(expr)
-            fits = tensor is not None and tensor.dtype == dtype
-            return ((Goal(inner, given),),) if fits else NEVER
+            actual = _struct_info(expr)
+            fits = isinstance(actual, TensorStructInfo) and actual.dtype == dtype
+            return ((Goal(inner, unresolved),),) if fits else NEVER
         case dp.ShapePattern(pattern=inner, shape=shape):
-            tensor = _tensor(expr)
-            sizes = None if tensor is None else tensor.get_shape()
-            fits = sizes is not None and same_sizes(shape, sizes)
-            return ((Goal(inner, given),),) if fits else NEVER
-        case dp.PrimArrPattern(fields=sizes):
-            return _if(isinstance(expr, ShapeExpr) and same_sizes(sizes, expr.values))
+            actual = _struct_info(expr)
+            known = actual.get_shape() if isinstance(actual, TensorStructInfo) else None
+            fits = known is not None and same_shape(shape, known)
+            return ((Goal(inner, unresolved),),) if fits else NEVER
+        case dp.PrimArrPattern(fields=dims):
+            return _if(isinstance(expr, ShapeExpr) and same_shape(dims, expr.values))
         case dp.AttrPattern(pattern=inner, attrs=attrs):
-            return ((Goal(inner, given),),) if _has_attrs(expr, attrs) else NEVER
+            return ((Goal(inner, unresolved),),) if _has_attrs(expr, attrs) else NEVER
         case _:
-            assert_never(found)
+            assert_never(pattern)
 
 
-def _named(wanted: str, name: str) -> bool:
-    return wanted in ("", name)
+def _named(expected: str, name: str) -> bool:
+    return expected in ("", name)
 
 
 def is_same_program(a: Node, b: Node) -> bool:
-    """Whether two expressions are equal, variables being themselves."""
+    """Whether two expressions are structurally equal, with free variables as they are."""
     if type(a) is not type(b) or isinstance(a, Op):
         return False
     if isinstance(a, Call) and isinstance(b, Call) and isinstance(a.op, Op) and a.op is not b.op:
@@ -152,7 +152,7 @@ def is_same_program(a: Node, b: Node) -> bool:
 
 
 def is_same_value(a: Expr | Op, b: Expr | Op) -> bool:
-    """Whether a pattern that matches one may match the other, too: they are one, or one literal."""
+    """Whether a pattern that occurs twice may match both: they are one node, or equal literals."""
     if a is b:
         return True
     if isinstance(a, Tuple) and isinstance(b, Tuple):
@@ -160,24 +160,23 @@ def is_same_value(a: Expr | Op, b: Expr | Op) -> bool:
     return isinstance(a, _LITERALS) and is_same_program(a, b)
 
 
-def _call(pattern: dp.CallPattern, call: Call) -> Ways:
-    args, given = pattern.args, call.args
-    if len(args) > len(given) or (len(args) < len(given) and not pattern.varg_default_wildcard):
+def _call(pattern: dp.CallPattern, call: Call) -> Alternatives:
+    params, args = pattern.args, call.args
+    if len(params) > len(args) or (len(params) < len(args) and not pattern.varg_default_wildcard):
         return NEVER
     callee = Goal(pattern.op, call.op)
-    way = (callee, *map(Goal, args, given))  # what is left over matches anything
-    if len(given) == 2 and isinstance(call.op, Op) and call.op.record.commutative and args:
-        return way, (callee, *map(Goal, args, reversed(given)))
-    return (way,)
+    in_order = (callee, *map(Goal, params, args))  # without the arguments that are left over
+    if len(args) == 2 and isinstance(call.op, Op) and call.op.record.commutative and params:
+        return in_order, (callee, *map(Goal, params, reversed(args)))
+    return (in_order,)
 
 
-def _tensor(expr: Expr | Op) -> TensorStructInfo | None:
-    info = None if isinstance(expr, Op) else expr.struct_info
-    return info if isinstance(info, TensorStructInfo) else None
+def _struct_info(expr: Expr | Op) -> StructInfo | None:
+    return None if isinstance(expr, Op) else expr.struct_info
 
 
-def same_sizes(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    """Whether two shapes are provably the same."""
+def same_shape(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    """Whether two shapes are provably equal."""
     return len(a) == len(b) and all(
         x is y or prove_equal(x, y) is True for x, y in zip(a, b, strict=True)
     )
@@ -195,25 +194,25 @@ def _has_attrs(expr: Expr | Op, attrs: Mapping[str, object]) -> bool:
     return all(key in known and _same_attr(value, known[key]) for key, value in attrs.items())
 
 
-def _same_attr(wanted: object, found: object) -> bool:
-    """Whether an attribute has the value asked for, numbers of Python's counting as literals."""
-    match wanted, found:
+def _same_attr(expected: object, actual: object) -> bool:
+    """Whether an attribute has the expected value; numbers of Python equal literals."""
+    match expected, actual:
         case PrimExpr(), PrimExpr():
-            return prove_equal(wanted, found) is True
+            return prove_equal(expected, actual) is True
         case (list() | tuple(), list() | tuple()):
-            return len(wanted) == len(found) and all(map(_same_attr, wanted, found))
+            return len(expected) == len(actual) and all(map(_same_attr, expected, actual))
         case Mapping(), Mapping():
-            same_keys = wanted.keys() == found.keys()
-            return same_keys and all(_same_attr(value, found[key]) for key, value in wanted.items())
+            same_keys = expected.keys() == actual.keys()
+            return same_keys and all(_same_attr(v, actual[key]) for key, v in expected.items())
         case np.ndarray(), np.ndarray():
-            return wanted.dtype == found.dtype and np.array_equal(wanted, found)
+            return expected.dtype == actual.dtype and np.array_equal(expected, actual)
         case StructInfo(), _:
-            return wanted == found
+            return expected == actual
         case (Node(), Node()):
-            return wanted is found or is_same_program(wanted, found)
+            return expected is actual or is_same_program(expected, actual)
         case (PrimExpr(), bool() | int() | float()) | (bool() | int() | float(), PrimExpr()):
-            return bool(wanted == found)
-        case (str(), str()):  # a datatype is one
-            return wanted == found
+            return bool(expected == actual)
+        case (str(), str()):  # or a datatype, which is a str
+            return expected == actual
         case _:
-            return type(wanted) is type(found) and bool(wanted == found)
+            return type(expected) is type(actual) and bool(expected == actual)

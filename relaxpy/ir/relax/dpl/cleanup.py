@@ -1,0 +1,199 @@
+"""The cleanup after rewriting: aliases, equal calls, and unused bindings are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from relaxpy.ir.core.traverse import rebuild, rename, walk
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.dpl.alternatives import is_same_program
+from relaxpy.ir.relax.dpl.effects import may_fail
+from relaxpy.ir.relax.dpl.replacing import Replacer
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import joined
+from relaxpy.ir.relax.rewrite.unused import without_unused
+
+
+def cleaned(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+    """The sequence without the bindings that rewriting made superfluous.
+
+    A variable that a rewriter bound to another one is replaced by it (within SC-7). Equal calls are
+    merged if a rewriter made one of them and no mutation can show the difference (OPT-11). Unused
+    bindings are removed, outside dataflow blocks only if they cannot fail or belonged to a match
+    (OPT-3). Nested sequences have been cleaned before.
+    """
+    seq = _merged(_without_aliases(seq, replacer), replacer)
+    superfluous = set()
+    for block in seq.blocks:
+        for b in block.bindings:
+            in_order = not isinstance(block, DataflowBlock) and may_fail(b)
+            if not isinstance(b, MatchCast) and (b.var in replacer.matched or not in_order):
+                superfluous.add(b)
+    return without_unused(seq, lambda binding: binding not in superfluous)
+
+
+def _renamed(seq: SeqExpr, table: Mapping[Var, Var], dropped: Collection[Binding]) -> SeqExpr:
+    """The sequence with variables renamed, and without the dropped bindings."""
+    blocks = [
+        replace(block, bindings=tuple(b for b in block.bindings if b not in dropped))
+        for block in seq.blocks
+    ]
+    return rename(rebuild(seq, blocks=tuple(joined(blocks))), table)
+
+
+class _Renaming:
+    """The variables that replace others, and the bindings that are superfluous then.
+
+    `introduced` are variables that rewriters introduced.
+    """
+
+    def __init__(self, introduced: Collection[Var]) -> None:
+        self.introduced = introduced
+        self.table: dict[Var, Var] = {}
+        self._replaced_by: dict[Var, list[Var]] = {}
+        self.dropped: set[Binding] = set()
+
+    def unite(self, first: Var, later: Var, binding: Binding, *, together: bool) -> None:
+        """Make `first` and `later`, to which `binding` binds the same value, one variable.
+
+        If they are bound `together`, in one block, a Var replaces a DataflowVar, since it outlives
+        the block, and a variable of the program replaces one that a rewriter introduced.
+        """
+        outlives = not isinstance(later, DataflowVar) and isinstance(first, DataflowVar)
+        if together and (outlives or (type(first) is type(later) and first in self.introduced)):
+            old, new = first, later
+        elif not outlives:
+            old, new = later, first
+        else:
+            return
+        moved = [old, *self._replaced_by.pop(old, ())]
+        self.table.update(dict.fromkeys(moved, new))
+        self._replaced_by.setdefault(new, []).extend(moved)
+        self.dropped.add(binding)
+
+    def applied(self, seq: SeqExpr) -> SeqExpr:
+        """The sequence after the renaming."""
+        return _renamed(seq, self.table, self.dropped) if self.table else seq
+
+
+def _without_aliases(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+    """The sequence without variables that a rewriter bound to other variables."""
+    renaming = _Renaming(replacer.introduced)
+    for block in seq.blocks:
+        here = {binding.var for binding in block.bindings}
+        for binding in block.bindings:
+            var, value = binding.var, binding.value
+            if not isinstance(binding, VarBinding) or not isinstance(value, Var):
+                continue
+            if var in replacer.touched:
+                first = renaming.table.get(value, value)
+                renaming.unite(first, binding.var, binding, together=value in here)
+    return renaming.applied(seq)
+
+
+def _merged(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
+    """The sequence with equal calls merged if a rewriter made one of them."""
+    renaming = _Renaming(replacer.introduced)
+    uses = _Uses(seq, replacer)
+    for run in uses.runs:
+        known: dict[object, list[VarBinding]] = {}
+        here = {binding.var for binding in run}
+        for binding in run:
+            if not isinstance(binding, VarBinding) or not _computes(binding.value):
+                continue
+            table = {v: renaming.table[v] for v in _operands(binding.value) if v in renaming.table}
+            value = rename(binding.value, table) if table else binding.value
+            candidates = known.setdefault(_key(value), [])
+            for first in candidates:
+                if (
+                    (first.var in replacer.touched or binding.var in replacer.touched)
+                    and is_same_program(first.value, value)
+                    and not (uses.escapes(first.var) and uses.escapes(binding.var))
+                ):
+                    renaming.unite(
+                        renaming.table.get(first.var, first.var),
+                        binding.var,
+                        binding,
+                        together=first.var in here,
+                    )
+                    break
+            else:
+                candidates.append(replace(binding, value=value))
+    return renaming.applied(seq)
+
+
+def _computes(value: Expr) -> bool:
+    """Whether a value is a projection, or newly computed by a pure operator with a legalisation."""
+    if isinstance(value, Call) and isinstance(value.op, Op):
+        return value.op.record.legalize is not None and value.op.record.pure is True
+    return isinstance(value, TupleGetItem)
+
+
+def _operands(value: Expr) -> Iterator[Var]:
+    """The variables in a value, except for those in struct info."""
+    return (node for node in walk(value) if isinstance(node, Var))
+
+
+def _key(value: Expr) -> object:
+    """A key that is the same for equal values."""
+    head = value.op if isinstance(value, Call) else value.index  # type: ignore[attr-defined]
+    return head, *_operands(value)
+
+
+class _Uses:
+    """The runs of bindings without effects, and the users of each variable with their runs."""
+
+    def __init__(self, seq: SeqExpr, replacer: Replacer) -> None:
+        self.runs: list[list[Binding]] = []
+        self.users: dict[Var, list[tuple[int, Binding | None]]] = {}
+        self.run_of: dict[Var, int] = {}
+        for block in seq.blocks:
+            self.runs.append([])
+            for binding in block.bindings:
+                if not isinstance(block, DataflowBlock) and replacer.effects.is_barrier(binding):
+                    self._enter(binding, -1)
+                    self.runs.append([])
+                else:
+                    self.runs[-1].append(binding)
+                    self._enter(binding, len(self.runs) - 1)
+        for var in occurring_vars(seq.body):
+            self.users.setdefault(var, []).append((-1, None))
+
+    def _enter(self, binding: Binding, run: int) -> None:
+        if binding.var is not None:
+            self.run_of[binding.var] = run
+        for var in occurring_vars(binding.value):
+            self.users.setdefault(var, []).append((run, binding))
+
+    def escapes(self, var: Var) -> bool:
+        """Whether a value may be used by code that changes it or sees it changed.
+
+        That is any code except for operators that compute new values from it in the same run.
+        """
+        run = self.run_of[var]
+        waiting, seen = [var], {var}
+        while waiting:
+            for user_run, binding in self.users.get(waiting.pop(), ()):
+                if binding is None or user_run != run:
+                    return True
+                if isinstance(binding.value, (Var, Tuple, TupleGetItem)):
+                    if binding.var is not None and binding.var not in seen:
+                        seen.add(binding.var)
+                        waiting.append(binding.var)
+                elif not _computes(binding.value):
+                    return True
+        return False
