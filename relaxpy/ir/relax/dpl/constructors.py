@@ -1,4 +1,4 @@
-"""The words that patterns are written with: `is_op`, `wildcard`, and their siblings."""
+"""The functions that create patterns: `is_op`, `wildcard`, and the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Args: TypeAlias = Sequence[DFPattern] | TuplePattern
 
 
 def wildcard() -> WildcardPattern:
-    """The pattern of anything."""
+    """The pattern of any expression."""
     return WildcardPattern()
 
 
@@ -52,7 +52,7 @@ def is_dfv(name: str = "") -> DataflowVarPattern:
 
 @user_facing
 def is_gv(name: str = "") -> GlobalVarPattern:
-    """The pattern of a function of the module, of this name unless it is empty."""
+    """The pattern of a global variable, of this name unless it is empty."""
     return GlobalVarPattern(name)
 
 
@@ -63,7 +63,7 @@ def is_const() -> ConstantPattern:
 
 @user_facing
 def is_expr(expr: Expr | Op) -> ExprPattern:
-    """The pattern of what is structurally equal to `expr`."""
+    """The pattern of expressions that are structurally equal to `expr`."""
     return ExprPattern(expr)
 
 
@@ -88,36 +88,36 @@ def is_tuple(
 
 @user_facing
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """The pattern of field `index` of a tuple, of any field for None."""
+    """The pattern of field `index` of a tuple, or of any field for None."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 @user_facing
 def is_shape(shape: Sequence[PrimExpr | int]) -> PrimArrPattern:
-    """The pattern of a shape of provably these sizes; `has_shape` asks that of a tensor."""
+    """The pattern of a shape with provably these dimensions; `has_shape` is for tensors."""
     return PrimArrPattern(shape)  # type: ignore[arg-type]
 
 
 @user_facing
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """The pattern of tensors of this datatype, of those that `pattern` matches."""
+    """The pattern of tensors of this datatype that `pattern` matches."""
     return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
 
 
 @user_facing
 def has_attr(attrs: Mapping[str, object], pattern: DFPattern | None = None) -> AttrPattern:
-    """The pattern of what has these attributes, of that which `pattern` matches."""
+    """The pattern of expressions with these attributes that `pattern` matches."""
     return AttrPattern(wildcard() if pattern is None else pattern, attrs)  # type: ignore[arg-type]
 
 
 @user_facing
 def reject(pattern: DFPattern) -> NotPattern:
-    """The pattern of what `pattern` does not match."""
+    """The pattern of whatever `pattern` does not match."""
     return NotPattern(pattern)
 
 
 def _arguments(args: Args | None) -> DFPattern:
-    """The pattern of the operands that such calls have in one tuple."""
+    """The pattern of operands in a tuple."""
     if args is None:
         return wildcard()
     if isinstance(args, DFPattern):
@@ -129,13 +129,13 @@ def _arguments(args: Args | None) -> DFPattern:
 def is_call_tir(
     func_name: str, args: Args | None = None, tir_vars: DFPattern | None = None
 ) -> CallPattern:
-    """The pattern of `call_tir` of the kernel of this name; without `args` of any arguments.
+    """The pattern of `call_tir` of the kernel of this name, with any arguments if `args` is None.
 
-    With `tir_vars` the call hands sizes to the kernel, and this is their pattern.
+    If the call passes shape variables to the kernel, `tir_vars` is their pattern.
     """
-    sizes = () if tir_vars is None else (tir_vars,)
+    shape = () if tir_vars is None else (tir_vars,)
     return is_op("relax.call_tir")(
-        GlobalVarPattern(func_name), _arguments(args), *sizes, add_constraint=False
+        GlobalVarPattern(func_name), _arguments(args), *shape, add_constraint=False
     )
 
 
@@ -149,7 +149,7 @@ def is_call_dps_packed(func_name: str, args: Args | None = None) -> CallPattern:
 
 @user_facing
 def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
-    """The pattern of a call of the packed function of this name; without `args` of any."""
+    """The pattern of a call of a packed function, with any arguments if `args` is None."""
     callee = ExternFuncPattern(func_name)
     if args is None:
         return callee(varg_default_wildcard=True, add_constraint=False)
@@ -162,7 +162,7 @@ def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> C
 def make_fused_bias_activation_pattern(
     op_name: str, with_bias: bool = False, activation: str | None = None
 ) -> DFPattern:
-    """The pattern of an operator of two operands, then maybe a sum, then maybe an activation."""
+    """The pattern of an operator of two operands, with a bias and an activation if requested."""
     out: DFPattern = is_op(op_name)(wildcard(), wildcard())
     if with_bias:
         out = is_op("relax.add")(out, wildcard())

@@ -1,4 +1,4 @@
-"""Patterns under names, for passes that hand what they match to other code."""
+"""Named patterns, for passes that offload the matches to a backend."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from relaxpy.ir.relax.nodes.base import check_name, set_fields
 
 @dataclass(frozen=True, slots=True)
 class PatternCheckContext:
-    """What a FusionPattern's `check` is asked about: a match, and what is around it.
+    """A match and its context, which the `check` of a FusionPattern receives.
 
-    `annotated_expr` has what the annotation patterns stand for, by their names, `matched_bindings`
-    the variables that the match consists of with their values, `var_usages` for each variable those
-    that are computed from it, and `value_to_bound_var` the variable that a value is bound to.
+    `annotated_expr` has the matches of the annotation patterns by their names, `matched_bindings`
+    the variables of the match with their values, `var_usages` the variables that are computed from
+    each variable, and `value_to_bound_var` the variable that a value is bound to.
     """
 
     matched_expr: Expr
@@ -37,10 +37,10 @@ AttrsGetter: TypeAlias = Callable[[Mapping[str, Expr]], Mapping[str, object]]
 @user_constructed
 @dataclass(frozen=True, slots=True, eq=False)
 class FusionPattern:
-    """A pattern under a name, which usually begins with that of a backend.
+    """A pattern with a name, which usually begins with that of a backend.
 
-    Of a match `check` may say no, and `attrs_getter` gives attributes for what is made of it. Both
-    get what the `annotation_patterns` stand for, which are subpatterns of `pattern`.
+    `check` may reject a match, and `attrs_getter` returns attributes of the fused function. Both
+    receive the matches of the `annotation_patterns`, which are subpatterns of `pattern`.
 
     Errors:
         MisuseError (also TypeError): a field is of the wrong kind.
@@ -75,15 +75,15 @@ _registered: list[FusionPattern] = []
 
 @user_facing
 def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) -> None:
-    """Register patterns, those that come later with a higher priority.
+    """Register patterns; later ones have a higher priority.
 
-    A tuple is what a FusionPattern is made of: a name, a pattern, annotation patterns, a check.
+    A tuple has the fields of a FusionPattern: a name, a pattern, annotation patterns, a check.
 
     Errors:
-        MisuseError (also TypeError): one is neither; nothing is registered then.
+        MisuseError (also TypeError): an item is of another kind; nothing is registered then.
     """
     if not isinstance(patterns, Iterable):
-        raise MisuseError(f"patterns are given in a list, found {patterns!r:.60}", about=patterns)
+        raise MisuseError(f"expected a list of patterns, found {patterns!r:.60}", about=patterns)
     _registered.extend([_as_fusion_pattern(item) for item in patterns])
 
 
@@ -99,13 +99,13 @@ def _as_fusion_pattern(item: object) -> FusionPattern:
 
 @user_facing
 def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
-    """The registered patterns whose names begin so, those of the highest priority first."""
+    """The registered patterns whose names begin with `prefix`, the highest priority first."""
     check_name(prefix, "the beginning of a name")
-    return [found for found in reversed(_registered) if found.name.startswith(prefix)]
+    return [pattern for pattern in reversed(_registered) if pattern.name.startswith(prefix)]
 
 
 @user_facing
 def get_pattern(name: str) -> FusionPattern | None:
     """The registered pattern of this name, of several the last one; None if there is none."""
     check_name(name, "the name of a pattern")
-    return next((found for found in reversed(_registered) if found.name == name), None)
+    return next((pattern for pattern in reversed(_registered) if pattern.name == name), None)

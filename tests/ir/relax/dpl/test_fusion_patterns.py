@@ -52,7 +52,7 @@ def test_patterns_are_found_by_name_and_by_prefix() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: register_patterns(3), "patterns are given in a list, found 3"),
+        (lambda: register_patterns(3), "expected a list of patterns, found 3"),
         (lambda: register_patterns([3]), "expected a FusionPattern, or a name and a pattern"),
         (lambda: register_patterns([("name",)]), "expected a FusionPattern, or a name and a patt"),
         (lambda: FusionPattern("name", X), "expected a pattern, found Var"),
@@ -64,10 +64,10 @@ def test_patterns_are_found_by_name_and_by_prefix() -> None:
         (lambda: get_patterns_with_prefix(None), "the beginning of a name is a string"),
         (
             lambda: patterns.make_residual_block_pattern(3),
-            "expected a pattern, or one with its parts",
+            "expected a pattern, perhaps with annotations",
         ),
-        (lambda: patterns.make_residual_block_pattern((wildcard(),)), "or one with its parts"),
-        (lambda: patterns.make_residual_block_pattern((wildcard(), None)), "or one with its parts"),
+        (lambda: patterns.make_residual_block_pattern((wildcard(),)), "perhaps with annotations"),
+        (lambda: patterns.make_residual_block_pattern((wildcard(), None)), "perhaps with annotations"),
         (lambda: patterns.make_stacked_attention_pattern("cut"), "start_op is 'split' or 'str"),
         (
             lambda: patterns.make_stacked_attention_pattern("split", layout="NHWC"),
