@@ -66,8 +66,8 @@ def test_patterns_are_found_by_name_and_by_prefix() -> None:
             lambda: patterns.make_residual_block_pattern(3),
             "expected a pattern, perhaps with annotations",
         ),
-        (lambda: patterns.make_residual_block_pattern((wildcard(),)), "perhaps with annotations"),
-        (lambda: patterns.make_residual_block_pattern((wildcard(), None)), "perhaps with annotations"),
+        (lambda: patterns.make_residual_block_pattern((wildcard(),)), "with annotations"),
+        (lambda: patterns.make_residual_block_pattern((wildcard(), None)), "with annotations"),
         (lambda: patterns.make_stacked_attention_pattern("cut"), "start_op is 'split' or 'str"),
         (
             lambda: patterns.make_stacked_attention_pattern("split", layout="NHWC"),
