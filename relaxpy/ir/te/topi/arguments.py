@@ -32,7 +32,12 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "TakeMode": ((str,), "a string"),
     "None": ((type(None),), "None"),
 }
-_MEMBERS = {"Axes": "SupportsIndex | Sequence[SupportsIndex] | None"}
+_MEMBERS = {
+    "Axes": "SupportsIndex | Sequence[SupportsIndex] | None",
+    "Numbers": "int | Sequence[int]",
+    "Sizes": "ExprLike | None | Sequence[ExprLike]",
+    "PoolType": "str",
+}
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:

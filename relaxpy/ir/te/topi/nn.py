@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import elementwise, reduction, transform
+from relaxpy.ir.te.topi import convolution, elementwise, padding, pooling, reduction, transform
+from relaxpy.ir.te.topi.convolution import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
+from relaxpy.ir.te.topi.padding import *
+from relaxpy.ir.te.topi.pooling import *
 from relaxpy.ir.te.topi.shapes import normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
@@ -24,6 +27,9 @@ __all__ = [
     "silu",
     "softmax",
 ]
+__all__ += convolution.__all__
+__all__ += padding.__all__
+__all__ += pooling.__all__
 
 
 def matmul(

@@ -1,0 +1,454 @@
+"""Convolutions, their transposes, and the gradients of both, in every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+from typing import Any
+
+from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.shapes import is_const
+from relaxpy.ir.te.topi.windows import (
+    AXIS_NAMES,
+    WINDOW_NAMES,
+    WRITTEN_OUT,
+    Index,
+    Numbers,
+    both_sides,
+    extent,
+    in_layout,
+    number,
+    overlap_add,
+    per_axis,
+    spatial_axes,
+    whole_axes,
+    whole_shape,
+    window_count,
+)
+from relaxpy.ir.tir import expr as tir, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.layout import Layout
+
+__all__ = [
+    "conv",
+    "conv1d",
+    "conv2d",
+    "conv3d_ncdhw",
+    "conv_backward_weight",
+    "conv_transpose",
+    "group_conv1d_transpose_ncw",
+    "group_conv2d_nchw",
+    "group_conv2d_transpose_nchw",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The dimensions of a tensor by the letters of its axes, in their order."""
+
+    tensor: Tensor
+    order: str
+
+    @property
+    def sizes(self) -> dict[str, PrimExpr]:
+        return dict(zip(self.order, self.tensor.shape, strict=True))
+
+    def at(self, index: Mapping[str, PrimExpr]) -> Any:
+        """The element at an index by letters."""
+        return self.tensor(*(index[axis] for axis in self.order))
+
+
+def _read(x: Tensor, layout: str | Layout) -> _Axes:
+    return _Axes(*whole_axes(x, Layout.of(layout)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """How windows lie along the spatial axes, by their letters."""
+
+    stride: dict[str, int]
+    before: dict[str, int]
+    after: dict[str, int]
+    dilation: dict[str, int]
+
+    @staticmethod
+    def of(stride: Numbers, padding: Numbers, dilation: Numbers, count: int) -> _Windows:
+        axes = spatial_axes(count)
+        before, after = both_sides(padding, count)
+
+        def named(values: Sequence[int]) -> dict[str, int]:
+            return dict(zip(axes, values, strict=True))
+
+        steps, holes = per_axis(stride, count), per_axis(dilation, count)
+        return _Windows(named(steps), named(before), named(after), named(holes))
+
+    def place(self, axis: str, window: PrimExpr, inside: PrimExpr) -> PrimExpr:
+        """The position along a padded axis of element `inside` of a window."""
+        return ops.add(
+            ops.mul(window, number(self.stride[axis])), ops.mul(inside, number(self.dilation[axis]))
+        )
+
+    def padded(self, x: _Axes) -> _Axes:
+        """x with zeros around its spatial axes."""
+        before = [self.before.get(axis, 0) for axis in x.order]
+        after = [self.after.get(axis, 0) for axis in x.order]
+        if not any(before) and not any(after):
+            return x
+        zero = ops.const(0, x.tensor.dtype)
+        return _Axes(pad(x.tensor, before, after, zero, name="pad_temp"), x.order)
+
+    def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, more: int) -> PrimExpr:
+        """How many elements of an axis that is not padded the windows span, and `more`."""
+        last = ops.mul(ops.sub(count, number(1)), number(self.stride[axis]))
+        cut = number(more - self.before[axis] - self.after[axis])
+        return simplify(ops.add(ops.add(last, extent(kernel, self.dilation[axis])), cut))
+
+    def count(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> PrimExpr:
+        """How many windows there are along an axis."""
+        both = self.before[axis] + self.after[axis]
+        return window_count(size, both, kernel, self.stride[axis], self.dilation[axis])
+
+
+def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
+    """The datatype of products."""
+    a, b = (ops.const(0, x.dtype) for x in (first, second))
+    return DataType(out_dtype or ops.match_dtypes(a, b)[0].dtype)
+
+
+def _wide(dtype: DataType) -> DataType:
+    """The datatype in which sums of products are taken; Booleans are counted."""
+    return INT32 if dtype.is_bool else accumulator(dtype)
+
+
+def _product(a: PrimExpr, b: PrimExpr, wide: DataType) -> PrimExpr:
+    return ops.mul(ops.cast_to(a, wide), ops.cast_to(b, wide))
+
+
+def _sum(term: PrimExpr, axes: Sequence[IterVar]) -> Any:
+    if any(is_const(axis.dom.extent, 0) for axis in axes if axis.dom is not None):
+        return ops.const(0, term.dtype)
+    return reduce.sum(term, axis=list(axes))
+
+
+def _grouped(channel: PrimExpr, own: PrimExpr, inner: PrimExpr, count: PrimExpr) -> PrimExpr:
+    """The channel number `inner` of `count` in the group of a channel, of `own` in each group."""
+    return ops.add(ops.mul(ops.floordiv(channel, own), count), inner)
+
+
+def _default_kernel_layout(data_layout: str) -> str:
+    """The output channels first, or last where the channels of the data follow the axes."""
+    axes = "".join(a for a in data_layout if a in "DHW")
+    first = data_layout.index("C") < data_layout.index(axes[0])
+    return f"OI{axes}" if first else f"{axes}IO"
+
+
+def conv(
+    inp: Tensor,
+    filt: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+    out_layout: str = "",
+) -> Tensor:
+    """The sum of products of the filter with each window of the padded data, in any layout.
+
+    The result has `out_dtype`, or the datatype of the operands; sums of floats narrower than
+    float32 are taken in float32 and rounded once.
+    """
+    data = _read(inp, data_layout)
+    kernel = _read(filt, kernel_layout or _default_kernel_layout(data_layout))
+    count = len(data.order) - 2
+    windows = _Windows.of(stride, padding, dilation, count)
+    axes = [axis for axis in data.order if axis not in "NC"]
+    own = kernel.sizes
+    sizes = {"N": data.sizes["N"], "C": own["O"]} | {
+        axis: windows.count(axis, data.sizes[axis], own[axis]) for axis in axes
+    }
+    dtype = _joint(inp, filt, out_dtype)
+    wide = _wide(dtype)
+    source = windows.padded(data)
+    per_group = ops.floordiv(own["O"], number(groups))
+
+    def term(index: Mapping[str, PrimExpr], inner: Mapping[str, PrimExpr]) -> PrimExpr:
+        channel = inner["C"]
+        if groups > 1:
+            channel = _grouped(index["C"], per_group, channel, own["I"])
+        place = {axis: windows.place(axis, index[axis], inner[axis]) for axis in axes}
+        weight = {axis: inner[axis] for axis in axes} | {"O": index["C"], "I": inner["C"]}
+        values = source.at({"N": index["N"], "C": channel} | place), kernel.at(weight)
+        return _product(*values, wide)
+
+    out = Layout.of(out_layout or data_layout)
+    order = "".join(axis for axis in out.names if axis.isupper())
+    summed = [axis for axis in data.order if axis != "N"]
+    extents = {axis: own["I" if axis == "C" else axis] for axis in summed}
+    name = f"{'group_' * (groups > 1)}conv{count}d_{order.lower()}"
+    if groups > 1 and is_const(own["I"], 1) and _is_small(own[axis] for axis in axes):
+        body = _written_out(term, order, extents, summed)
+    else:
+        body = _reduction(term, order, extents, summed)
+    names = [AXIS_NAMES[axis] for axis in order]
+    made = te.compute([sizes[a] for a in order], body, name=name, varargs_names=names)
+    return in_layout(as_dtype(made, dtype), order, out)
+
+
+def _is_small(extents: Any) -> bool:
+    """Whether a window has so few elements that the sum over them is written out."""
+    sizes = [size.value if isinstance(size, tir.IntImm) else 0 for size in extents]
+    return 0 < folded(lambda a, b: a * b, sizes, 1) <= WRITTEN_OUT
+
+
+Term = Callable[[Mapping[str, PrimExpr], Mapping[str, PrimExpr]], PrimExpr]
+
+
+def _reduction(
+    term: Term, order: str, extents: Mapping[str, PrimExpr], summed: Sequence[str]
+) -> Callable[..., Any]:
+    inner = {
+        axis: te.reduce_axis((number(0), extents[axis]), WINDOW_NAMES[axis]) for axis in summed
+    }
+
+    def element(*index: PrimExpr) -> Any:
+        variables = {axis: found.var for axis, found in inner.items()}
+        value = term(dict(zip(order, index, strict=True)), variables)
+        return _sum(value, list(inner.values()))
+
+    return element
+
+
+def _written_out(
+    term: Term, order: str, extents: Mapping[str, PrimExpr], summed: Sequence[str]
+) -> Callable[..., Any]:
+    places: list[dict[str, PrimExpr]] = [{}]
+    for axis in summed:
+        size = extents[axis]
+        assert isinstance(size, tir.IntImm)
+        places = [p | {axis: number(k)} for p in places for k in range(size.value)]
+
+    def element(*index: PrimExpr) -> Any:
+        where = dict(zip(order, index, strict=True))
+        return folded(ops.add, (term(where, place) for place in places))
+
+    return element
+
+
+def conv_transpose(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: str | None = None,
+    out_layout: str = "",
+    output_padding: Numbers = 0,
+    out_sizes: Sequence[PrimExpr] | None = None,
+) -> Tensor:
+    """Each element of the data times the filter, added where windows of a convolution lie.
+
+    That is the transpose of `conv` as a linear map. The dimensions of the result along spatial axes
+    are `out_sizes`, or the least plus `output_padding`. The layout of the filter names what the
+    data has `I`, and what the result has `O`.
+    """
+    x, w = _read(data, data_layout), _read(kernel, kernel_layout)
+    count = len(x.order) - 2
+    axes = spatial_axes(count)
+    windows = _Windows.of(stride, padding, dilation, count)
+    own, sizes = w.sizes, x.sizes
+    if out_sizes is None:
+        more = per_axis(output_padding, count)
+        out_sizes = [windows.span(a, sizes[a], own[a], m) for a, m in zip(axes, more, strict=True)]
+    out = dict(zip(axes, out_sizes, strict=True))
+    goal = Layout.of(out_layout or data_layout)
+    order = "".join(a for a in goal.names if a.isupper())
+    per_group = ops.floordiv(own["I"], number(groups))
+    final = out | {"N": sizes["N"], "C": ops.mul(own["O"], number(groups))}
+    dtype = _joint(data, kernel, out_dtype)
+    wide = _wide(dtype)
+
+    def channel(group: PrimExpr | None, member: PrimExpr, count: PrimExpr) -> PrimExpr:
+        return member if group is None else ops.add(ops.mul(group, count), member)
+
+    # Each window of the filter becomes one matrix for each group.
+    turned = f"{axes}{'G' * (groups > 1)}OI"
+    extents = own | {"G": number(groups), "I": per_group}
+
+    def weight(*index: PrimExpr) -> Any:
+        at = dict(zip(turned, index, strict=True))
+        return ops.cast_to(w.at(at | {"I": channel(at.get("G"), at["I"], per_group)}), wide)
+
+    matrices = te.compute([extents[a] for a in turned], weight, name="kernel_transform")
+    loops = [a for b in order for a in (turned[count:-1] if b == "C" else b)] + ["I"]
+
+    def term(
+        ins: Sequence[Buffer], window: Index, index: Index
+    ) -> tuple[tuple[PrimExpr, ...], PrimExpr]:
+        at = dict(zip(loops, index, strict=True))
+        source = at | {"C": channel(at.get("G"), at["I"], per_group)}
+        value = BufferLoad(ins[0], [source[a] for a in x.order])
+        factor = BufferLoad(ins[1], [*window, *(at[a] for a in turned[count:])])
+        place = {a: windows.place(a, at[a], k) for a, k in zip(axes, window, strict=True)}
+        place |= {"N": at["N"], "C": channel(at.get("G"), at["O"], own["O"])}
+        return tuple(place[a] for a in order), ops.mul(ops.cast_to(value, wide), factor)
+
+    padded = [
+        ops.add(final[a], number(windows.before.get(a, 0) + windows.after.get(a, 0))) for a in order
+    ]
+    name = f"conv{count}d_transpose"
+    inner = [(sizes | {"G": number(groups), "O": own["O"], "I": per_group})[a] for a in loops]
+    made = overlap_add(
+        padded, wide, [x.tensor, matrices], [own[a] for a in axes], inner, term, name
+    )
+
+    def cropped(*index: PrimExpr) -> Any:
+        place = [
+            ops.add(i, number(windows.before.get(a, 0))) for a, i in zip(order, index, strict=True)
+        ]
+        return ops.cast_to(made(*place), dtype)
+
+    result = te.compute([final[a] for a in order], cropped, name="T_crop")
+    return in_layout(result, order, goal)
+
+
+def conv_backward_weight(
+    grad: Tensor,
+    data: Tensor,
+    sizes: Sequence[PrimExpr],
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: str | None = None,
+    out_layout: str = "",
+) -> Tensor:
+    """The gradient of the filter of `conv`, of the shape `sizes`, for that of its result."""
+    goal = Layout.of(kernel_layout)
+    order = "".join(a for a in goal.names if a.isupper())
+    own = dict(zip(order, whole_shape(sizes, goal), strict=True))
+    g, x = _read(grad, out_layout or data_layout), _read(data, data_layout)
+    count = len(x.order) - 2
+    axes = spatial_axes(count)
+    windows = _Windows.of(stride, padding, dilation, count)
+    source = windows.padded(x)
+    per_group = ops.floordiv(own["O"], number(groups))
+    dtype = _joint(grad, data, out_dtype)
+    wide = _wide(dtype)
+    summed = {
+        a: te.reduce_axis((number(0), g.sizes[a]), WINDOW_NAMES[a]) for a in g.order if a != "C"
+    }
+
+    def element(*index: PrimExpr) -> Any:
+        at = dict(zip(order, index, strict=True))
+        channel = at["I"] if groups == 1 else _grouped(at["O"], per_group, at["I"], own["I"])
+        here = {a: axis.var for a, axis in summed.items()}
+        place = {a: windows.place(a, here[a], at[a]) for a in axes} | {"N": here["N"], "C": channel}
+        return _sum(
+            _product(g.at(here | {"C": at["O"]}), source.at(place), wide), [*summed.values()]
+        )
+
+    made = te.compute([own[a] for a in order], element, name=f"conv{count}d_backward_weight")
+    return in_layout(as_dtype(made, dtype), order, goal)
+
+
+def conv1d(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv` along one axis."""
+    return conv(
+        data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype
+    )
+
+
+def conv2d(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv` along two axes, of one group."""
+    return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
+
+
+def group_conv2d_nchw(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv` along two axes, NCHW by OIHW."""
+    return conv(data, kernel, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
+
+
+def conv3d_ncdhw(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv` along three axes, NCDHW by OIDHW."""
+    return conv(data, kernel, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
+
+
+def group_conv1d_transpose_ncw(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    out_dtype: str | None,
+    output_padding: Numbers,
+    groups: int,
+) -> Tensor:
+    """`conv_transpose` along one axis, NCW by IOW."""
+    layouts = "NCW", "IOW"
+    return conv_transpose(
+        data, kernel, stride, padding, 1, groups, *layouts, out_dtype, "", output_padding
+    )
+
+
+def group_conv2d_transpose_nchw(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Numbers,
+    padding: Numbers,
+    out_dtype: str | None,
+    output_padding: Numbers,
+    groups: int,
+) -> Tensor:
+    """`conv_transpose` along two axes, NCHW by IOHW."""
+    layouts = "NCHW", "IOHW"
+    return conv_transpose(
+        data, kernel, stride, padding, 1, groups, *layouts, out_dtype, "", output_padding
+    )

@@ -1,0 +1,578 @@
+"""Pools: the greatest element or the mean of windows, and their gradients, in every layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+from typing import Any, Literal, TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import reduction
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, identity
+from relaxpy.ir.te.topi.padding import pad
+from relaxpy.ir.te.topi.reduction import least
+from relaxpy.ir.te.topi.shapes import as_sizes, is_const, ravel, unravel
+from relaxpy.ir.te.topi.windows import (
+    WRITTEN_OUT,
+    Index,
+    Numbers,
+    both_sides,
+    in_layout,
+    number,
+    overlap_add,
+    per_axis,
+    whole_axes,
+    whole_shape,
+    window_count,
+)
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.layout import Layout
+
+__all__ = [
+    "adaptive_pool",
+    "adaptive_pool1d",
+    "adaptive_pool3d",
+    "adaptive_pool_grad",
+    "global_pool",
+    "pool1d",
+    "pool2d",
+    "pool3d",
+    "pool_grad",
+]
+
+Sizes: TypeAlias = int | PrimExpr | Sequence[int | PrimExpr | None]
+PoolType: TypeAlias = Literal["max", "avg"]
+#: Along an axis, windows of so many elements are written out.
+MOST_TERMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Along:
+    """How windows lie along axis `axis` of a tensor, of `size` elements without padding."""
+
+    axis: int
+    size: PrimExpr
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    ceil: bool
+
+    @property
+    def count(self) -> PrimExpr:
+        """How many windows there are."""
+        return window_count(
+            self.size,
+            self.before + self.after,
+            number(self.kernel),
+            self.stride,
+            self.dilation,
+            ceil_mode=self.ceil,
+        )
+
+    @property
+    def end(self) -> int:
+        """How much padding follows the axis so that all windows lie inside."""
+        return self.after + (self.stride - 1 if self.ceil else 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each window is one element, in order."""
+        return self.kernel == self.stride == 1 and not self.before and not self.after
+
+    def place(self, window: PrimExpr, inside: PrimExpr) -> PrimExpr:
+        """The position along the padded axis of an element of a window."""
+        return ops.add(ops.mul(window, number(self.stride)), ops.mul(inside, number(self.dilation)))
+
+    def members(self, window: PrimExpr, *, padded: bool) -> PrimExpr:
+        """How many elements of a window lie in the axis, its padding included if `padded`."""
+        if (padded or not (self.before or self.after)) and not self.ceil:
+            return number(self.kernel)
+        first = ops.sub(ops.mul(window, number(self.stride)), number(self.before))
+        low = number(-self.before if padded else 0)
+        high = ops.add(self.size, number(self.after if padded else 0))
+        # The first element at `low` or after it, and the first at `high` or after it.
+        begin = _clamped(ops.ceildiv(ops.sub(low, first), number(self.dilation)), self.kernel)
+        stop = _clamped(ops.ceildiv(ops.sub(high, first), number(self.dilation)), self.kernel)
+        return ops.sub(stop, begin)
+
+
+def _clamped(value: PrimExpr, most: int) -> PrimExpr:
+    return ops.maximum(ops.minimum(value, number(most)), number(0))
+
+
+def _windows(
+    data: Tensor,
+    order: str,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    *,
+    ceil: bool,
+) -> list[_Along]:
+    """How windows lie along each spatial axis, outer axes first."""
+    axes = sorted(a for a in order if a in "DHW")
+    count = len(axes)
+    before, after = both_sides(padding, count)
+    lists = zip(
+        axes,
+        per_axis(kernel, count),
+        per_axis(stride, count),
+        per_axis(dilation, count),
+        before,
+        after,
+        strict=True,
+    )
+    found = []
+    for letter, k, step, holes, low, high in lists:
+        axis = order.index(letter)
+        found.append(_Along(axis, data.shape[axis], k, step, holes, low, high, ceil))
+    return sorted(found, key=lambda along: along.axis)
+
+
+def _opened(data: Tensor, layout: str) -> tuple[Tensor, str]:
+    """The data with whole spatial axes, and the letters of its axes."""
+    parsed = Layout.of(layout)
+    if not any(axis in parsed.factors for axis in "dhw"):
+        return data, "".join(parsed.names)
+    return whole_axes(data, parsed)
+
+
+def _closed(found: Tensor, data: Tensor, order: str, layout: str) -> Tensor:
+    """The result in the layout of the data; it is another tensor also where nothing changes."""
+    parsed = Layout.of(layout)
+    result = found if order == "".join(parsed.names) else in_layout(found, order, parsed)
+    return identity(result) if result is data else result
+
+
+def _padded(data: Tensor, windows: Sequence[_Along], fill: PrimExpr) -> Tensor:
+    before, after = [0] * data.ndim, [0] * data.ndim
+    for along in windows:
+        before[along.axis], after[along.axis] = along.before, along.end
+    if not any(before) and not any(after):
+        return data
+    return pad(data, before, after, fill, name="pad_temp")
+
+
+def _folded_along(
+    x: Tensor, along: _Along, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], kind: str
+) -> Tensor:
+    """Each window of x along one axis, combined to one element."""
+    shape = list(x.shape)
+    shape[along.axis] = along.count
+    at = along.axis
+
+    def read(index: Sequence[PrimExpr], inside: PrimExpr) -> PrimExpr:
+        return x(*index[:at], along.place(index[at], inside), *index[at + 1 :])
+
+    if along.kernel <= MOST_TERMS:
+
+        def element(*index: PrimExpr) -> Any:
+            return folded(combine, (read(index, number(k)) for k in range(along.kernel)))
+
+    else:
+        inner = te.reduce_axis((number(0), number(along.kernel)), "k")
+        reducer = reduce.sum if kind == "sum" else reduce.max
+
+        def element(*index: PrimExpr) -> Any:
+            return reducer(read(index, inner.var), axis=inner)
+
+    made: Tensor = te.compute(shape, element, name=f"pool_{kind}")
+    return made
+
+
+def _for_sums(dtype: DataType) -> DataType:
+    return INT64 if dtype.is_int and dtype.bits < INT64.bits else accumulator(dtype)
+
+
+def _divided(
+    total: Tensor, count: Callable[[Sequence[PrimExpr]], PrimExpr], dtype: DataType
+) -> Tensor:
+    """The elements over how many they are the sum of; integers are rounded toward zero."""
+    one = number(1)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        members = ops.maximum(count(index), one)
+        return ops.cast_to(tir.Div(total(*index), ops.cast_to(members, total.dtype)), dtype)
+
+    made: Tensor = te.compute(total.shape, element, name="pool_avg")
+    return made
+
+
+def _members(windows: Sequence[_Along], *, padded: bool) -> Callable[..., PrimExpr]:
+    def count(index: Sequence[PrimExpr]) -> PrimExpr:
+        counts = (along.members(index[along.axis], padded=padded) for along in windows)
+        return folded(ops.mul, counts, number(1))
+
+    return count
+
+
+def _pool(
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    pool_type: PoolType,
+    ceil_mode: bool,
+    layout: str,
+    count_include_pad: bool,
+) -> Tensor:
+    _check(pool_type)
+    x, order = _opened(data, layout)
+    windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
+    if pool_type == "max":
+        found = _greatest(x, windows)
+    else:
+        wide = as_dtype(x, _for_sums(x.dtype))
+        total = _padded(wide, windows, ops.const(0, wide.dtype))
+        for along in windows:
+            if not along.is_whole:
+                total = _folded_along(total, along, ops.add, "sum")
+        found = _divided(total, _members(windows, padded=count_include_pad), x.dtype)
+    return _closed(found, data, order, layout)
+
+
+def _greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
+    if x.dtype.is_bool:
+        return as_dtype(_greatest(as_dtype(x, DataType("uint8")), windows), x.dtype)
+    found = _padded(x, windows, least(x.dtype))
+    for along in windows:
+        if not along.is_whole:
+            found = _folded_along(found, along, ops.maximum, "max")
+    return found
+
+
+def _check(pool_type: str) -> None:
+    if pool_type not in ("max", "avg"):
+        raise MisuseError(f"a pool is 'max' or 'avg', found {pool_type!r}", about=pool_type)
+
+
+def pool1d(
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    pool_type: PoolType,
+    ceil_mode: bool = False,
+    layout: str = "NCW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The greatest element or the mean of windows along one axis.
+
+    Without `count_include_pad` a mean is over the elements that are not padding; what a window has
+    beyond the padding under `ceil_mode` never counts.
+    """
+    return _pool(
+        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
+    )
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    pool_type: PoolType,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The greatest element or the mean of windows along two axes, as of `pool1d`."""
+    return _pool(
+        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
+    )
+
+
+def pool3d(
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    pool_type: PoolType,
+    ceil_mode: bool = False,
+    layout: str = "NCDHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The greatest element or the mean of windows along three axes, as of `pool1d`."""
+    return _pool(
+        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
+    )
+
+
+def pool_grad(
+    grads: Tensor,
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    pool_type: PoolType,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "NCHW",
+    dilation: Numbers = 1,
+) -> Tensor:
+    """The gradient of the data of a pool, for that of its result.
+
+    Of several greatest elements the first one of the window gets it; a NaN is the greatest.
+    """
+    _check(pool_type)
+    (x, order), (g, _) = _opened(data, layout), _opened(grads, layout)
+    windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
+    g = as_dtype(g, _for_sums(g.dtype))
+    if pool_type == "max":
+        found = _spread_to_greatest(g, x, windows)
+    else:
+        found = _divided(g, _members(windows, padded=count_include_pad), g.dtype)
+        for along in windows[::-1]:
+            if not along.is_whole:
+                found = _spread(found, [], [along], lambda ins, _, at: BufferLoad(ins[0], at))
+    found = as_dtype(_cropped(found, x, windows), x.dtype)
+    return _closed(found, grads, order, layout)
+
+
+Term: TypeAlias = Callable[[Sequence[Buffer], Index, Index], PrimExpr]
+
+
+def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[_Along], term: Term) -> Tensor:
+    """Each element of g, or what `term` makes of it, added to all elements of its window."""
+    shape = list(g.shape)
+    for along in windows:
+        shape[along.axis] = ops.add(along.size, number(along.before + along.end))
+
+    def placed(
+        ins: Sequence[Buffer], inside: Index, index: Index
+    ) -> tuple[tuple[PrimExpr, ...], PrimExpr]:
+        place = list(index)
+        for along, k in zip(windows, inside, strict=True):
+            place[along.axis] = along.place(index[along.axis], k)
+        return tuple(place), term(ins, inside, index)
+
+    kernel = [number(along.kernel) for along in windows]
+    return overlap_add(shape, g.dtype, [g, *more], kernel, g.shape, placed, "pool_grad")
+
+
+def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
+    kernel = [number(along.kernel) for along in windows]
+    places = _first_greatest(x, windows)
+
+    def term(ins: Sequence[Buffer], inside: Index, index: Index) -> PrimExpr:
+        chosen = ops.compare(tir.EQ, BufferLoad(ins[1], index), ravel(inside, kernel))
+        return tir.Select(chosen, BufferLoad(ins[0], index), ops.const(0, g.dtype))
+
+    return _spread(g, [places], windows, term)
+
+
+def _first_greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
+    """The number of the first greatest element in each window, in row-major order; a NaN is one."""
+    padded, best = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
+    kernel = [number(along.kernel) for along in windows]
+    total = math.prod(along.kernel for along in windows)
+
+    def is_greatest(index: Sequence[PrimExpr], inside: Sequence[PrimExpr]) -> PrimExpr:
+        place = list(index)
+        for along, k in zip(windows, inside, strict=True):
+            place[along.axis] = along.place(index[along.axis], k)
+        value = padded(*place)
+        found = ops.compare(tir.EQ, value, best(*index))
+        return ops.any_of(found, intrin.isnan(value)) if x.dtype.is_float else found
+
+    if total <= WRITTEN_OUT:
+
+        def element(*index: PrimExpr) -> Any:
+            found: PrimExpr = number(total - 1)
+            for k in range(total - 1)[::-1]:
+                hit = is_greatest(index, unravel(number(k), kernel))
+                found = tir.Select(hit, number(k), found)
+            return found
+
+    else:
+        inner = [te.reduce_axis((number(0), size), "k") for size in kernel]
+
+        def element(*index: PrimExpr) -> Any:
+            inside = [axis.var for axis in inner]
+            place = tir.Select(is_greatest(index, inside), ravel(inside, kernel), number(total))
+            return reduce.min(place, axis=inner)
+
+    made: Tensor = te.compute(best.shape, element, name="pool_argmax")
+    return made
+
+
+def _cropped(padded: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
+    """What is not padding."""
+    if not any(along.before or along.end for along in windows):
+        return padded
+
+    def element(*index: PrimExpr) -> Any:
+        place = list(index)
+        for along in windows:
+            place[along.axis] = ops.add(index[along.axis], number(along.before))
+        return padded(*place)
+
+    made: Tensor = te.compute(x.shape, element, name="T_crop")
+    return made
+
+
+# ---- pools of a given number of windows
+
+
+def _adaptive_bounds(
+    window: PrimExpr, size: PrimExpr, count: PrimExpr
+) -> tuple[PrimExpr, PrimExpr]:
+    """Where window number `window` of `count` begins and ends in an axis of `size` elements."""
+    begin = ops.floordiv(ops.mul(window, size), count)
+    return begin, ops.ceildiv(ops.mul(ops.add(window, number(1)), size), count)
+
+
+def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]) -> Tensor:
+    """`count` windows of x along one axis, each combined to one element."""
+    size = x.shape[axis]
+    if prove_equal(size, count) is True:
+        return x
+    if is_const(count, 1):
+        return (reduction.sum if kind == "sum" else reduction.max)(x, axis, keepdims=True)
+    combine = ops.add if kind == "sum" else ops.maximum
+    least_length, most_length = _lengths(size, count)
+    if least_length == most_length and isinstance(size, tir.IntImm):
+        k = most_length
+        if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
+            along = _Along(axis, size, k, k, 1, 0, 0, ceil=False)
+            return _folded_along(x, along, combine, kind)
+    nothing = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
+    shape = list(x.shape)
+    shape[axis] = count
+
+    def read(index: Sequence[PrimExpr], inside: PrimExpr, *, surely: bool) -> PrimExpr:
+        begin, end = _adaptive_bounds(index[axis], size, count)
+        place = number(0) if is_const(size, 1) else ops.add(begin, inside)
+        value = x(*index[:axis], place, *index[axis + 1 :])
+        if surely:
+            return value
+        return intrin.if_then_else(ops.compare(tir.LT, place, end), value, nothing)
+
+    if 0 < most_length <= MOST_TERMS:
+
+        def element(*index: PrimExpr) -> Any:
+            terms = (read(index, number(k), surely=k < least_length) for k in range(most_length))
+            return folded(combine, terms)
+
+    else:
+        most = ops.add(ops.floordiv(size, count), number(2))
+        inner = te.reduce_axis((number(0), most), "k")
+        reducer = reduce.sum if kind == "sum" else reduce.max
+
+        def element(*index: PrimExpr) -> Any:
+            return reducer(read(index, inner.var, surely=False), axis=inner)
+
+    made: Tensor = te.compute(shape, element, name=f"adaptive_pool_{kind}")
+    return made
+
+
+def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
+    """How many elements the shortest and the longest window have; (0, 0) where it is not known."""
+    if is_const(size, 1):
+        return 1, 1
+    if not isinstance(size, tir.IntImm) or not isinstance(count, tir.IntImm):
+        return 0, 0
+    n, m = size.value, count.value
+    lengths = [-(-(k + 1) * n // m) - k * n // m for k in range(m)]
+    return min(lengths, default=0), max(lengths, default=0)
+
+
+def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str) -> Tensor:
+    _check(pool_type)
+    x, order = _opened(data, layout)
+    axes = sorted(a for a in order if a in "DHW")
+    listed = output_size if isinstance(output_size, (list, tuple)) else [output_size]
+    counts = [*listed] * (len(axes) if len(listed) == 1 else 1)
+    if len(counts) != len(axes):
+        raise MisuseError(f"{layout} has {len(axes)} spatial axes, found {list(listed)}")
+    by_axis = {
+        order.index(axis): x.shape[order.index(axis)] if count is None else as_sizes([count])[0]
+        for axis, count in zip(axes, counts, strict=True)
+    }
+    kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
+    source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, _for_sums(x.dtype))
+    found = source
+    for axis, count in sorted(by_axis.items()):
+        found = _adaptive(found, axis, count, kind)
+    if kind == "sum":
+        found = _divided(found, _adaptive_members(x, by_axis), x.dtype)
+    return _closed(as_dtype(found, x.dtype), data, order, layout)
+
+
+def _adaptive_members(x: Tensor, counts: Mapping[int, PrimExpr]) -> Callable[..., PrimExpr]:
+    def count(index: Sequence[PrimExpr]) -> PrimExpr:
+        total = number(1)
+        for axis, windows in counts.items():
+            begin, end = _adaptive_bounds(index[axis], x.shape[axis], windows)
+            if prove_equal(x.shape[axis], windows) is not True:
+                total = ops.mul(total, ops.sub(end, begin))
+        return total
+
+    return count
+
+
+def adaptive_pool1d(
+    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCW"
+) -> Tensor:
+    """The greatest element or the mean of each of so many windows, which may overlap by one.
+
+    Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
+    """
+    return _adaptive_pool(data, output_size, pool_type, layout)
+
+
+def adaptive_pool(
+    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCHW"
+) -> Tensor:
+    """As `adaptive_pool1d`, along two axes."""
+    return _adaptive_pool(data, output_size, pool_type, layout)
+
+
+def adaptive_pool3d(
+    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCDHW"
+) -> Tensor:
+    """As `adaptive_pool1d`, along three axes."""
+    return _adaptive_pool(data, output_size, pool_type, layout)
+
+
+def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "NCHW") -> Tensor:
+    """The gradient of the data, of shape `sizes`, of an adaptive mean, for that of its result.
+
+    An element is in the windows that an adaptive pool from the result to the data would read.
+    """
+    g, order = _opened(grads, layout)
+    whole = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
+    axes = [order.index(axis) for axis in order if axis in "DHW"]
+    wide = as_dtype(g, _for_sums(g.dtype))
+
+    def count(index: Sequence[PrimExpr]) -> PrimExpr:
+        total = number(1)
+        for axis in axes:
+            begin, end = _adaptive_bounds(index[axis], whole[axis], g.shape[axis])
+            total = ops.mul(total, ops.sub(end, begin))
+        return total
+
+    found = _divided(wide, count, wide.dtype)
+    for axis in axes:
+        found = _adaptive(found, axis, whole[axis], "sum")
+    return _closed(as_dtype(found, g.dtype), grads, order, layout)
+
+
+def global_pool(data: Tensor, pool_type: PoolType, layout: str = "NCHW") -> Tensor:
+    """The greatest element or the mean along all spatial axes, which have size 1 in the result."""
+    return _adaptive_pool(data, (1,), pool_type, layout)
