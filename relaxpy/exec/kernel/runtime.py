@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -217,18 +218,38 @@ def contract(
     batch, rows, columns, summed = counts
     left = _padded(left, batch + rows + summed)
     right = _padded(right, batch + summed + columns)
-    a = _matrix(left, batch, rows)
-    b = _matrix(right, batch, summed)
     head = np.broadcast_shapes(left.shape[:batch], right.shape[:batch])
     shape = (*head, *left.shape[batch : batch + rows], *right.shape[batch + summed :])
-    if out is not None and out.flags.c_contiguous:
-        matmul(a, b, out.reshape(*head, a.shape[-2], b.shape[-1]))
-        return out
-    product = matmul(a, b).reshape(shape)
     if out is None:
-        return product
-    out[...] = product
+        out = np.empty(shape, np.result_type(left, right))
+    of_left = 0 if _folds(left, batch, rows) else left.nbytes
+    of_right = 0 if _folds(right, batch, summed) else right.nbytes
+    copied, other = (of_right, left) if of_right > of_left else (of_left, right)
+    most = max(MOST_COPIED, other.nbytes)
+    own = range(batch, batch + rows) if other is right else range(batch + rows, len(shape))
+    axis = next((k for k in (*range(batch), *own) if shape[k] > 1), None)
+    if copied > most and axis is not None:
+        # Folding copies overlapping windows as often as they overlap: one piece after the other.
+        if of_left and of_right:
+            left, right = (np.ascontiguousarray(x) if x is other else x for x in (left, right))
+        at_left = axis if axis < batch + rows else None
+        at_right = axis if axis < batch else axis - rows + summed if at_left is None else None
+        step = max(1, shape[axis] * most // copied)
+        for start in range(0, shape[axis], step):
+            part = slice(start, start + step)
+            operands = _cut(left, at_left, part), _cut(right, at_right, part)
+            contract(*operands, counts, _cut(out, axis, part))
+        return out
+    a, b = _matrix(left, batch, rows), _matrix(right, batch, summed)
+    if _folds(out, batch, rows):
+        matmul(a, b, _matrix(out, batch, rows))
+    else:
+        out[...] = matmul(a, b).reshape(shape)
     return out
+
+
+MOST_COPIED = 1 << 20
+"""Operands that have to be copied are multiplied in pieces of so many bytes."""
 
 
 def stays_finite(count: int, *factors: Any) -> bool:
@@ -256,6 +277,23 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
     height = math.prod(array.shape[batch : batch + rows])
     width = math.prod(array.shape[batch + rows :])
     return array.reshape(*head, height, width)
+
+
+def _folds(array: Array, batch: int, rows: int) -> bool:
+    """Whether `_matrix` makes a view of the array, not a copy."""
+    for axes in (slice(batch, batch + rows), slice(batch + rows, None)):
+        found = zip(array.shape[axes], array.strides[axes], strict=True)
+        steps = [(size, stride) for size, stride in found if size != 1]
+        if any(stride != size * inner for (_, stride), (size, inner) in pairwise(steps)):
+            return False
+    return True
+
+
+def _cut(array: Array, axis: int | None, part: slice) -> Array:
+    """The part of the array along an axis that it has and that is not broadcast."""
+    if axis is None or array.shape[axis] == 1:
+        return array
+    return array[(slice(None),) * axis + (part,)]
 
 
 def first_true(truths: Array, none: int, out: Array) -> None:
