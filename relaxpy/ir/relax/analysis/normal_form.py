@@ -16,11 +16,11 @@ from relaxpy.ir.relax.nodes import DataflowBlock, If, SeqExpr
 _HINT = "relax.transform.Normalize brings programs into normal form"
 
 
-def check_normal_form(found: Survey) -> Iterator[Diagnostic]:
+def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
     """What keeps the functions of a program from normal form."""
-    for site in found.functions:
+    for site in survey.functions:
         yield from _sequence(site.func.body)
-    for bound in found.bindings:
+    for bound in survey.bindings:
         value = bound.binding.value
         if isinstance(value, SeqExpr):
             yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span, _HINT)

@@ -1,15 +1,16 @@
-"""One walk over a program that notes what the criteria of well-formedness ask about."""
+"""One traversal of a program, which collects what the criteria of well-formedness need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from relaxpy.errors import Span
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
@@ -33,14 +34,13 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple as TupleExpr,
     TupleGetItem,
-    TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations.shape_vars import (
     Division,
     bound_shape_vars,
     definable_shape_vars,
+    nested_infos,
     sizes_of,
     unconditional_divisions,
     variables_of,
@@ -54,7 +54,7 @@ Role: TypeAlias = Literal["param", "return", "var", "cast", "sinfo_arg"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionSite:
-    """A function of the program: a global one by its name, or a local one inside `parent`."""
+    """A function of the program: a global one, or a local one inside `parent`."""
 
     func: Function
     name: str
@@ -63,7 +63,7 @@ class FunctionSite:
 
     @property
     def outermost(self) -> FunctionSite:
-        """The global function that it stands in, or is."""
+        """The global function that contains this one, or this one itself."""
         site = self
         while site.parent is not None:
             site = site.parent
@@ -72,7 +72,7 @@ class FunctionSite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BindingSite:
-    """A binding, and whether a dataflow block holds it."""
+    """A binding, and whether it is in a dataflow block."""
 
     binding: Binding
     dataflow: bool
@@ -80,13 +80,13 @@ class BindingSite:
 
     @property
     def span(self) -> Span | None:
-        """Where the binding stands."""
+        """The position of the binding."""
         return self.binding.span or self.binding.value.span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VarUse:
-    """A use of a variable that something is wrong with."""
+    """A faulty use of a variable."""
 
     var: Var | GlobalVar
     fault: Fault
@@ -95,30 +95,30 @@ class VarUse:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SizeUse:
-    """A use of a shape variable that is not in scope."""
+class ShapeVarUse:
+    """A use of a shape variable that is not in scope, in the expression `size` of `node`."""
 
     var: tir.Var
     fault: Literal["unbound", "early", "gone"]
     span: Span | None
-    inside: Node
+    node: Node
     role: Role | None
-    compound: tir.PrimExpr
+    size: tir.PrimExpr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Annotation:
-    """One info in an annotation, at whatever depth."""
+    """A struct info in the annotation of what is named `owner`, at any depth."""
 
-    info: StructInfo
+    sinfo: StructInfo
     role: Role
     span: Span | None
-    of: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallSite:
-    """A call, the function whose body makes it, and whether a dataflow block does so directly."""
+    """A call, the function that contains it, and whether it is directly in a dataflow block."""
 
     call: Call
     function: FunctionSite
@@ -128,7 +128,7 @@ class CallSite:
 
 @dataclass(slots=True, eq=False)
 class Survey:
-    """What was found in a program."""
+    """The collected facts about a program."""
 
     module: IRModule | None
     functions: list[FunctionSite] = field(default_factory=list)
@@ -136,80 +136,72 @@ class Survey:
     binders: dict[Var, list[Span | None]] = field(default_factory=dict)
     dataflow_params: list[tuple[Var, FunctionSite]] = field(default_factory=list)
     var_faults: list[VarUse] = field(default_factory=list)
-    size_faults: list[SizeUse] = field(default_factory=list)
+    shape_var_faults: list[ShapeVarUse] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     calls: list[CallSite] = field(default_factory=list)
     dataflow_ifs: list[If] = field(default_factory=list)
     prim_values: list[tuple[PrimValue, Span | None]] = field(default_factory=list)
     divisions: list[tuple[Division, Span | None]] = field(default_factory=list)
-    stray: list[tuple[object, Span | None]] = field(default_factory=list)
+    non_expressions: list[tuple[object, Span | None]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class _Place:
-    """Where the walk is: the function, its nesting, and the dataflow block if directly in one."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Position:
+    """A function, its nesting depth, and whether the position is directly in a dataflow block."""
 
     function: FunctionSite
     depth: int
     dataflow: bool = False
 
 
-class _Homes:
-    """Where each variable is bound, so that an early use can be told from a late one."""
+class _Definitions:
+    """The scopes in which variables are bound; they tell too early uses from too late ones."""
 
-    def __init__(self) -> None:
-        self.of: dict[Var, object] = {}
-        self.of_size: dict[tir.Var, set[int]] = {}
-
-    def enter(self, root: Function) -> None:
-        """Enter what is bound in a function, nested ones included."""
-        waiting: list[object] = [root]
-        shared: set[int] = set()
-        while waiting:
-            node = waiting.pop()
-            if id(node) in shared:
-                continue
-            shared.add(id(node))
+    def __init__(self, roots: Sequence[Function]) -> None:
+        self.scope_of: dict[Var, Node] = {}
+        self.scopes_of_shape_var: dict[tir.Var, set[int]] = {}
+        for node in (node for root in roots for node in walk(root)):
             if isinstance(node, Function):
-                infos = [p.struct_info for p in node.params if p.struct_info is not None]
-                for param in node.params:
-                    self.of[param] = node
-                for size in definable_shape_vars(*infos):
-                    self.of_size.setdefault(size, set()).add(id(node))
-                waiting.append(node.body)
+                self.scope_of.update(dict.fromkeys(node.params, node))
+                self._add_shape_vars(node, *_param_sinfos(node))
             elif isinstance(node, SeqExpr):
                 for block in node.blocks:
                     for binding in block.bindings:
-                        self._enter_binding(binding, node, block)
-                        waiting.append(binding.value)
-                waiting.append(node.body)
-            else:
-                waiting += _parts(node)
+                        self._add_binding(binding, node, block)
 
-    def _enter_binding(self, binding: Binding, seq: SeqExpr, block: BindingBlock) -> None:
+    def _add_binding(self, binding: Binding, seq: SeqExpr, block: BindingBlock) -> None:
         if binding.var is not None:
             local = isinstance(binding.var, DataflowVar)
-            self.of[binding.var] = block if local else seq
+            self.scope_of[binding.var] = block if local else seq
         if isinstance(binding, MatchCast):
-            for size in definable_shape_vars(binding.struct_info):
-                self.of_size.setdefault(size, set()).add(id(seq))
+            self._add_shape_vars(seq, binding.struct_info)
+
+    def _add_shape_vars(self, scope: Node, *sinfos: StructInfo) -> None:
+        for var in definable_shape_vars(*sinfos):
+            self.scopes_of_shape_var.setdefault(var, set()).add(id(scope))
+
+
+def _param_sinfos(func: Function) -> list[StructInfo]:
+    return [p.struct_info for p in func.params if p.struct_info is not None]
 
 
 class Surveyor:
-    """Walks a program, scope by scope, and writes down what it finds.
+    """Visits a program scope by scope and collects the facts about it.
 
     Rule:
         SC-1, SC-2, SC-3, SC-4, SC-5, SC-6, SC-7, SC-8, SC-9, SC-12, SC-13, SC-14, SC-15, SC-16.
     """
 
     def __init__(self, module: IRModule | None) -> None:
-        self.found = Survey(module)
+        self.result = Survey(module)
         self._roots: list[Function] = []
-        self._begun: set[int] = set()
-        self._vars: dict[Var, int] = {}
-        self._seen: set[Var] = set()
-        self._sizes: set[tir.Var] = set()
-        self._seen_sizes: set[tir.Var] = set()
+        self._entered: set[int] = set()
+        """The scopes entered so far, by identity."""
+        self._depths: dict[Var, int] = {}
+        """The variables in scope, with the nesting depth of the function that binds them."""
+        self._bound: set[Var] = set()
+        self._shape_vars: set[tir.Var] = set()
+        self._bound_shape_vars: set[tir.Var] = set()
         self._being_bound: set[Var | None] = set()
         self._visits: VisitBudget | None = None
 
@@ -220,142 +212,122 @@ class Surveyor:
         for name, func in functions:
             self._visits = VisitBudget(func)
             self.function(FunctionSite(func, name, None), 0)
-        return self.found
+        return self.result
 
     def single(self, func: Function) -> Survey:
-        """The survey of one function on its own."""
+        """The survey of a single function."""
         self._roots = [func]
         self._visits = VisitBudget(func)
         name = func.attrs.get("global_symbol")
         self.function(FunctionSite(func, str(name or "the function"), None), 0)
-        return self.found
+        return self.result
 
     @cached_property
-    def _homes(self) -> _Homes:
-        """Where variables are bound, which is looked for once something is wrong with one."""
-        homes = _Homes()
-        for root in self._roots:
-            homes.enter(root)
-        return homes
+    def _definitions(self) -> _Definitions:
+        """The scopes of all variables, which only faulty uses need."""
+        return _Definitions(self._roots)
 
     def function(self, site: FunctionSite, depth: int) -> None:
-        """A function: its signature, then its body in a scope of its own."""
-        func = site.func
-        found = self.found
-        found.functions.append(site)
-        params = list(func.params)
-        for param in params:
-            found.binders.setdefault(param, []).append(param.span or func.span)
+        """Visit the signature of a function, then its body in a scope of its own."""
+        func, result = site.func, self.result
+        result.functions.append(site)
+        for param in func.params:
+            result.binders.setdefault(param, []).append(param.span or func.span)
             self._enter(param, depth)
             if isinstance(param, DataflowVar):
-                found.dataflow_params.append((param, site))
-        infos = [p.struct_info for p in params if p.struct_info is not None]
-        sizes = self._enter_sizes(definable_shape_vars(*infos))
-        place = _Place(site, depth)
-        for param in params:
+                result.dataflow_params.append((param, site))
+        shape_vars = self._enter_shape_vars(definable_shape_vars(*_param_sinfos(func)))
+        position = _Position(site, depth)
+        for param in func.params:
             if param.struct_info is not None:
-                where = param.span or func.span
-                self._annotation(param.struct_info, "param", where, param.name_hint, place)
+                span = param.span or func.span
+                self._annotation(param.struct_info, "param", span, param.name_hint, position)
         if func.ret_struct_info is not None:
-            self._annotation(func.ret_struct_info, "return", func.span, site.name, place)
-        self._expr(func.body, place, func.span)
-        self._leave(params)
-        self._sizes.difference_update(sizes)
+            self._annotation(func.ret_struct_info, "return", func.span, site.name, position)
+        self._expr(func.body, position, func.span)
+        self._leave(func.params)
+        self._shape_vars.difference_update(shape_vars)
 
     def _enter(self, var: Var, depth: int) -> None:
-        self._vars[var] = depth
-        self._seen.add(var)
+        self._depths[var] = depth
+        self._bound.add(var)
 
     def _leave(self, variables: Sequence[Var]) -> None:
         for var in variables:
-            self._vars.pop(var, None)
+            self._depths.pop(var, None)
 
-    def _enter_sizes(self, sizes: Sequence[tir.Var]) -> list[tir.Var]:
-        new = [size for size in sizes if size not in self._sizes]
-        self._sizes.update(new)
-        self._seen_sizes.update(new)
+    def _enter_shape_vars(self, variables: Sequence[tir.Var]) -> list[tir.Var]:
+        new = [var for var in variables if var not in self._shape_vars]
+        self._shape_vars.update(new)
+        self._bound_shape_vars.update(new)
         return new
 
-    def _sequence(self, seq: SeqExpr, place: _Place, span: Span | None) -> None:
-        self._begun.add(id(seq))
+    def _sequence(self, seq: SeqExpr, position: _Position, span: Span | None) -> None:
+        self._entered.add(id(seq))
         bound: list[Var] = []
-        sizes: list[tir.Var] = []
+        shape_vars: list[tir.Var] = []
         for block in seq.blocks:
-            self._block(block, place, bound, sizes, span)
-        self._expr(seq.body, place, seq.span or span)
+            dataflow = isinstance(block, DataflowBlock)
+            inner = replace(position, dataflow=dataflow or position.dataflow)
+            local: list[Var] = []
+            self._entered.add(id(block))
+            for binding in block.bindings:
+                self.result.bindings.append(BindingSite(binding, dataflow, position.function))
+                shape_vars += self._bind(binding, inner, binding.span or span)
+                if binding.var is not None:
+                    (local if isinstance(binding.var, DataflowVar) else bound).append(binding.var)
+            self._leave(local)
+        self._expr(seq.body, position, seq.span or span)
         self._leave(bound)
-        self._sizes.difference_update(sizes)
+        self._shape_vars.difference_update(shape_vars)
 
-    def _block(
-        self,
-        block: BindingBlock,
-        place: _Place,
-        bound: list[Var],
-        sizes: list[tir.Var],
-        span: Span | None,
-    ) -> None:
-        dataflow = isinstance(block, DataflowBlock)
-        inside = _Place(place.function, place.depth, dataflow or place.dataflow)
-        local: list[Var] = []
-        self._begun.add(id(block))
-        for binding in block.bindings:
-            self._bind(binding, inside, dataflow, sizes, binding.span or span)
-            if binding.var is not None:
-                (local if isinstance(binding.var, DataflowVar) else bound).append(binding.var)
-        self._leave(local)
-
-    def _bind(
-        self,
-        binding: Binding,
-        place: _Place,
-        dataflow: bool,
-        sizes: list[tir.Var],
-        span: Span | None,
-    ) -> None:
+    def _bind(self, binding: Binding, position: _Position, span: Span | None) -> Sequence[tir.Var]:
+        """Visit a binding; returns the shape variables that it binds."""
         var, value = binding.var, binding.value
-        self.found.bindings.append(BindingSite(binding, dataflow, place.function))
         if isinstance(value, Function):
             if var is not None:
-                self._enter(var, place.depth)
+                self._enter(var, position.depth)
             name = var.name_hint if var is not None else "the function"
-            self.function(FunctionSite(value, name, place.function, var), place.depth + 1)
+            self.function(FunctionSite(value, name, position.function, var), position.depth + 1)
         else:
             self._being_bound.add(var)
-            self._expr(value, place, span)
+            self._expr(value, position, span)
             self._being_bound.discard(var)
+        shape_vars: Sequence[tir.Var] = ()
         if isinstance(binding, MatchCast):
-            self._annotation(binding.struct_info, "cast", span, _name(var), place)
-            sizes += self._enter_sizes(definable_shape_vars(binding.struct_info))
-        if var is None:
-            return
-        self.found.binders.setdefault(var, []).append(var.span or span)
-        if var.struct_info is not None:
-            self._annotation(var.struct_info, "var", var.span or span, var.name_hint, place)
-        self._enter(var, place.depth)
+            self._annotation(binding.struct_info, "cast", span, _name(var), position)
+            shape_vars = self._enter_shape_vars(definable_shape_vars(binding.struct_info))
+        if var is not None:
+            self.result.binders.setdefault(var, []).append(var.span or span)
+            if var.struct_info is not None:
+                self._annotation(var.struct_info, "var", var.span or span, var.name_hint, position)
+            self._enter(var, position.depth)
+        return shape_vars
 
-    def _expr(self, root: Expr, place: _Place, span: Span | None) -> None:
-        """An expression, operands first to last; what nests in the text recurses.
+    def _expr(self, root: Expr, position: _Position, span: Span | None) -> None:
+        """Visit an expression, its operands from left to right; scopes are visited recursively.
 
-        Nothing is bound on the way, so a call or tuple that stands in several places is seen once.
+        Calls and tuples bind nothing, so a shared one is visited once.
         """
         if self._visits is not None:
             self._visits.spend()
         waiting: list[tuple[Expr, Span | None]] = [(root, span)]
-        shared: set[int] = set()
+        visited: set[int] = set()
         while waiting:
             expr, outer = waiting.pop()
             if isinstance(expr, (Call, TupleExpr, TupleGetItem)):
-                if id(expr) in shared:
+                if id(expr) in visited:
                     continue
-                shared.add(id(expr))
+                visited.add(id(expr))
             where = getattr(expr, "span", None) or outer
             match expr:
                 case Var():
-                    self._use(expr, place, outer)
-                case Call(op=op, args=args, sinfo_args=infos):
-                    self.found.calls.append(CallSite(expr, place.function, place.dataflow, where))
-                    for info in infos:
-                        self._annotation(info, "sinfo_arg", where, _name(op), place)
+                    self._use(expr, position, outer)
+                case Call(op=op, args=args, sinfo_args=sinfos):
+                    site = CallSite(expr, position.function, position.dataflow, where)
+                    self.result.calls.append(site)
+                    for sinfo in sinfos:
+                        self._annotation(sinfo, "sinfo_arg", where, _name(op), position)
                     waiting += [(a, where) for a in reversed(args)]
                     if not isinstance(op, Op):
                         waiting.append((op, where))
@@ -367,134 +339,109 @@ class Surveyor:
                     for value in values:
                         self._size(value, expr, None, where)
                 case PrimValue(value=value):
-                    self.found.prim_values.append((expr, where))
+                    self.result.prim_values.append((expr, where))
                     self._size(value, expr, None, where)
                 case TupleGetItem(tuple_value=value):
                     waiting.append((value, where))
                 case If():
-                    if place.dataflow:
-                        self.found.dataflow_ifs.append(expr)
-                    self._expr(expr.cond, place, where)
-                    self._expr(expr.true_branch, place, where)
-                    self._expr(expr.false_branch, place, where)
+                    if position.dataflow:
+                        self.result.dataflow_ifs.append(expr)
+                    for child in (expr.cond, expr.true_branch, expr.false_branch):
+                        self._expr(child, position, where)
                 case SeqExpr():
-                    self._sequence(expr, place, outer)
+                    self._sequence(expr, position, outer)
                 case Function():
-                    site = FunctionSite(expr, "the function", place.function)
-                    self.function(site, place.depth + 1)
+                    local = FunctionSite(expr, "the function", position.function)
+                    self.function(local, position.depth + 1)
                 case Expr():
                     pass
                 case _:
-                    self.found.stray.append((expr, outer))
+                    self.result.non_expressions.append((expr, outer))
 
-    def _use(self, var: Var, place: _Place, span: Span | None, *, as_shape: bool = False) -> None:
-        depth = self._vars.get(var)
-        if depth is not None:
-            if isinstance(var, DataflowVar) and depth < place.depth:
-                self.found.var_faults.append(VarUse(var, "captured", span, as_shape))
+    def _use(
+        self, var: Var, position: _Position, span: Span | None, *, as_shape: bool = False
+    ) -> None:
+        depth = self._depths.get(var)
+        if depth is None:
+            fault = self._var_fault(var)
+        elif isinstance(var, DataflowVar) and depth < position.depth:
+            fault = "captured"
+        else:
             return
-        self.found.var_faults.append(VarUse(var, self._var_fault(var), span, as_shape))
+        self.result.var_faults.append(VarUse(var, fault, span, as_shape))
 
     def _var_fault(self, var: Var) -> Fault:
-        home = self._homes.of.get(var)
-        if home is None:
+        scope = self._definitions.scope_of.get(var)
+        if scope is None:
             return "unbound"
         if var in self._being_bound:
             return "self"
-        if var not in self._seen and id(home) in self._begun:
+        if var not in self._bound and id(scope) in self._entered:
             return "early"
         return "block" if isinstance(var, DataflowVar) else "gone"
 
     def _use_global(self, var: GlobalVar, span: Span | None) -> None:
-        module = self.found.module
+        module = self.result.module
         if module is not None and var.name_hint not in module:
-            self.found.var_faults.append(VarUse(var, "unbound", span))
+            self.result.var_faults.append(VarUse(var, "unbound", span))
 
     def _size(
         self,
         size: tir.PrimExpr,
-        inside: Node,
+        node: Node,
         role: Role | None,
         span: Span | None,
-        own: Set[tir.Var] = frozenset(),
+        bound: Set[tir.Var] = frozenset(),
     ) -> None:
+        """Visit a dimension, member or value of `node`, inside which `bound` are in scope."""
         if size.height:
-            self.found.divisions += [(division, span) for division in unconditional_divisions(size)]
+            divisions = unconditional_divisions(size)
+            self.result.divisions += [(division, span) for division in divisions]
         for var in variables_of(size):
-            if var in self._sizes or var in own:
+            if var in self._shape_vars or var in bound:
                 continue
-            homes = self._homes.of_size.get(var, set())
-            fault: Literal["unbound", "early", "gone"] = "unbound"
-            if homes & self._begun and var not in self._seen_sizes:
+            scopes = self._definitions.scopes_of_shape_var.get(var, set())
+            fault: Literal["unbound", "early", "gone"] = "gone" if scopes else "unbound"
+            if scopes & self._entered and var not in self._bound_shape_vars:
                 fault = "early"
-            elif homes:
-                fault = "gone"
-            self.found.size_faults.append(SizeUse(var, fault, span, inside, role, size))
+            self.result.shape_var_faults.append(ShapeVarUse(var, fault, span, node, role, size))
 
     def _annotation(
-        self, root: StructInfo, role: Role, span: Span | None, of: str, place: _Place
+        self, root: StructInfo, role: Role, span: Span | None, owner: str, position: _Position
     ) -> None:
-        """An annotation, part by part, with what the Func infos around each part own (SC-16).
+        """Visit an annotation with all nested struct infos (SC-16).
 
-        A part without a position is where the one around it is.
+        A struct info without a position has that of the enclosing one.
         """
-        binds: set[tir.Var] = set()
+        cast_vars: set[tir.Var] = set()
         waiting: list[tuple[StructInfo, frozenset[tir.Var] | None, Span | None]]
-        waiting = [(root, None, span)]  # None: outside all Func infos
+        waiting = [(root, None, span)]  # None: outside all Callables
         while waiting:
-            info, own, outer = waiting.pop()
-            where = info_span(info) or outer
-            self.found.annotations.append(Annotation(info, role, where, of))
-            if isinstance(info, TupleStructInfo):
-                waiting += [(f, own, where) for f in reversed(info.fields)]
-            elif isinstance(info, DTensorStructInfo):
-                waiting.append((info.tensor_sinfo, own, where))
-            elif isinstance(info, FuncStructInfo):
-                inner = frozenset((*(own or ()), *bound_shape_vars(info)))
-                waiting.append((info.ret, inner, where))
-                waiting += [(p, inner, where) for p in reversed(info.params or ())]
-            else:
-                if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
-                    self._use(info.shape, place, where, as_shape=True)
-                for size in sizes_of(info):
-                    if role == "cast" and own is None and isinstance(size, tir.Var):
-                        binds.add(size)
-                    else:
-                        self._size(size, info, role, where, binds | own if own else binds)
+            sinfo, bound, outer = waiting.pop()
+            where = getattr(sinfo, "span", None) or outer
+            self.result.annotations.append(Annotation(sinfo, role, where, owner))
+            if isinstance(sinfo, FuncStructInfo):
+                bound = frozenset((*(bound or ()), *bound_shape_vars(sinfo)))
+            elif isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, Var):
+                self._use(sinfo.shape, position, where, as_shape=True)
+            for size in sizes_of(sinfo):
+                if role == "cast" and bound is None and isinstance(size, tir.Var):
+                    cast_vars.add(size)
+                else:
+                    self._size(size, sinfo, role, where, cast_vars | bound if bound else cast_vars)
+            waiting += [(nested, bound, where) for nested in reversed(nested_infos(sinfo))]
 
 
-def _parts(node: object) -> Iterator[object]:
-    """The expressions inside one, those of bindings excluded."""
-    match node:
-        case Call(op=op, args=args):
-            yield op
-            yield from args
-        case TupleExpr(fields=fields):
-            yield from fields
-        case TupleGetItem(tuple_value=value):
-            yield value
-        case If(cond=cond, true_branch=yes, false_branch=no):
-            yield from (cond, yes, no)
-        case _:
-            pass
-
-
-def info_span(info: StructInfo) -> Span | None:
-    """Where an info stands in the text."""
-    span: Span | None = getattr(info, "span", None)
-    return span
-
-
-def _name(found: object) -> str:
-    if isinstance(found, Op):
-        return found.name
-    if isinstance(found, ExternFunc):
-        return found.global_symbol
-    return getattr(found, "name_hint", "") or "this"
+def _name(callee: object) -> str:
+    if isinstance(callee, Op):
+        return callee.name
+    if isinstance(callee, ExternFunc):
+        return callee.global_symbol
+    return getattr(callee, "name_hint", "") or "this"
 
 
 def survey(program: IRModule | BaseFunc) -> Survey:
-    """The survey of a module, or of one Relax function on its own."""
+    """The survey of a module, or of a single Relax function."""
     if isinstance(program, IRModule):
         return Surveyor(program).module(program)
     if isinstance(program, Function):

@@ -39,16 +39,16 @@ def _states_another_rank(info: StructInfo) -> tuple[int, int] | None:
 
 
 def _rank_faults(
-    found: Survey, rule: str, kinds: tuple[type[StructInfo], ...], roles: tuple[str, ...] | None
+    survey: Survey, rule: str, kinds: tuple[type[StructInfo], ...], roles: tuple[str, ...] | None
 ) -> Iterator[Diagnostic]:
-    for note in found.annotations:
-        if not isinstance(note.info, kinds) or (roles is not None and note.role not in roles):
+    for note in survey.annotations:
+        if not isinstance(note.sinfo, kinds) or (roles is not None and note.role not in roles):
             continue
-        ranks = _states_another_rank(note.info)
+        ranks = _states_another_rank(note.sinfo)
         if ranks is not None:
-            what = "tensor" if isinstance(note.info, TensorStructInfo) else "shape"
+            what = "tensor" if isinstance(note.sinfo, TensorStructInfo) else "shape"
             yield Diagnostic(
-                f"the annotation of {note.of} gives a {what} {ranks[0]} dimensions and ndim "
+                f"the annotation of {note.owner} gives a {what} {ranks[0]} dimensions and ndim "
                 f"{ranks[1]}",
                 rule,
                 note.span,
@@ -56,39 +56,39 @@ def _rank_faults(
             )
 
 
-def variable_rank(found: Survey) -> Iterator[Diagnostic]:
+def variable_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-10: in a variable's annotation `ndim` is the number of dimensions."""
-    return _rank_faults(found, "WF-10", (TensorStructInfo, ShapeStructInfo), ("param", "var"))
+    return _rank_faults(survey, "WF-10", (TensorStructInfo, ShapeStructInfo), ("param", "var"))
 
 
-def tensor_rank(found: Survey) -> Iterator[Diagnostic]:
+def tensor_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14d: a shape has `ndim` dimensions."""
-    return _rank_faults(found, "WF-14d", (TensorStructInfo,), None)
+    return _rank_faults(survey, "WF-14d", (TensorStructInfo,), None)
 
 
-def shape_rank(found: Survey) -> Iterator[Diagnostic]:
+def shape_rank(survey: Survey) -> Iterator[Diagnostic]:
     """WF-15b: `values` has `ndim` members."""
-    return _rank_faults(found, "WF-15b", (ShapeStructInfo,), None)
+    return _rank_faults(survey, "WF-15b", (ShapeStructInfo,), None)
 
 
-def tensor_shape_kind(found: Survey) -> Iterator[Diagnostic]:
+def tensor_shape_kind(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14a: the shape of a tensor is absent, a Var, or a ShapeExpr."""
-    for note in found.annotations:
-        info = note.info
+    for note in survey.annotations:
+        info = note.sinfo
         if isinstance(info, TensorStructInfo) and not isinstance(
             info.shape, (Var, ShapeExpr, type(None))
         ):
             yield Diagnostic(
-                f"the shape in the annotation of {note.of} is a {type(info.shape).__name__}",
+                f"the shape in the annotation of {note.owner} is a {type(info.shape).__name__}",
                 "WF-14a",
                 note.span,
                 "bind it to a variable first and use that",
             )
 
 
-def shape_variable_scope(found: Survey) -> Iterator[Diagnostic]:
+def shape_variable_scope(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14b: a Var used as shape is in scope."""
-    for use in found.var_faults:
+    for use in survey.var_faults:
         if use.as_shape:
             yield Diagnostic(
                 f"variable {use.var.name_hint}, used as a shape, is not in scope here",
@@ -99,10 +99,10 @@ def shape_variable_scope(found: Survey) -> Iterator[Diagnostic]:
 
 
 def _size_faults(
-    found: Survey, rule: str, kind: type[StructInfo], what: str
+    survey: Survey, rule: str, kind: type[StructInfo], what: str
 ) -> Iterator[Diagnostic]:
-    for use in found.size_faults:
-        if isinstance(use.inside, kind) and use.role in ("var", "sinfo_arg"):
+    for use in survey.shape_var_faults:
+        if isinstance(use.node, kind) and use.role in ("var", "sinfo_arg"):
             yield Diagnostic(
                 f"shape variable {use.var.name} in {what} is not in scope here",
                 rule,
@@ -111,54 +111,54 @@ def _size_faults(
             )
 
 
-def tensor_sizes(found: Survey) -> Iterator[Diagnostic]:
+def tensor_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14c: the shape variables of a tensor's shape are in scope."""
-    return _size_faults(found, "WF-14c", TensorStructInfo, "the shape of a tensor")
+    return _size_faults(survey, "WF-14c", TensorStructInfo, "the shape of a tensor")
 
 
-def shape_sizes(found: Survey) -> Iterator[Diagnostic]:
+def shape_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-15a: the shape variables of a shape's members are in scope."""
-    return _size_faults(found, "WF-15a", ShapeStructInfo, "a shape")
+    return _size_faults(survey, "WF-15a", ShapeStructInfo, "a shape")
 
 
-def scalar_sizes(found: Survey) -> Iterator[Diagnostic]:
+def scalar_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-16: the shape variables of a scalar's value are in scope."""
-    return _size_faults(found, "WF-16", PrimStructInfo, "the value of a scalar")
+    return _size_faults(survey, "WF-16", PrimStructInfo, "the value of a scalar")
 
 
-def _functions(found: Survey) -> Iterator[tuple[Annotation, FuncStructInfo]]:
-    for note in found.annotations:
-        if isinstance(note.info, FuncStructInfo):
-            yield note, note.info
+def _functions(survey: Survey) -> Iterator[tuple[Annotation, FuncStructInfo]]:
+    for note in survey.annotations:
+        if isinstance(note.sinfo, FuncStructInfo):
+            yield note, note.sinfo
 
 
-def function_in_two_forms(found: Survey) -> Iterator[Diagnostic]:
+def function_in_two_forms(survey: Survey) -> Iterator[Diagnostic]:
     """WF-17a: a Func info has not both `params` and `derive_func`."""
-    for note, info in _functions(found):
+    for note, info in _functions(survey):
         if info.params is not None and info.derive_func is not None:
             yield Diagnostic(
-                f"the annotation of {note.of} gives a function params and a derive_func",
+                f"the annotation of {note.owner} gives a function params and a derive_func",
                 "WF-17a",
                 note.span,
                 "give one of the two",
             )
 
 
-def function_in_no_form(found: Survey) -> Iterator[Diagnostic]:
+def function_in_no_form(survey: Survey) -> Iterator[Diagnostic]:
     """WF-17b: a Func info has `params` or `derive_func`."""
-    for note, info in _functions(found):
+    for note, info in _functions(survey):
         if info.params is None and info.derive_func is None:
             yield Diagnostic(
-                f"the annotation of {note.of} gives a function neither params nor a derive_func",
+                f"the annotation of {note.owner} gives a function neither params nor a derive_func",
                 "WF-17b",
                 note.span,
                 "FuncStructInfo.opaque_func makes one of which nothing is known",
             )
 
 
-def scalar_literal(found: Survey) -> Iterator[Diagnostic]:
+def scalar_literal(survey: Survey) -> Iterator[Diagnostic]:
     """WF-18: a PrimValue is a literal number, or arithmetic over shape variables in scope."""
-    for literal, span in found.prim_values:
+    for literal, span in survey.prim_values:
         value = literal.value
         if isinstance(value, tir.StringImm) or value.dtype.lanes != 1 or value.dtype.is_void:
             yield Diagnostic(
@@ -174,8 +174,8 @@ def scalar_literal(found: Survey) -> Iterator[Diagnostic]:
                 span,
                 "write an integer, a float, or arithmetic over sizes",
             )
-    for use in found.size_faults:
-        if isinstance(use.inside, PrimValue):
+    for use in survey.shape_var_faults:
+        if isinstance(use.node, PrimValue):
             yield Diagnostic(
                 f"shape variable {use.var.name} in a PrimValue is not in scope here",
                 "WF-18",
@@ -184,29 +184,29 @@ def scalar_literal(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def scalar_datatype(found: Survey) -> Iterator[Diagnostic]:
+def scalar_datatype(survey: Survey) -> Iterator[Diagnostic]:
     """WF-19: the datatype of a scalar is given."""
-    for note in found.annotations:
-        info = note.info
+    for note in survey.annotations:
+        info = note.sinfo
         if isinstance(info, PrimStructInfo) and (
             info.dtype.is_void or info.dtype.family == "handle"
         ):
             yield Diagnostic(
-                f"the annotation of {note.of} gives a scalar no numeric datatype",
+                f"the annotation of {note.owner} gives a scalar no numeric datatype",
                 "WF-19",
                 note.span,
                 'give one, as in R.Prim("int64")',
             )
 
 
-def datatypes(found: Survey) -> Iterator[Diagnostic]:
+def datatypes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-20: datatypes are those of DT-2, DT-3, DT-4 and DT-8."""
-    for note in found.annotations:
-        if isinstance(note.info, (TensorStructInfo, PrimStructInfo)):
-            defect = note.info.dtype.relax_defect
+    for note in survey.annotations:
+        if isinstance(note.sinfo, (TensorStructInfo, PrimStructInfo)):
+            defect = note.sinfo.dtype.relax_defect
             if defect is not None:
                 yield Diagnostic(
-                    f"the annotation of {note.of} has datatype {note.info.dtype}",
+                    f"the annotation of {note.owner} has datatype {note.sinfo.dtype}",
                     "WF-20",
                     note.span,
                     "write one as float32, int64 or bool is",
@@ -214,17 +214,17 @@ def datatypes(found: Survey) -> Iterator[Diagnostic]:
                 )
 
 
-def scalar_value_datatype(found: Survey) -> Iterator[Diagnostic]:
+def scalar_value_datatype(survey: Survey) -> Iterator[Diagnostic]:
     """WF-22: the value of a scalar has its datatype."""
-    for note in found.annotations:
-        info = note.info
+    for note in survey.annotations:
+        info = note.sinfo
         if (
             isinstance(info, PrimStructInfo)
             and info.value is not None
             and info.value.dtype != info.dtype
         ):
             yield Diagnostic(
-                f"the annotation of {note.of} gives a scalar of {info.dtype} the value "
+                f"the annotation of {note.owner} gives a scalar of {info.dtype} the value "
                 f"{info.value} of {info.value.dtype}",
                 "WF-22",
                 note.span,
@@ -232,9 +232,9 @@ def scalar_value_datatype(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def division_by_zero(found: Survey) -> Iterator[Diagnostic]:
+def division_by_zero(survey: Survey) -> Iterator[Diagnostic]:
     """PX-3: no size divides by what is zero whatever the sizes are."""
-    for division, span in found.divisions:
+    for division, span in survey.divisions:
         if prove_equal(division.b, tir.IntImm(division.b.dtype, 0)):
             text = ShortText().prim(division, INT64)
             yield Diagnostic(

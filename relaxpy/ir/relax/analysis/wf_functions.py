@@ -11,9 +11,9 @@ from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relax.nodes import GlobalVar, Var
 
 
-def return_sizes(found: Survey) -> Iterator[Diagnostic]:
+def return_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-4: a return annotation uses shape variables of the parameters or the surroundings."""
-    for use in found.size_faults:
+    for use in survey.shape_var_faults:
         if use.role == "return":
             yield Diagnostic(
                 f"shape variable {use.var.name} of the return annotation is bound by no parameter",
@@ -23,9 +23,9 @@ def return_sizes(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def signature_sizes(found: Survey) -> Iterator[Diagnostic]:
+def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
     """WF-6a: each shape variable of a signature stands alone in some parameter annotation."""
-    for use in found.size_faults:
+    for use in survey.shape_var_faults:
         if use.role == "param":
             yield Diagnostic(
                 f"shape variable {use.var.name} stands alone in no parameter annotation",
@@ -43,9 +43,9 @@ def _is_self_call(site: CallSite) -> bool:
     return callee is function.var
 
 
-def self_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+def self_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
     """WF-7a: a dataflow block does not call the function it stands in."""
-    for site in found.calls:
+    for site in survey.calls:
         if site.dataflow and _is_self_call(site):
             yield Diagnostic(
                 f"{site.function.name} calls itself inside a dataflow block",
@@ -55,11 +55,11 @@ def self_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def cyclic_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+def cyclic_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
     """WF-7b: a dataflow block calls no function that calls back (WF-25)."""
-    groups = strongly_connected(_called_globals(found))
+    groups = strongly_connected(_called_globals(survey))
     group_of = {name: group for group in groups for name in group}
-    for site in found.calls:
+    for site in survey.calls:
         callee = site.call.op
         if not site.dataflow or not isinstance(callee, GlobalVar) or _is_self_call(site):
             continue
@@ -73,9 +73,9 @@ def cyclic_call_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def if_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
+def if_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
     """WF-7c: a dataflow block has no If."""
-    for node in found.dataflow_ifs:
+    for node in survey.dataflow_ifs:
         yield Diagnostic(
             "an if stands inside a dataflow block",
             "WF-7c",
@@ -84,12 +84,12 @@ def if_in_dataflow(found: Survey) -> Iterator[Diagnostic]:
         )
 
 
-def _called_globals(found: Survey) -> dict[str, dict[str, None]]:
+def _called_globals(survey: Survey) -> dict[str, dict[str, None]]:
     """WF-25: for each global function those that it calls, in nested functions too."""
     graph: dict[str, dict[str, None]] = {
-        site.name: {} for site in found.functions if site.parent is None
+        site.name: {} for site in survey.functions if site.parent is None
     }
-    for call in found.calls:
+    for call in survey.calls:
         if isinstance(call.call.op, GlobalVar):
             graph[call.function.outermost.name][call.call.op.name_hint] = None
     return graph
@@ -105,15 +105,15 @@ def _without_result(site: FunctionSite, rule: str, why: str) -> Iterator[Diagnos
         )
 
 
-def recursion_without_annotation(found: Survey) -> Iterator[Diagnostic]:
+def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
     """WF-8a: a function that calls itself has a return annotation."""
-    graph = _called_globals(found)
-    local = {site.var: site for site in found.functions if site.var is not None}
+    graph = _called_globals(survey)
+    local = {site.var: site for site in survey.functions if site.var is not None}
     recursive: dict[FunctionSite, None] = {}
-    for site in found.functions:
+    for site in survey.functions:
         if site.parent is None and site.name in graph[site.name]:
             recursive[site] = None
-    for call in found.calls:
+    for call in survey.calls:
         callee = call.call.op
         target = local.get(callee) if isinstance(callee, Var) else None
         inside: FunctionSite | None = call.function
@@ -126,18 +126,18 @@ def recursion_without_annotation(found: Survey) -> Iterator[Diagnostic]:
         yield from _without_result(site, "WF-8a", "calls itself")
 
 
-def cycle_without_annotation(found: Survey) -> Iterator[Diagnostic]:
+def cycle_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
     """WF-8b: global functions that call each other in a cycle have return annotations."""
-    sites = {site.name: site for site in found.functions if site.parent is None}
-    for group in strongly_connected(_called_globals(found)):
+    sites = {site.name: site for site in survey.functions if site.parent is None}
+    for group in strongly_connected(_called_globals(survey)):
         if len(group) > 1:
             for name in group:
                 yield from _without_result(sites[name], "WF-8b", "is in a cycle of calls")
 
 
-def operator_as_value(found: Survey) -> Iterator[Diagnostic]:
+def operator_as_value(survey: Survey) -> Iterator[Diagnostic]:
     """WF-9: an operator stands in the callee position of a call and nowhere else."""
-    for node, span in found.stray:
+    for node, span in survey.non_expressions:
         if isinstance(node, Op):
             yield Diagnostic(
                 f"operator {node.name} is used as a value", "WF-9", span, "it can only be called"
@@ -151,9 +151,9 @@ def operator_as_value(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def some_function_is_public(found: Survey) -> Iterator[Diagnostic]:
+def some_function_is_public(survey: Survey) -> Iterator[Diagnostic]:
     """WF-12: some global function has a `global_symbol`."""
-    mod = found.module
+    mod = survey.module
     if mod is None or not len(mod):
         return
     if not any(func.attrs.get("global_symbol") for func in mod.functions.values()):
@@ -165,11 +165,11 @@ def some_function_is_public(found: Survey) -> Iterator[Diagnostic]:
         )
 
 
-def symbol_is_name(found: Survey) -> Iterator[Diagnostic]:
+def symbol_is_name(survey: Survey) -> Iterator[Diagnostic]:
     """WF-13: a `global_symbol` is the name under which the module has the function."""
-    if found.module is None:
+    if survey.module is None:
         return
-    for var, func in found.module.items():
+    for var, func in survey.module.items():
         symbol = func.attrs.get("global_symbol")
         if symbol is not None and symbol != var.name_hint:
             yield Diagnostic(
@@ -180,9 +180,9 @@ def symbol_is_name(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def force_pure_is_pure(found: Survey) -> Iterator[Diagnostic]:
+def force_pure_is_pure(survey: Survey) -> Iterator[Diagnostic]:
     """WF-21: a function with `relax.force_pure` is declared pure."""
-    for site in found.functions:
+    for site in survey.functions:
         func = site.func
         if func.attrs.get("relax.force_pure") and not func.is_pure:
             yield Diagnostic(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Fault, SizeUse, Survey
+from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Fault, ShapeVarUse, Survey
 from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import PrimExpr
@@ -17,9 +17,9 @@ def size_text(size: PrimExpr) -> str:
     return ShortText().prim(size, INT64)
 
 
-def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
+def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
     """WF-1a: a DataflowVar is bound inside a dataflow block."""
-    for site in found.bindings:
+    for site in survey.bindings:
         var = site.binding.var
         if isinstance(var, DataflowVar) and not site.dataflow:
             yield Diagnostic(
@@ -28,7 +28,7 @@ def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
                 site.span,
                 "bind a Var",
             )
-    for var, function in found.dataflow_params:
+    for var, function in survey.dataflow_params:
         yield Diagnostic(
             f"parameter {var.name_hint} of {function.name} is a DataflowVar",
             "WF-1a",
@@ -37,16 +37,16 @@ def dataflow_var_outside_block(found: Survey) -> Iterator[Diagnostic]:
         )
 
 
-def _uses(found: Survey, fault: Fault, rule: str, message: str, hint: str) -> Iterator[Diagnostic]:
-    for use in found.var_faults:
+def _uses(survey: Survey, fault: Fault, rule: str, message: str, hint: str) -> Iterator[Diagnostic]:
+    for use in survey.var_faults:
         if use.fault == fault and not isinstance(use.var, GlobalVar):
             yield Diagnostic(message.format(use.var.name_hint), rule, use.span, hint)
 
 
-def dataflow_var_used_outside(found: Survey) -> Iterator[Diagnostic]:
+def dataflow_var_used_outside(survey: Survey) -> Iterator[Diagnostic]:
     """WF-1b: a DataflowVar is used inside the block that binds it."""
     return _uses(
-        found,
+        survey,
         "block",
         "WF-1b",
         "the DataflowVar {} is used outside the dataflow block that binds it",
@@ -69,10 +69,10 @@ class _Nearest:
         return close_names(name, self._names) if self._left >= 0 else None
 
 
-def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
+def unbound_variable(survey: Survey) -> Iterator[Diagnostic]:
     """WF-2a: every variable is a parameter or on the left of a binding."""
-    near = _Nearest(var.name_hint for var in found.binders)
-    for use in found.var_faults:
+    near = _Nearest(var.name_hint for var in survey.binders)
+    for use in survey.var_faults:
         if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
             name = use.var.name_hint
             yield Diagnostic(
@@ -83,9 +83,9 @@ def unbound_variable(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def bound_twice(found: Survey) -> Iterator[Diagnostic]:
+def bound_twice(survey: Survey) -> Iterator[Diagnostic]:
     """WF-2b: no variable is bound twice."""
-    for var, places in found.binders.items():
+    for var, places in survey.binders.items():
         for span in places[1:]:
             yield Diagnostic(
                 f"variable {var.name_hint} is bound more than once",
@@ -95,10 +95,10 @@ def bound_twice(found: Survey) -> Iterator[Diagnostic]:
             )
 
 
-def bound_by_itself(found: Survey) -> Iterator[Diagnostic]:
+def bound_by_itself(survey: Survey) -> Iterator[Diagnostic]:
     """WF-2c: only a function may mention the variable that it is bound to."""
     return _uses(
-        found,
+        survey,
         "self",
         "WF-2c",
         "variable {} is used in its own binding, which defines no function",
@@ -106,16 +106,16 @@ def bound_by_itself(found: Survey) -> Iterator[Diagnostic]:
     )
 
 
-def used_too_early(found: Survey) -> Iterator[Diagnostic]:
+def used_too_early(survey: Survey) -> Iterator[Diagnostic]:
     """WF-3: a variable is used after the binding that binds it."""
     message, hint = "variable {} is used before it is bound", "move its binding further up"
-    return _uses(found, "early", "WF-3", message, hint)
+    return _uses(survey, "early", "WF-3", message, hint)
 
 
-def captured_dataflow_var(found: Survey) -> Iterator[Diagnostic]:
+def captured_dataflow_var(survey: Survey) -> Iterator[Diagnostic]:
     """WF-11: a function inside a dataflow block uses no DataflowVar of it."""
     return _uses(
-        found,
+        survey,
         "captured",
         "WF-11",
         "the DataflowVar {} is used in a function defined inside its dataflow block",
@@ -123,9 +123,9 @@ def captured_dataflow_var(found: Survey) -> Iterator[Diagnostic]:
     )
 
 
-def size_used_too_early(found: Survey) -> Iterator[Diagnostic]:
+def size_used_too_early(survey: Survey) -> Iterator[Diagnostic]:
     """WF-5a: a shape variable is used after what binds it."""
-    for use in found.size_faults:
+    for use in survey.shape_var_faults:
         if use.fault == "gone" or use.role in ("param", "return") or _in_cast(use):
             continue
         what = "bound nowhere" if use.fault == "unbound" else "used before it is bound"
@@ -137,27 +137,27 @@ def size_used_too_early(found: Survey) -> Iterator[Diagnostic]:
         )
 
 
-def _in_cast(use: SizeUse) -> bool:
+def _in_cast(use: ShapeVarUse) -> bool:
     return use.role == "cast"
 
 
-def compound_size_binds_nothing(found: Survey) -> Iterator[Diagnostic]:
+def compound_size_binds_nothing(survey: Survey) -> Iterator[Diagnostic]:
     """WF-5b: in a match_cast only a lone variable binds, for what stands right of it."""
-    for use in found.size_faults:
+    for use in survey.shape_var_faults:
         if _in_cast(use):
             yield Diagnostic(
-                f"{size_text(use.compound)} in a match_cast binds no {use.var.name}",
+                f"{size_text(use.size)} in a match_cast binds no {use.var.name}",
                 "WF-5b",
                 use.span,
                 f"let {use.var.name} stand alone further left",
             )
 
 
-def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
+def out_of_scope(survey: Survey) -> Iterator[Diagnostic]:
     """WF-24: nothing is used outside its scope."""
-    near = _Nearest(v.name_hint for v in found.module or ())
+    near = _Nearest(v.name_hint for v in survey.module or ())
     seen: set[tuple[str, Span | None]] = set()
-    for use in found.var_faults:
+    for use in survey.var_faults:
         name = use.var.name_hint
         if use.fault == "gone":
             yield Diagnostic(
@@ -174,7 +174,7 @@ def out_of_scope(found: Survey) -> Iterator[Diagnostic]:
                 use.span,
                 near(name) or "add one to the module under this name",
             )
-    for size in found.size_faults:
+    for size in survey.shape_var_faults:
         if size.fault == "gone" and size.role not in ("param", "return", "cast"):
             yield Diagnostic(
                 f"shape variable {size.var.name} is used outside the scope in which it is bound",
