@@ -725,7 +725,7 @@ def test_the_info_of_a_cast_is_marked() -> None:
         def main(x: R.Tensor(dtype="float32")):
             n = T.int64()
             y = R.match_cast(x, R.Tensor((2 * n, n)))
-            #                   ^^^^^^^^^^^^^^^^^^^^ 2 * n in a match_cast binds no n [WF-5b]
-            # hint: let n stand alone further left
+            #                   ^^^^^^^^^^^^^^^^^^^^ 2 * n in a match_cast does not bind n [WF-5b]
+            # hint: make n a dimension by itself further left
             return y
     """)

@@ -121,7 +121,7 @@ WRONG = {
     ),
     "bound nowhere": (
         'def f[n](x: R.Tensor((n * 2,), "float32")):',
-        "shape variable n stands alone in no parameter annotation [WF-6a]",
+        "shape variable n is not a whole dimension of any parameter [WF-6a]",
     ),
 }
 WRONG_KERNELS = {

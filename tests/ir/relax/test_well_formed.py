@@ -181,7 +181,7 @@ def test_only_a_lone_size_binds_in_a_cast() -> None:
 
     assert rules(program(n, n * 2)) == []
     [only] = found(program(n * 2, 4))
-    assert (only.rule, only.message) == ("WF-5b", "n * 2 in a match_cast binds no n")
+    assert (only.rule, only.message) == ("WF-5b", "n * 2 in a match_cast does not bind n")
     assert rules(program(n * 2, n)) == ["WF-5b"]
 
 
@@ -583,7 +583,7 @@ def test_a_division_that_is_surely_by_zero_is_found_before_it_is_made() -> None:
                 assert rules(function([x], value)) == ["PX-3"]
         assert rules(function([x], rx.ShapeExpr([node(seven, n - m)]))) == []
     [only] = found(function([x, var("y", tensor(seven // (n - n)))], x))
-    assert only.message == "7 // (n - n) divides by zero, whatever the sizes are"
+    assert only.message == "7 // (n - n) always divides by zero"
 
 
 @pytest.mark.rule("PX-3", "PX-5")

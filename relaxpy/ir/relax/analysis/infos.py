@@ -1,4 +1,4 @@
-"""What becomes of an info at a call, and where variables leave scope, as TVM's tools ask for it."""
+"""TVM's interface to the derivation of calls and to erasure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from relaxpy.ir.relax.nodes import (
     FuncStructInfo,
     StructInfo,
     TensorStructInfo,
-    TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.relations import erase
 from relaxpy.ir.relax.relations.shape_vars import alpha_rename, map_nested, substitute_info
 from relaxpy.ir.tir import expr as tir, ops
@@ -33,14 +31,14 @@ I = TypeVar("I", bound=StructInfo)  # noqa: E741
 def derive_call_ret_struct_info(
     func_sinfo: FuncStructInfo, call: Call, ctx: BlockBuilder
 ) -> StructInfo:
-    """The info of `call` where what it calls has the info `func_sinfo`.
+    """The struct info of `call` if its callee has the struct info `func_sinfo`.
 
     Errors:
-        StructInfoError: the arguments do not fit (DER-39, DER-40, DER-41).
+        StructInfoError: the arguments do not fit the parameters (DER-39, DER-40, DER-41).
         MisuseError (also TypeError): an argument is of another kind.
     """
     if not isinstance(func_sinfo, FuncStructInfo):
-        raise MisuseError(f"expected a Func info, found {func_sinfo!r:.60}", about=func_sinfo)
+        raise MisuseError(f"expected a FuncStructInfo, found {func_sinfo!r:.60}", about=func_sinfo)
     if not isinstance(call, Call):
         raise MisuseError(f"expected a call, found {type(call).__name__}", about=call)
     if not isinstance(ctx, BlockBuilder):
@@ -54,15 +52,15 @@ def erase_to_well_defined(
     shape_var_map: Mapping[tir.Var, tir.PrimExpr | int] | Collection[tir.Var] | None = None,
     var_map: Mapping[Var, Expr] | Collection[Var] | None = None,
 ) -> I:
-    """`sinfo` with its variables replaced as the mappings say.
+    """Replace the free variables of `sinfo` by their images.
 
-    What mentions a variable that has no image loses its shape or value and keeps rank and datatype.
-    What Func infos own stays. A collection of variables, those in scope, are images of themselves.
+    Shapes and values that mention a variable without an image are erased; rank and datatype stay. A
+    collection of variables means those in scope, which are their own images.
 
     Rule:
         ERA-1, ERA-2, ERA-3, ERA-4, ERA-5, ERA-6, ERA-7, ERA-8, ERA-9, for variables without image.
     Errors:
-        MisuseError (also TypeError): these are no variables, or no images of such.
+        MisuseError (also TypeError): a key is not a variable, or an image not an expression.
     """
     expect(sinfo, StructInfo)
     sizes = {
@@ -74,32 +72,28 @@ def erase_to_well_defined(
     return substitute_info(_with_shapes(erased, variables), sizes)
 
 
-def _images(given: object, kind: type, images: type | tuple[type, ...]) -> dict[Any, Any]:
-    """The images of variables of this kind; in a mere collection each is its own."""
-    if given is None:
+def _images(argument: object, kind: type, images: type | tuple[type, ...]) -> dict[Any, Any]:
+    """The images of variables of this kind; in a collection each is its own image."""
+    if argument is None:
         return {}
-    if isinstance(given, (list, tuple, set, frozenset)):
-        given = {var: var for var in given}
-    if not isinstance(given, Mapping):
+    if isinstance(argument, (list, tuple, set, frozenset)):
+        argument = {var: var for var in argument}
+    if not isinstance(argument, Mapping):
         raise MisuseError(
-            f"expected variables or a table of their images, found {given!r:.60}", about=given
+            f"expected variables or a table of their images, found {argument!r:.60}", about=argument
         )
-    for var, image in given.items():
+    for var, image in argument.items():
         if not isinstance(var, kind) or not isinstance(image, images):
             wrong = var if not isinstance(var, kind) else image
             raise MisuseError(
-                f"expected variables and what stands for them, found {wrong!r:.60}", about=given
+                f"expected variables and their images, found {wrong!r:.60}", about=argument
             )
-    return dict(given)
+    return dict(argument)
 
 
-def _with_shapes(info: I, variables: Mapping[Var, Expr]) -> I:
-    """The info with images in place of the variables that are shapes of tensors."""
-    match info:
-        case TensorStructInfo(shape=Var() as shape):
-            image = variables.get(shape, shape)
-            return info if image is shape else cast("I", replace(info, shape=image))
-        case TupleStructInfo() | FuncStructInfo() | DTensorStructInfo():
-            return map_nested(lambda part: _with_shapes(part, variables), info)
-        case _:
-            return info
+def _with_shapes(sinfo: I, variables: Mapping[Var, Expr]) -> I:
+    """Replace the variables that are shapes of tensors by their images."""
+    if isinstance(sinfo, TensorStructInfo) and isinstance(sinfo.shape, Var):
+        image = variables.get(sinfo.shape, sinfo.shape)
+        return sinfo if image is sinfo.shape else cast("I", replace(sinfo, shape=image))
+    return map_nested(lambda nested: _with_shapes(nested, variables), sinfo)

@@ -1,4 +1,4 @@
-"""Layouts of a kernel's blocks and buffers that go with given layouts of its outputs."""
+"""Layouts of a kernel's blocks and buffers that agree with layouts of its outputs."""
 
 from __future__ import annotations
 
@@ -27,57 +27,56 @@ Indices: TypeAlias = tuple[PrimExpr, ...]
 def suggest_layout_transforms(
     func: PrimFunc, write_buffer_transforms: Sequence[Transform]
 ) -> Suggestions:
-    """For each block of `func` how its variables and its buffers may be arranged anew.
+    """Layout transforms of the variables and buffers of each block of `func`.
 
-    The transforms are those of the buffers that `func` writes, its last parameters. A block has an
-    entry if it writes one element of one such buffer (or of one that a later block reads so) for
-    each of its spatial variables; its own map then transforms these as it does the buffer, and
-    keeps the others behind them. A buffer has one if, with all the maps applied, the block reads or
-    writes it at some of its new variables in their order, in every block that has it; what is
-    given for a buffer holds for all of them.
+    The arguments are transforms of the buffers that `func` writes, which are its last parameters. A
+    block has an entry if it writes a transformed buffer, at indices that are distinct spatial
+    variables; the block is then transformed like the buffer, and its other variables follow. A
+    buffer has an entry if every block that uses it then reads or writes it at some of the new
+    variables, in their order. The argument for a buffer is never changed.
 
     Errors:
-        MisuseError (also TypeError): `func` is no PrimFunc, there are more transforms than buffers,
-            or one is no map of as many indices as its buffer has.
+        MisuseError (also TypeError): `func` is not a PrimFunc, there are more transforms than
+            buffers, or one has not as many indices as its buffer.
     """
     expect(func, PrimFunc)
     blocks = [_Accesses(n) for n in walk(func.body) if isinstance(n, Block) and _is_innermost(n)]
-    given = _given(func, write_buffer_transforms)
-    layouts = dict(given)
-    found: Suggestions = {}
+    requested = _requested(func, write_buffer_transforms)
+    layouts = dict(requested)
+    candidates: Suggestions = {}
     for accesses in reversed(blocks):
         if accesses.written in layouts:
-            found[accesses.block] = accesses.maps(layouts[accesses.written])
+            candidates[accesses.block] = accesses.maps(layouts[accesses.written])
         for buffer in accesses.read:
             readers = [b for b in blocks if buffer in b.read]
-            agreed = _agreed(found, readers, buffer)
+            agreed = _agreed(candidates, readers, buffer)
             if agreed is not None:
                 layouts.setdefault(buffer, agreed)
     result: Suggestions = {}
     for accesses in blocks:
-        for key, index_map in found.get(accesses.block, {}).items():
+        for key, index_map in candidates.get(accesses.block, {}).items():
             users = [b for b in blocks if key in b.read or key is b.written]
             if isinstance(key, Block):
                 fits = True
-            elif key in given:
-                fits = given[key].is_equivalent_to(index_map)
+            elif key in requested:
+                fits = requested[key].is_equivalent_to(index_map)
             else:
-                fits = _agreed(found, users, key) is not None
+                fits = _agreed(candidates, users, key) is not None
             if fits:
                 result.setdefault(accesses.block, {})[key] = index_map
     return result
 
 
-def _agreed(found: Suggestions, users: Sequence[_Accesses], buffer: Buffer) -> IndexMap | None:
-    """The layout that all blocks which use a buffer suggest for it, if they do."""
-    maps = [found.get(user.block, {}).get(buffer) for user in users]
+def _agreed(candidates: Suggestions, users: Sequence[_Accesses], buffer: Buffer) -> IndexMap | None:
+    """The layout of a buffer on which all blocks that use it agree, or None."""
+    maps = [candidates.get(user.block, {}).get(buffer) for user in users]
     first = maps[0]
     if first is None or not all(m is not None and first.is_equivalent_to(m) for m in maps):
         return None
     return first
 
 
-def _given(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, IndexMap]:
+def _requested(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, IndexMap]:
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
     if not isinstance(transforms, Sequence) or len(transforms) > len(buffers):
         raise MisuseError(
@@ -85,7 +84,7 @@ def _given(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, Inde
             f"last buffers, found {transforms!r:.60}",
             about=transforms,
         )
-    found = {}
+    layouts = {}
     for buffer, transform in zip(reversed(buffers), reversed(transforms), strict=False):
         index_map = transform
         if not isinstance(index_map, IndexMap):
@@ -96,8 +95,8 @@ def _given(func: PrimFunc, transforms: Sequence[Transform]) -> dict[Buffer, Inde
                 f"map takes {len(index_map.initial_indices)}",
                 about=transform,
             )
-        found[buffer] = index_map
-    return found
+        layouts[buffer] = index_map
+    return layouts
 
 
 def _is_innermost(block: Block) -> bool:
@@ -105,7 +104,7 @@ def _is_innermost(block: Block) -> bool:
 
 
 class _Accesses:
-    """What an innermost block reads and writes, and where."""
+    """The buffers that an innermost block reads and writes, with the indices."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -119,22 +118,22 @@ class _Accesses:
                     self.read.setdefault(node.buffer, set()).add(node.indices)
         self.written = next(iter(self.stores)) if len(self.stores) == 1 else None
         if self.written in self.read and self.read[self.written] <= self.stores[self.written]:
-            del self.read[self.written]  # as a reduction does
+            del self.read[self.written]  # a reduction reads what it updates
 
-    def _place(self, accesses: set[Indices]) -> Indices | None:
-        """The one place, each index a block variable of its own, or 0."""
+    def _variable_indices(self, accesses: set[Indices]) -> Indices | None:
+        """The indices of the only access if they are distinct block variables or 0."""
         if len(accesses) != 1:
             return None
         [indices] = accesses
-        own = {axis.var for axis in self.block.iter_vars}
-        plain = [i for i in indices if not (isinstance(i, IntImm) and not i.value)]
-        lone = len(set(plain)) == len(plain) and all(i in own for i in plain)
-        return indices if lone else None
+        block_vars = {axis.var for axis in self.block.iter_vars}
+        nonzero = [i for i in indices if not (isinstance(i, IntImm) and not i.value)]
+        distinct = len(set(nonzero)) == len(nonzero)
+        return indices if distinct and block_vars.issuperset(nonzero) else None
 
     def maps(self, layout: IndexMap) -> dict[Block | Buffer, IndexMap]:
-        """The maps that go with a layout of what is written; none where there are no such maps."""
+        """The transforms that agree with a layout of the written buffer, if there are any."""
         assert self.written is not None
-        target = self._place(self.stores[self.written])
+        target = self._variable_indices(self.stores[self.written])
         domains = {a.var: a.dom for a in self.block.iter_vars if a.dom is not None}
         if target is None or len(domains) != len(self.block.iter_vars) or self.written in self.read:
             return {}
@@ -143,20 +142,20 @@ class _Accesses:
         if detect_iter_map(moved, spatial, check_level="bijective").errors:
             return {}
         order = [*moved, *(var for var in domains if var not in spatial)]
-        made: dict[Block | Buffer, IndexMap] = {
+        maps: dict[Block | Buffer, IndexMap] = {
             self.block: IndexMap(*_renamed(list(domains), order)),
             self.written: layout,
         }
         for buffer, accesses in self.read.items():
-            source = self._place(accesses)
+            source = self._variable_indices(accesses)
             index_map = None if source is None else _arranged(source, order)
             if index_map is not None and _keeps_all(index_map, buffer):
-                made[buffer] = index_map
-        return made
+                maps[buffer] = index_map
+        return maps
 
 
 def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
-    """The map of a buffer read at `source` to the block's new variables that it is read along."""
+    """The transform of a buffer that is read at `source`, for an `order` of block variables."""
     here = {i for i in source if isinstance(i, Var)}
     uses = [set(variables_of(index)) for index in order]
     if any(used & here and used - here for used in uses):
@@ -171,7 +170,7 @@ def _arranged(source: Indices, order: Sequence[PrimExpr]) -> IndexMap | None:
 
 
 def _keeps_all(index_map: IndexMap, buffer: Buffer) -> bool:
-    """Whether no two elements of a buffer, those that no block reads included, come together."""
+    """Whether a transform maps all elements of a buffer to different ones."""
     iters = dict(zip(index_map.initial_indices, map(Range, buffer.shape), strict=True))
     return not detect_iter_map(index_map.final_indices, iters, check_level="bijective").errors
 
@@ -179,6 +178,6 @@ def _keeps_all(index_map: IndexMap, buffer: Buffer) -> bool:
 def _renamed(
     variables: Sequence[Var], indices: Sequence[PrimExpr]
 ) -> tuple[tuple[Var, ...], Indices]:
-    """Both with variables of their own."""
+    """Both with new variables."""
     fresh = {var: var.renamed(var.name) for var in variables}
     return tuple(fresh.values()), tuple(substitute(index, fresh) for index in indices)

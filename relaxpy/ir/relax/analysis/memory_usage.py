@@ -1,4 +1,4 @@
-"""How much memory the functions of a module allocate, as far as sizes are known."""
+"""Estimates of the memory that the functions of a module allocate."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from relaxpy.ir.tir.expr import IntImm
 
 @dataclass(slots=True)
 class _Total:
-    """Allocations of one kind: how many bytes in how many, and how many more of unknown size."""
+    """The allocations of one kind: bytes and number, and the number of those of unknown size."""
 
     nbytes: int = 0
     known: int = 0
     unknown: int = 0
 
     def add(self, nbytes: int | None) -> None:
-        """Count one more."""
+        """Count one more allocation."""
         if nbytes is None:
             self.unknown += 1
         else:
@@ -44,18 +44,18 @@ class _Total:
             self.known += 1
 
     def text(self, what: str) -> str:
-        """The totals in words."""
-        open_ones = f", {self.unknown} more of unknown size" if self.unknown else ""
-        return f"{counted(self.known, what)} of {counted(self.nbytes, 'byte')} in all{open_ones}"
+        """The totals as text."""
+        unknown = f", {self.unknown} more of unknown size" if self.unknown else ""
+        return f"{counted(self.known, what)} of {counted(self.nbytes, 'byte')} in all{unknown}"
 
 
 @user_facing
 def estimate_memory_usage(mod: IRModule | Function) -> str:
     """A report of what each function allocates, in bytes: its tensors, and the storage for them.
 
-    Tensors are those of `alloc_tensor`, and new outputs of `call_tir` and `call_dps_packed`; what
-    memory planning puts into one storage counts once there. Every allocation in the text counts
-    once, in both branches of an If, however often it is run.
+    Tensors are those of `alloc_tensor`, and new outputs of `call_tir` and `call_dps_packed`. A
+    storage that memory planning uses for several tensors counts once. So does every allocation in
+    the text, in both branches of an If, however often it is executed.
 
     Errors:
         MisuseError (also TypeError): `mod` is neither a module nor a Relax function.
@@ -69,32 +69,34 @@ def estimate_memory_usage(mod: IRModule | Function) -> str:
 
 
 def _report(name: str, func: Function) -> str:
-    tensors, storages, left = _Total(), _Total(), _Total()
+    tensors, storages, unplanned = _Total(), _Total(), _Total()
     for call in walk(func.body):
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             continue
-        made = call.op.record.allocates
-        if made is not None and made.storage:
-            storages.add(_allocated(call, made))
-        elif made is not None:
-            nbytes = _allocated(call, made)
+        allocation = call.op.record.allocates
+        if allocation is not None and allocation.storage:
+            storages.add(_allocated(call, allocation))
+        elif allocation is not None:
+            nbytes = _allocated(call, allocation)
             tensors.add(nbytes)
-            if not made.planned:
-                left.add(nbytes)
+            if not allocation.planned:
+                unplanned.add(nbytes)
         for nbytes in _new_outputs(call, call.op):
             tensors.add(nbytes)
-            left.add(nbytes)
+            unplanned.add(nbytes)
     lines = [name, f"  without planning: {tensors.text('tensor')}"]
     if storages.known or storages.unknown:
-        planned = storages.nbytes + left.nbytes
+        planned = storages.nbytes + unplanned.nbytes
         share = f" ({planned / tensors.nbytes:.1%} of the bytes)" if tensors.nbytes else ""
-        beside = f", beside {left.text('tensor')}" if left.known or left.unknown else ""
+        beside = (
+            f", beside {unplanned.text('tensor')}" if unplanned.known or unplanned.unknown else ""
+        )
         lines.append(f"  with planning: {storages.text('storage')}{beside}{share}")
     return "\n".join(lines)
 
 
 def _new_outputs(call: Call, op: Op) -> Iterator[int | None]:
-    """The sizes of the tensors that a call of a function makes for its outputs."""
+    """The sizes of the tensors that a call of a function allocates for its outputs."""
     if op.record.calls is None or not op.record.calls.has_outputs:
         return
     indices = call.attrs.get("inplace_indices")
@@ -109,16 +111,16 @@ def _fields(sinfo: StructInfo) -> tuple[StructInfo, ...]:
     return sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
 
 
-def _allocated(call: Call, made: Allocation) -> int | None:
-    """The size of what a call allocates."""
-    shape, dtype = _operand(call, made.shape), _operand(call, made.dtype)
-    if made.in_bytes and isinstance(shape, ShapeExpr) and len(shape.values) == 1:
+def _allocated(call: Call, allocation: Allocation) -> int | None:
+    """The number of bytes that a call allocates."""
+    shape, dtype = _operand(call, allocation.shape), _operand(call, allocation.dtype)
+    if allocation.in_bytes and isinstance(shape, ShapeExpr) and len(shape.values) == 1:
         return _bytes(shape, DataType("uint8"))
     return _bytes(shape, dtype)
 
 
-def _operand(call: Call, place: int) -> Expr | None:
-    return call.args[place] if place < len(call.args) else None
+def _operand(call: Call, index: int) -> Expr | None:
+    return call.args[index] if index < len(call.args) else None
 
 
 def _bytes(shape: Expr | None, dtype: Expr | DataType | None) -> int | None:

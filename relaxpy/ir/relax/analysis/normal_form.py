@@ -1,7 +1,7 @@
 """Whether a program is in normal form: one diagnostic for each violation (WF-23).
 
-Checked are NF-2 with the leaves of NF-1, NF-3 and NF-4, and NF-5, NF-8, NF-9, NF-11, NF-12, NF-13.
-NF-6 and NF-7 hold for every node: functions and conditionals wrap what is not a SeqExpr.
+This checks NF-2 with the leaves of NF-1, NF-3 and NF-4, and NF-5, NF-8, NF-9, NF-11, NF-12 and
+NF-13. NF-6 and NF-7 always hold, since functions and conditionals wrap their bodies in a SeqExpr.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HINT = "relax.transform.Normalize brings programs into normal form"
 
 
 def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
-    """What keeps the functions of a program from normal form."""
+    """The violations of normal form in the functions of a program."""
     for site in survey.functions:
         yield from _sequence(site.func.body)
     for bound in survey.bindings:
@@ -26,7 +26,7 @@ def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("a SeqExpr is the value of a binding", "NF-5", bound.span, _HINT)
         elif not is_normal_value(value):
             rule = "NF-13" if isinstance(value, If) else "NF-2"
-            yield Diagnostic("a part of this value is no leaf", rule, bound.span, _HINT)
+            yield Diagnostic("an operand of this value is not a leaf", rule, bound.span, _HINT)
         if isinstance(value, If):
             for branch in (value.true_branch, value.false_branch):
                 yield from _sequence(branch)
@@ -34,14 +34,14 @@ def check_normal_form(survey: Survey) -> Iterator[Diagnostic]:
 
 def _sequence(seq: SeqExpr) -> Iterator[Diagnostic]:
     if not is_leaf(seq.body):
-        yield Diagnostic("the result of a SeqExpr is no leaf", "NF-12", seq.body.span, _HINT)
-    before: bool | None = None
+        yield Diagnostic("the result of a SeqExpr is not a leaf", "NF-12", seq.body.span, _HINT)
+    previous: bool | None = None
     for block in seq.blocks:
         if not block.bindings:
             yield Diagnostic("a block is empty", "NF-11", block.span or seq.span, _HINT)
             continue
-        kind = isinstance(block, DataflowBlock)
-        if kind == before:
-            rule = "NF-9" if kind else "NF-8"
-            yield Diagnostic("two neighbouring blocks are of one kind", rule, block.span, _HINT)
-        before = kind
+        dataflow = isinstance(block, DataflowBlock)
+        if dataflow == previous:
+            rule = "NF-9" if dataflow else "NF-8"
+            yield Diagnostic("two adjacent blocks are of the same kind", rule, block.span, _HINT)
+        previous = dataflow

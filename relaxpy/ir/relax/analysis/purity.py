@@ -1,4 +1,4 @@
-"""Which calls of an expression are impure."""
+"""The impure calls of an expression."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CONTEXT = Context()
 
 @user_facing
 def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Whether `expr`, or for a function its body, makes an impure call (PU-15, PU-16).
+    """Whether `expr`, or the body of a function, contains an impure call (PU-15, PU-16).
 
-    Calls of `own_name`, by which a recursive function knows itself, do not count; what nothing is
-    known of counts as impure.
+    Calls of `own_name`, by which a recursive function refers to itself, are ignored. A call of an
+    unknown callee is impure.
     """
     expect(expr, Expr)
     body = expr.body if isinstance(expr, Function) else expr
@@ -34,7 +34,7 @@ def makes_impure_call(expr: Expr) -> bool:
 
 
 def calls_made(expr: Expr) -> Iterator[Call]:
-    """The calls in `expr` that evaluating it makes: bodies of nested functions are left out."""
+    """The calls that the evaluation of `expr` makes, which exclude those in nested functions."""
     seen: set[int] = set()
     waiting: list[Node] = [expr]
     while waiting:

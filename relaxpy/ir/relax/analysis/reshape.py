@@ -1,4 +1,4 @@
-"""Kernels that only read their input in row-major order into another shape."""
+"""Recognition of kernels that only reshape their input."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ONE = ops.const(1, "int64")
 
 @user_facing
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a kernel does nothing but copy its first buffer to its last one in row-major order.
+    """Whether a kernel only copies its first buffer to its last one in row-major order.
 
     Errors:
-        MisuseError (also TypeError): `func` is no PrimFunc.
+        MisuseError (also TypeError): `func` is not a PrimFunc.
 
     Rule:
-        One nest of loops and spatial blocks around one store of one load, which writes every
-        element once; both have the same place in the flattened buffers for all values of the
-        block's variables, and the two buffers hold equally many elements. What cannot be proved
-        does not count.
+        The kernel is one nest of loops and spatial blocks with one store of one load, which writes
+        every element once. Load and store have the same index in the flattened buffers, for all
+        values of the block variables, and the buffers have equally many elements. All of this has
+        to be provable.
     """
     expect(func, PrimFunc)
     buffers = [buffer for buffer in func.buffer_map_items if buffer is not None]
@@ -56,7 +56,7 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
                     load.buffer is source
                     and stmt.buffer is target
                     and same(_count(source), _count(target))
-                    and same(_place(source, load.indices), _place(target, stmt.indices))
+                    and same(_flat_index(source, load.indices), _flat_index(target, stmt.indices))
                     and nest.fills(target, stmt.indices)
                 )
             case _:
@@ -64,7 +64,7 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
 
 
 class _Nest:
-    """The loops and blocks around a statement."""
+    """The loops and blocks that contain a statement."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -76,7 +76,7 @@ class _Nest:
         self.analyzer.bind(loop.loop_var, self.loops[loop.loop_var])
 
     def enter_block(self, realize: BlockRealize) -> bool:
-        """Note what a block's variables are; whether they are independent of each other."""
+        """Bind the variables of a block; returns whether they are independent of each other."""
         block = realize.block
         always = isinstance(realize.predicate, tir.IntImm) and bool(realize.predicate.value)
         if not always or block.init is not None or block.match_buffers:
@@ -91,22 +91,21 @@ class _Nest:
 
     def fills(self, buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> bool:
         """Whether the loops provably reach each element of a buffer once."""
-        rounds = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)
-        if not self.analyzer.can_prove_equal(ops.cast_to(rounds, INT64), _count(buffer)):
+        iterations = reduce(operator.mul, (r.extent for r in self.loops.values()), _ONE)
+        if not self.analyzer.can_prove_equal(ops.cast_to(iterations, INT64), _count(buffer)):
             return False
-        place = self.analyzer.simplify(substitute(_place(buffer, indices), self.values))
-        return not detect_iter_map([place], self.loops, check_level="bijective").errors
+        index = self.analyzer.simplify(substitute(_flat_index(buffer, indices), self.values))
+        return not detect_iter_map([index], self.loops, check_level="bijective").errors
 
 
-def _place(buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
-    """The place of an element among all of the buffer's in row-major order."""
-    pairs = list(zip(buffer.shape, indices, strict=True))
-    if not pairs:
+def _flat_index(buffer: Buffer, indices: tuple[tir.PrimExpr, ...]) -> tir.PrimExpr:
+    """The index of an element in the flattened buffer."""
+    if not indices:
         return ops.const(0, "int64")
-    place = pairs[0][1]
-    for size, index in pairs[1:]:
-        place = place * size + index
-    return place
+    flat = indices[0]
+    for extent, index in zip(buffer.shape[1:], indices[1:], strict=True):
+        flat = flat * extent + index
+    return flat
 
 
 def _count(buffer: Buffer) -> tir.PrimExpr:

@@ -48,7 +48,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
 from relaxpy.ir.tir import expr as tir
 
 Fault: TypeAlias = Literal["unbound", "early", "self", "gone", "block", "captured"]
-SIZES_COME_FROM = "a dimension of a parameter or of an R.match_cast binds it"
+BIND_SHAPE_VAR = "bind it by a dimension of a parameter or of an R.match_cast"
 Role: TypeAlias = Literal["param", "return", "var", "cast", "sinfo_arg"]
 
 
@@ -62,12 +62,17 @@ class FunctionSite:
     var: Var | None = None
 
     @property
+    def enclosing(self) -> list[FunctionSite]:
+        """This function and those that contain it, from the inside out."""
+        sites = [self]
+        while (parent := sites[-1].parent) is not None:
+            sites.append(parent)
+        return sites
+
+    @property
     def outermost(self) -> FunctionSite:
         """The global function that contains this one, or this one itself."""
-        site = self
-        while site.parent is not None:
-            site = site.parent
-        return site
+        return self.enclosing[-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

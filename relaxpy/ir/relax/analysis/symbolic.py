@@ -1,4 +1,4 @@
-"""Shape variables of functions and infos: defined, used, free; sizes that cannot be negative."""
+"""Shape variables of functions and struct infos: defined, used and free."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from relaxpy.ir.tir import expr as tir
 
 @user_facing
 def tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
-    """The shape variables in an info, those that its Func infos own included, in order."""
+    """The shape variables in `sinfo`, in order, including those that Callables bind."""
     expect(sinfo, StructInfo)
     return list(dict.fromkeys(node for node in walk(sinfo) if isinstance(node, tir.Var)))
 
 
 @user_facing
 def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
-    """The shape variables that a value of this info determines, in order (WF-6a).
+    """The shape variables that a value of this struct info determines, in order (WF-6a).
 
-    Those stand alone as a dimension, member or value outside Func infos.
+    These are a whole dimension, member or value outside Callables.
     """
     expect(sinfo, StructInfo)
     return list(definable_shape_vars(sinfo))
@@ -44,23 +44,22 @@ def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[tir.Var]:
 
 @user_facing
 def collect_non_negative_expressions(sinfo: StructInfo) -> list[tir.PrimExpr]:
-    """The sizes in tensor and shape infos that are no literals, in order."""
+    """The dimensions of tensors and shapes that are not literals, in order."""
     expect(sinfo, StructInfo)
-    found: dict[tir.PrimExpr, None] = {}
-    for info in walk(sinfo):
-        if isinstance(info, (TensorStructInfo, ShapeStructInfo)):
-            found.update((s, None) for s in sizes_of(info) if not isinstance(s, tir.IntImm))
-    return list(found)
-
-
-def _signature(func: Function) -> list[StructInfo]:
-    return [p.struct_info for p in func.params if p.struct_info is not None]
+    sizes = [
+        size
+        for node in walk(sinfo)
+        if isinstance(node, (TensorStructInfo, ShapeStructInfo))
+        for size in sizes_of(node)
+    ]
+    return list(dict.fromkeys(size for size in sizes if not isinstance(size, tir.IntImm)))
 
 
 def _defined(node: Node) -> tuple[tir.Var, ...]:
     """The variables that a node itself defines."""
     if isinstance(node, Function):
-        return definable_shape_vars(*_signature(node))
+        sinfos = [p.struct_info for p in node.params if p.struct_info is not None]
+        return definable_shape_vars(*sinfos)
     if isinstance(node, MatchCast):
         return definable_shape_vars(node.struct_info)
     return ()
@@ -70,16 +69,17 @@ def _defined(node: Node) -> tuple[tir.Var, ...]:
 def defined_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that parameters and match_casts in `func` define, in order."""
     expect(func, Function)
-    found: dict[tir.Var, None] = dict.fromkeys(_defined(func))
-    for node in walk(func):
-        found.update(dict.fromkeys(_defined(node)))
-    return list(found)
+    nodes = (func, *walk(func))  # the parameters of `func` come first
+    return list(dict.fromkeys(var for node in nodes for var in _defined(node)))
 
 
-def _used(func: Function) -> Iterator[tir.Var]:
-    """Every shape variable that is met, less those that Func infos own, in order."""
+def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Var]:
+    """The shape variables in `root` that no Callable binds, in order.
+
+    Those in the struct info of variables are included only if `of_variables`.
+    """
     seen: set[int] = set()
-    waiting: list[Node] = [func]
+    waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
         if id(node) in seen:
@@ -90,8 +90,8 @@ def _used(func: Function) -> Iterator[tir.Var]:
                 yield from free_shape_vars(node)
             case tir.PrimExpr():
                 yield from variables_of(node)
-            case Var(struct_info=info):
-                waiting += [] if info is None else [info]
+            case Var(struct_info=sinfo):
+                waiting += [sinfo] if of_variables and sinfo is not None else []
             case _:
                 waiting += reversed(list(children(node)))
 
@@ -101,4 +101,4 @@ def free_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that `func` uses and does not define, in order."""
     expect(func, Function)
     defined = set(defined_symbolic_vars(func))
-    return list(dict.fromkeys(var for var in _used(func) if var not in defined))
+    return list(dict.fromkeys(var for var in used_shape_vars(func) if var not in defined))

@@ -1,4 +1,4 @@
-"""Variables of an expression: free, bound, all; and what they are bound to."""
+"""The variables of an expression: free, bound and all; and their bindings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from relaxpy.ir.relax.nodes import (
     Function,
     GlobalVar,
     MatchCast,
-    StructInfo,
-    TensorStructInfo,
     Var,
     VarBinding,
 )
@@ -28,10 +26,10 @@ from relaxpy.ir.relax.nodes import (
 
 @user_facing
 def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
-    """Call `fvisit` on each expression in `expr` once, operands before what uses them.
+    """Call `fvisit` on each expression in `expr` once, operands before their users.
 
     Errors:
-        MisuseError (also TypeError): `expr` is no expression, or `fvisit` no function.
+        MisuseError (also TypeError): `expr` is not a node, or `fvisit` not a function.
     """
     expect(expr, Node)
     if not callable(fvisit):
@@ -49,33 +47,31 @@ def _defined(node: Node) -> Iterator[Var]:
 
 
 def occurring_vars(expr: Node) -> dict[Var, None]:
-    """Every variable in `expr`, those in the infos of variables included, in order."""
-    found: dict[Var, None] = {}
+    """Every variable in `expr`, including those in the struct info of variables, in order."""
+    variables: dict[Var, None] = {}
     waiting: list[Node] = [expr]
     while waiting:
         for node in walk(waiting.pop()):
-            if isinstance(node, Var) and node not in found:
-                found[node] = None
-                waiting += [] if node.struct_info is None else _shapes(node.struct_info)
-    return found
+            if isinstance(node, Var) and node not in variables:
+                variables[node] = None
+                waiting += _shapes(node)
+    return variables
 
 
-def binding_parts(binding: Binding) -> list[Node]:
-    """The value of a binding, and the struct info that it declares."""
-    parts: list[Node] = [binding.value]
+def binding_operands(binding: Binding) -> list[Node]:
+    """The value of a binding, and the struct infos that it declares."""
+    operands: list[Node] = [binding.value]
     if isinstance(binding, MatchCast):
-        parts.append(binding.struct_info)
+        operands.append(binding.struct_info)
     if binding.var is not None and binding.var.struct_info is not None:
-        parts.append(binding.var.struct_info)
-    return parts
+        operands.append(binding.var.struct_info)
+    return operands
 
 
-def _shapes(info: StructInfo) -> list[Node]:
-    return [
-        node.shape
-        for node in walk(info)
-        if isinstance(node, TensorStructInfo) and isinstance(node.shape, Var)
-    ]
+def _shapes(var: Var) -> list[Var]:
+    """The variables that are shapes in the struct info of `var`."""
+    nodes = () if var.struct_info is None else walk(var.struct_info)
+    return [node for node in nodes if isinstance(node, Var)]
 
 
 @user_facing
@@ -87,19 +83,18 @@ def all_vars(expr: Expr) -> list[Var]:
 
 @user_facing
 def used_vars(expr: Expr) -> list[Var]:
-    """The variables that `expr` uses, each once, in order: those in infos, too, but no definition.
+    """The variables that `expr` uses, each once, in order, including those in struct info.
 
     A variable that is only bound, or only a parameter, is not used.
     """
     expect(expr, Node)
-    found: dict[Var, None] = {}
-    waiting: list[Node] = [expr]
-    for part in waiting:
-        for var in [part] if isinstance(part, Var) else _used_in(part):
-            if var not in found:
-                found[var] = None
-                waiting += [] if var.struct_info is None else _shapes(var.struct_info)
-    return list(found)
+    variables: dict[Var, None] = {}
+    waiting = [expr] if isinstance(expr, Var) else list(_used_in(expr))
+    for var in waiting:
+        if var not in variables:
+            variables[var] = None
+            waiting += _shapes(var)
+    return list(variables)
 
 
 def _used_in(root: Node) -> Iterator[Var]:
@@ -112,11 +107,11 @@ def _used_in(root: Node) -> Iterator[Var]:
 
 @user_facing
 def bound_vars(expr: Node) -> list[Var]:
-    """The variables that `expr` defines, in order: parameters, and left sides of bindings."""
+    """The variables that `expr` defines, in order: parameters and variables of bindings."""
     expect(expr, Node)
     nodes = list(walk(expr))
-    found = {var for node in nodes for var in _defined(node)}
-    return [node for node in nodes if isinstance(node, Var) and node in found]
+    defined = {var for node in nodes for var in _defined(node)}
+    return [node for node in nodes if isinstance(node, Var) and node in defined]
 
 
 @user_facing
@@ -142,14 +137,14 @@ def _bindings(expr: Node) -> Iterator[Binding]:
 
 @user_facing
 def get_var2val(func: Function) -> dict[Var, Expr]:
-    """For each variable bound in `func`, nested functions included, the value it is bound to."""
+    """The value of each variable that `func` or a nested function binds."""
     expect(func, Function)
     return {b.var: b.value for b in _bindings(func) if b.var is not None}
 
 
 @user_facing
 def name_to_binding(func: Function) -> dict[str, list[Binding]]:
-    """For each name the bindings in `func` of variables that have it."""
+    """The bindings in `func` by the name of their variable."""
     expect(func, Function)
     table: dict[str, list[Binding]] = {}
     for binding in _bindings(func):
@@ -160,7 +155,7 @@ def name_to_binding(func: Function) -> dict[str, list[Binding]]:
 
 @user_facing
 def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
-    """For each variable in the values of a block the variables whose bindings use it."""
+    """For each variable that a block binds or uses, the variables whose bindings use it."""
     expect(dfb, BindingBlock)
     uses: dict[Var, dict[Var, None]] = {}
     for binding in dfb.bindings:
@@ -175,10 +170,11 @@ def udchain(dfb: DataflowBlock) -> dict[Var, list[Var]]:
 
 @user_facing
 def dataflow_liveness_analysis(block: DataflowBlock) -> dict[Var, tuple[int, int]]:
-    """For each variable of a block the numbers of the bindings that bind it and that use it last.
+    """The live range of each variable of a block, as indices of bindings.
 
-    What is bound before the block begins at -1; what outlives the block, a Var bound in it, ends at
-    the number of its bindings; what nothing uses ends where it begins.
+    It begins with the binding of the variable, or with -1 for one that is bound before the block.
+    It ends with the last use, with the binding if there is no use, or with the number of bindings
+    if the variable outlives the block, as a Var does.
     """
     expect(block, BindingBlock)
     ranges: dict[Var, tuple[int, int]] = {}

@@ -31,30 +31,31 @@ def check_well_formed(
     *,
     normal_form: bool = False,
 ) -> list[Diagnostic]:
-    """Everything that is wrong with a module, or with one function on its own.
+    """The violations of the well-formedness rules in a module or a single function.
 
-    With `check_struct_info`, functions that break no criterion are derived, too, and what that
-    finds is among the answers (WF-7d, PU-8, DER-n): each node that declares another struct info
-    than it has, too. With `normal_form`, they must be in normal form (WF-23).
+    With `check_struct_info`, functions that satisfy all criteria are also derived, which reports
+    violations of WF-7d, PU-8 and DER-n, and nodes that declare false struct info. With
+    `normal_form`, functions must be in normal form (WF-23).
 
     Errors:
-        MisuseError (also TypeError): `obj` is neither, or shares so much that it has no end.
+        MisuseError (also TypeError): `obj` is neither, or too large if its shared nodes are copied.
     """
     if not isinstance(obj, (IRModule, BaseFunc)):
         raise MisuseError(f"expected a module or a function, found {type(obj).__name__}", about=obj)
-    seen = survey(obj)
-    found = [diagnostic for criterion in CRITERIA for diagnostic in criterion(seen)]
+    facts = survey(obj)
+    result = [diagnostic for criterion in CRITERIA for diagnostic in criterion(facts)]
     if normal_form:
-        found += check_normal_form(seen)
+        result += check_normal_form(facts)
     if check_struct_info:
-        found += _derivation_faults(_derivable(obj, sound=not found))
-    return found
+        result += _derivation_faults(_derivable(obj, sound=not result))
+    return result
 
 
 def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
-    """The functions that can be derived: those that break no criterion, nor mention one that does.
+    """The functions that can be derived.
 
-    A function that mentions others can be derived only beside them.
+    These are the functions that violate no criterion and mention only such functions. A single
+    function that mentions others cannot be derived.
     """
     if isinstance(program, IRModule):
         mod = program
@@ -69,7 +70,7 @@ def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
     for name, func in functions.items():
         for mentioned in mentioned_globals(func):
             users.setdefault(mentioned, []).append(name)
-    waiting = [name for name, func in functions.items() if _breaks_a_criterion(func)]
+    waiting = [name for name, func in functions.items() if _violates_a_criterion(func)]
     waiting += [name for name in users if name not in functions]
     left_out: set[str] = set()
     while waiting:
@@ -80,13 +81,13 @@ def _derivable(program: IRModule | BaseFunc, *, sound: bool) -> IRModule:
     return IRModule({name: func for name, func in functions.items() if name not in left_out})
 
 
-def _breaks_a_criterion(func: BaseFunc) -> bool:
+def _violates_a_criterion(func: BaseFunc) -> bool:
     alone = survey(func)
     return any(True for criterion in CRITERIA for _ in criterion(alone))
 
 
 def _derivation_faults(mod: IRModule) -> Iterator[Diagnostic]:
-    """What derivation finds, less what may only follow from a function that failed before."""
+    """The errors of derivation, without those that may follow from an error in another function."""
     unknown: set[str] = set()
     claims = FalseClaims()
     for name, func, result in normalize_functions(mod, suppress_warnings=True, false_claims=claims):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from relaxpy.errors import Diagnostic
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Annotation, Survey
+from relaxpy.ir.relax.analysis.survey import BIND_SHAPE_VAR, Annotation, Survey
 from relaxpy.ir.relax.nodes import (
     Expr,
     FuncStructInfo,
@@ -23,9 +23,9 @@ from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir import expr as tir
 
 
-def _states_another_rank(info: StructInfo) -> tuple[int, int] | None:
-    """The number of dimensions and the `ndim` stated beside them, where the two differ."""
-    match info:
+def _differing_ranks(sinfo: StructInfo) -> tuple[int, int] | None:
+    """The number of dimensions and the declared `ndim`, if they differ."""
+    match sinfo:
         case (
             TensorStructInfo(shape=ShapeExpr(values=values))
             | ShapeStructInfo(values=tuple() as values)
@@ -35,7 +35,7 @@ def _states_another_rank(info: StructInfo) -> tuple[int, int] | None:
             pass
         case _:
             return None
-    return None if info.ndim == known else (known, info.ndim)
+    return None if sinfo.ndim == known else (known, sinfo.ndim)
 
 
 def _rank_faults(
@@ -44,7 +44,7 @@ def _rank_faults(
     for note in survey.annotations:
         if not isinstance(note.sinfo, kinds) or (roles is not None and note.role not in roles):
             continue
-        ranks = _states_another_rank(note.sinfo)
+        ranks = _differing_ranks(note.sinfo)
         if ranks is not None:
             what = "tensor" if isinstance(note.sinfo, TensorStructInfo) else "shape"
             yield Diagnostic(
@@ -74,27 +74,27 @@ def shape_rank(survey: Survey) -> Iterator[Diagnostic]:
 def tensor_shape_kind(survey: Survey) -> Iterator[Diagnostic]:
     """WF-14a: the shape of a tensor is absent, a Var, or a ShapeExpr."""
     for note in survey.annotations:
-        info = note.sinfo
-        if isinstance(info, TensorStructInfo) and not isinstance(
-            info.shape, (Var, ShapeExpr, type(None))
+        sinfo = note.sinfo
+        if isinstance(sinfo, TensorStructInfo) and not isinstance(
+            sinfo.shape, (Var, ShapeExpr, type(None))
         ):
             yield Diagnostic(
-                f"the shape in the annotation of {note.owner} is a {type(info.shape).__name__}",
+                f"the shape in the annotation of {note.owner} is a {type(sinfo.shape).__name__}",
                 "WF-14a",
                 note.span,
-                "bind it to a variable first and use that",
+                "bind it to a variable and use the variable",
             )
 
 
 def shape_variable_scope(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-14b: a Var used as shape is in scope."""
+    """WF-14b: a Var that is used as a shape is in scope."""
     for use in survey.var_faults:
         if use.as_shape:
             yield Diagnostic(
                 f"variable {use.var.name_hint}, used as a shape, is not in scope here",
                 "WF-14b",
                 use.span,
-                "bind it further up, or say no more than ndim",
+                "bind it further up, or state only ndim",
             )
 
 
@@ -107,7 +107,7 @@ def _size_faults(
                 f"shape variable {use.var.name} in {what} is not in scope here",
                 rule,
                 use.span,
-                SIZES_COME_FROM,
+                BIND_SHAPE_VAR,
             )
 
 
@@ -133,9 +133,9 @@ def _functions(survey: Survey) -> Iterator[tuple[Annotation, FuncStructInfo]]:
 
 
 def function_in_two_forms(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-17a: a Func info has not both `params` and `derive_func`."""
-    for note, info in _functions(survey):
-        if info.params is not None and info.derive_func is not None:
+    """WF-17a: a Callable does not have both `params` and `derive_func`."""
+    for note, sinfo in _functions(survey):
+        if sinfo.params is not None and sinfo.derive_func is not None:
             yield Diagnostic(
                 f"the annotation of {note.owner} gives a function params and a derive_func",
                 "WF-17a",
@@ -145,34 +145,34 @@ def function_in_two_forms(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def function_in_no_form(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-17b: a Func info has `params` or `derive_func`."""
-    for note, info in _functions(survey):
-        if info.params is None and info.derive_func is None:
+    """WF-17b: a Callable has `params` or `derive_func`."""
+    for note, sinfo in _functions(survey):
+        if sinfo.params is None and sinfo.derive_func is None:
             yield Diagnostic(
                 f"the annotation of {note.owner} gives a function neither params nor a derive_func",
                 "WF-17b",
                 note.span,
-                "FuncStructInfo.opaque_func makes one of which nothing is known",
+                "FuncStructInfo.opaque_func builds one of which nothing is known",
             )
 
 
 def scalar_literal(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-18: a PrimValue is a literal number, or arithmetic over shape variables in scope."""
+    """WF-18: a PrimValue is a number, or arithmetic on shape variables in scope."""
     for literal, span in survey.prim_values:
         value = literal.value
         if isinstance(value, tir.StringImm) or value.dtype.lanes != 1 or value.dtype.is_void:
             yield Diagnostic(
-                f"a PrimValue holds a scalar, found {value}",
+                f"the value of a PrimValue is a scalar, found {value}",
                 "WF-18",
                 span,
-                "R.const makes a tensor of numbers, R.str a string",
+                "R.const builds a tensor of numbers, R.str a string",
             )
         elif value.dtype.family == "handle":
             yield Diagnostic(
-                f"a PrimValue holds a number, found {value}",
+                f"the value of a PrimValue is a number, found {value}",
                 "WF-18",
                 span,
-                "write an integer, a float, or arithmetic over sizes",
+                "write an integer, a float, or arithmetic on shape variables",
             )
     for use in survey.shape_var_faults:
         if isinstance(use.node, PrimValue):
@@ -180,22 +180,22 @@ def scalar_literal(survey: Survey) -> Iterator[Diagnostic]:
                 f"shape variable {use.var.name} in a PrimValue is not in scope here",
                 "WF-18",
                 use.span,
-                SIZES_COME_FROM,
+                BIND_SHAPE_VAR,
             )
 
 
 def scalar_datatype(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-19: the datatype of a scalar is given."""
+    """WF-19: a scalar has a datatype."""
     for note in survey.annotations:
-        info = note.sinfo
-        if isinstance(info, PrimStructInfo) and (
-            info.dtype.is_void or info.dtype.family == "handle"
+        sinfo = note.sinfo
+        if isinstance(sinfo, PrimStructInfo) and (
+            sinfo.dtype.is_void or sinfo.dtype.family == "handle"
         ):
             yield Diagnostic(
                 f"the annotation of {note.owner} gives a scalar no numeric datatype",
                 "WF-19",
                 note.span,
-                'give one, as in R.Prim("int64")',
+                'state one, as in R.Prim("int64")',
             )
 
 
@@ -209,7 +209,7 @@ def datatypes(survey: Survey) -> Iterator[Diagnostic]:
                     f"the annotation of {note.owner} has datatype {note.sinfo.dtype}",
                     "WF-20",
                     note.span,
-                    "write one as float32, int64 or bool is",
+                    "use a datatype such as float32, int64 or bool",
                     notes=(defect,),
                 )
 
@@ -217,31 +217,31 @@ def datatypes(survey: Survey) -> Iterator[Diagnostic]:
 def scalar_value_datatype(survey: Survey) -> Iterator[Diagnostic]:
     """WF-22: the value of a scalar has its datatype."""
     for note in survey.annotations:
-        info = note.sinfo
+        sinfo = note.sinfo
         if (
-            isinstance(info, PrimStructInfo)
-            and info.value is not None
-            and info.value.dtype != info.dtype
+            isinstance(sinfo, PrimStructInfo)
+            and sinfo.value is not None
+            and sinfo.value.dtype != sinfo.dtype
         ):
             yield Diagnostic(
-                f"the annotation of {note.owner} gives a scalar of {info.dtype} the value "
-                f"{info.value} of {info.value.dtype}",
+                f"the annotation of {note.owner} gives a scalar of {sinfo.dtype} the value "
+                f"{sinfo.value} of {sinfo.value.dtype}",
                 "WF-22",
                 note.span,
-                f"give it datatype {info.value.dtype}, or convert the value",
+                f"give it datatype {sinfo.value.dtype}, or convert the value",
             )
 
 
 def division_by_zero(survey: Survey) -> Iterator[Diagnostic]:
-    """PX-3: no size divides by what is zero whatever the sizes are."""
+    """PX-3: no dimension contains a division whose divisor is always zero."""
     for division, span in survey.divisions:
         if prove_equal(division.b, tir.IntImm(division.b.dtype, 0)):
             text = ShortText().prim(division, INT64)
             yield Diagnostic(
-                f"{text} divides by zero, whatever the sizes are",
+                f"{text} always divides by zero",
                 "PX-3",
                 span,
-                "divide by a size, or a number, that can be another",
+                "divide by something that is not always zero",
             )
 
 

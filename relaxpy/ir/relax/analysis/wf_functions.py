@@ -12,23 +12,23 @@ from relaxpy.ir.relax.nodes import GlobalVar, Var
 
 
 def return_sizes(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-4: a return annotation uses shape variables of the parameters or the surroundings."""
+    """WF-4: a return annotation uses shape variables of the parameters or the enclosing scope."""
     for use in survey.shape_var_faults:
         if use.role == "return":
             yield Diagnostic(
                 f"shape variable {use.var.name} of the return annotation is bound by no parameter",
                 "WF-4",
                 use.span,
-                f"add a parameter with a dimension {use.var.name}, or say no more than ndim",
+                f"add a parameter with a dimension {use.var.name}, or state only ndim",
             )
 
 
 def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-6a: each shape variable of a signature stands alone in some parameter annotation."""
+    """WF-6a: each shape variable of a signature is a dimension by itself in some parameter."""
     for use in survey.shape_var_faults:
         if use.role == "param":
             yield Diagnostic(
-                f"shape variable {use.var.name} stands alone in no parameter annotation",
+                f"shape variable {use.var.name} is not a whole dimension of any parameter",
                 "WF-6a",
                 use.span,
                 f"nothing binds it: add a parameter with a dimension {use.var.name}",
@@ -36,7 +36,7 @@ def signature_sizes(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _is_self_call(site: CallSite) -> bool:
-    """Whether the call is of the function whose body makes it."""
+    """Whether a function calls itself."""
     callee, function = site.call.op, site.function
     if isinstance(callee, GlobalVar):
         return function.parent is None and callee.name_hint == function.name
@@ -44,7 +44,7 @@ def _is_self_call(site: CallSite) -> bool:
 
 
 def self_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-7a: a dataflow block does not call the function it stands in."""
+    """WF-7a: a dataflow block does not call the enclosing function."""
     for site in survey.calls:
         if site.dataflow and _is_self_call(site):
             yield Diagnostic(
@@ -56,7 +56,7 @@ def self_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def cyclic_call_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-7b: a dataflow block calls no function that calls back (WF-25)."""
+    """WF-7b: a dataflow block does not call a function that calls the enclosing one (WF-25)."""
     groups = strongly_connected(_called_globals(survey))
     group_of = {name: group for group in groups for name in group}
     for site in survey.calls:
@@ -77,7 +77,7 @@ def if_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
     """WF-7c: a dataflow block has no If."""
     for node in survey.dataflow_ifs:
         yield Diagnostic(
-            "an if stands inside a dataflow block",
+            "an if is inside a dataflow block",
             "WF-7c",
             node.span,
             "end the dataflow block before it",
@@ -85,7 +85,7 @@ def if_in_dataflow(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def _called_globals(survey: Survey) -> dict[str, dict[str, None]]:
-    """WF-25: for each global function those that it calls, in nested functions too."""
+    """WF-25: the functions that each global function calls, also in nested functions."""
     graph: dict[str, dict[str, None]] = {
         site.name: {} for site in survey.functions if site.parent is None
     }
@@ -101,7 +101,7 @@ def _without_result(site: FunctionSite, rule: str, why: str) -> Iterator[Diagnos
             f"{site.name} {why} and so needs a return annotation",
             rule,
             site.func.span,
-            "write -> R.Tensor(...) or what it returns",
+            "annotate the result, as in -> R.Tensor(...)",
         )
 
 
@@ -109,19 +109,16 @@ def recursion_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
     """WF-8a: a function that calls itself has a return annotation."""
     graph = _called_globals(survey)
     local = {site.var: site for site in survey.functions if site.var is not None}
-    recursive: dict[FunctionSite, None] = {}
-    for site in survey.functions:
-        if site.parent is None and site.name in graph[site.name]:
-            recursive[site] = None
+    recursive = {
+        site: None
+        for site in survey.functions
+        if site.parent is None and site.name in graph[site.name]
+    }
     for call in survey.calls:
         callee = call.call.op
         target = local.get(callee) if isinstance(callee, Var) else None
-        inside: FunctionSite | None = call.function
-        while target is not None and inside is not None:
-            if inside is target:
-                recursive[target] = None
-                break
-            inside = inside.parent
+        if target is not None and target in call.function.enclosing:
+            recursive[target] = None
     for site in recursive:
         yield from _without_result(site, "WF-8a", "calls itself")
 
@@ -136,7 +133,7 @@ def cycle_without_annotation(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def operator_as_value(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-9: an operator stands in the callee position of a call and nowhere else."""
+    """WF-9: an operator is the callee of a call and is not used as a value."""
     for node, span in survey.non_expressions:
         if isinstance(node, Op):
             yield Diagnostic(
@@ -144,10 +141,10 @@ def operator_as_value(survey: Survey) -> Iterator[Diagnostic]:
             )
         else:
             yield Diagnostic(
-                f"{node} of kind {type(node).__name__} is no Relax expression",
+                f"{node} of kind {type(node).__name__} is not a Relax expression",
                 "AST-21",
                 span,
-                "relax.convert_to_expr makes expressions of numbers, strings and lists",
+                "relax.convert_to_expr converts numbers, strings and lists",
             )
 
 
@@ -158,7 +155,7 @@ def some_function_is_public(survey: Survey) -> Iterator[Diagnostic]:
         return
     if not any(func.attrs.get("global_symbol") for func in mod.functions.values()):
         yield Diagnostic(
-            "no function of the module has a global_symbol, so none can be called from outside",
+            "no function of the module has a global_symbol, so the module cannot be called",
             "WF-12",
             next(iter(mod.functions.values())).span,
             'with_attr("global_symbol", name) gives it one',
@@ -166,7 +163,7 @@ def some_function_is_public(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def symbol_is_name(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-13: a `global_symbol` is the name under which the module has the function."""
+    """WF-13: the `global_symbol` of a function is its name in the module."""
     if survey.module is None:
         return
     for var, func in survey.module.items():
@@ -176,7 +173,7 @@ def symbol_is_name(survey: Survey) -> Iterator[Diagnostic]:
                 f"function {var.name_hint} has global_symbol {symbol!r}",
                 "WF-13",
                 func.span,
-                "NormalizeGlobalVar gives public functions the names of their symbols",
+                "NormalizeGlobalVar renames public functions to their symbols",
             )
 
 
@@ -189,7 +186,7 @@ def force_pure_is_pure(survey: Survey) -> Iterator[Diagnostic]:
                 f"{site.name} has relax.force_pure and is declared impure",
                 "WF-21",
                 func.span,
-                "declare it pure, or take the attribute away",
+                "declare it pure, or remove the attribute",
             )
 
 

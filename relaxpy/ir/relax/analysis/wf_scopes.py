@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from relaxpy.errors import Diagnostic, Span, close_names
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.relax.analysis.survey import SIZES_COME_FROM, Fault, ShapeVarUse, Survey
+from relaxpy.ir.relax.analysis.survey import BIND_SHAPE_VAR, Fault, Survey
 from relaxpy.ir.relax.nodes import DataflowVar, GlobalVar
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.tir.expr import PrimExpr
 
 
 def size_text(size: PrimExpr) -> str:
-    """A dimension as infos write it."""
+    """The text of a dimension, as in struct info."""
     return ShortText().prim(size, INT64)
 
 
@@ -26,7 +26,7 @@ def dataflow_var_outside_block(survey: Survey) -> Iterator[Diagnostic]:
                 f"the DataflowVar {var.name_hint} is bound outside a dataflow block",
                 "WF-1a",
                 site.span,
-                "bind a Var",
+                "bind a Var instead",
             )
     for var, function in survey.dataflow_params:
         yield Diagnostic(
@@ -54,15 +54,15 @@ def dataflow_var_used_outside(survey: Survey) -> Iterator[Diagnostic]:
     )
 
 
-_HINTS = 20
+_MAX_HINTS = 20
 
 
 class _Nearest:
-    """Hints at names that are spelt alike, for the first few of many: each looks at all names."""
+    """Hints at names with a similar spelling; only the first few, since each compares all names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(names)
-        self._left = _HINTS
+        self._left = _MAX_HINTS
 
     def __call__(self, name: str) -> str | None:
         self._left -= 1
@@ -70,7 +70,7 @@ class _Nearest:
 
 
 def unbound_variable(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-2a: every variable is a parameter or on the left of a binding."""
+    """WF-2a: every variable is a parameter or is bound by a binding."""
     near = _Nearest(var.name_hint for var in survey.binders)
     for use in survey.var_faults:
         if use.fault == "unbound" and not isinstance(use.var, GlobalVar):
@@ -85,24 +85,24 @@ def unbound_variable(survey: Survey) -> Iterator[Diagnostic]:
 
 def bound_twice(survey: Survey) -> Iterator[Diagnostic]:
     """WF-2b: no variable is bound twice."""
-    for var, places in survey.binders.items():
-        for span in places[1:]:
+    for var, spans in survey.binders.items():
+        for span in spans[1:]:
             yield Diagnostic(
                 f"variable {var.name_hint} is bound more than once",
                 "WF-2b",
                 span,
-                "every binding and every parameter needs a variable of its own",
+                "use a new variable for every binding and every parameter",
             )
 
 
 def bound_by_itself(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-2c: only a function may mention the variable that it is bound to."""
+    """WF-2c: only a function may use the variable to which it is bound."""
     return _uses(
         survey,
         "self",
         "WF-2c",
-        "variable {} is used in its own binding, which defines no function",
-        "only a function may call itself so; bind another variable",
+        "variable {} is used in its own binding, which does not define a function",
+        "only a function can refer to itself; bind another variable",
     )
 
 
@@ -113,7 +113,7 @@ def used_too_early(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def captured_dataflow_var(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-11: a function inside a dataflow block uses no DataflowVar of it."""
+    """WF-11: a function inside a dataflow block does not use a DataflowVar of the block."""
     return _uses(
         survey,
         "captured",
@@ -124,32 +124,28 @@ def captured_dataflow_var(survey: Survey) -> Iterator[Diagnostic]:
 
 
 def size_used_too_early(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-5a: a shape variable is used after what binds it."""
+    """WF-5a: a shape variable is bound before it is used."""
     for use in survey.shape_var_faults:
-        if use.fault == "gone" or use.role in ("param", "return") or _in_cast(use):
+        if use.fault == "gone" or use.role in ("param", "return", "cast"):
             continue
         what = "bound nowhere" if use.fault == "unbound" else "used before it is bound"
         yield Diagnostic(
             f"shape variable {use.var.name} is {what}",
             "WF-5a",
             use.span,
-            SIZES_COME_FROM,
+            BIND_SHAPE_VAR,
         )
 
 
-def _in_cast(use: ShapeVarUse) -> bool:
-    return use.role == "cast"
-
-
 def compound_size_binds_nothing(survey: Survey) -> Iterator[Diagnostic]:
-    """WF-5b: in a match_cast only a lone variable binds, for what stands right of it."""
+    """WF-5b: a match_cast binds only variables that are whole dimensions, for uses to the right."""
     for use in survey.shape_var_faults:
-        if _in_cast(use):
+        if use.role == "cast":
             yield Diagnostic(
-                f"{size_text(use.size)} in a match_cast binds no {use.var.name}",
+                f"{size_text(use.size)} in a match_cast does not bind {use.var.name}",
                 "WF-5b",
                 use.span,
-                f"let {use.var.name} stand alone further left",
+                f"make {use.var.name} a dimension by itself further left",
             )
 
 
@@ -164,7 +160,7 @@ def out_of_scope(survey: Survey) -> Iterator[Diagnostic]:
                 f"variable {name} is used outside the scope in which it is bound",
                 "WF-24",
                 use.span,
-                "let the branch or function that binds it give it as its result",
+                "return it from the branch or function that binds it",
             )
         elif isinstance(use.var, GlobalVar) and (name, use.span) not in seen:
             seen.add((name, use.span))
@@ -180,7 +176,7 @@ def out_of_scope(survey: Survey) -> Iterator[Diagnostic]:
                 f"shape variable {size.var.name} is used outside the scope in which it is bound",
                 "WF-24",
                 size.span,
-                "bind it anew by an R.match_cast here",
+                "bind it again by an R.match_cast here",
             )
 
 

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.relax.analysis.variables import binding_parts, occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -131,7 +131,7 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
 
 def _mentioned(binding: Binding, *, sizes: bool) -> Iterator[Node]:
     """The variables that a binding mentions, in struct info too, and shape variables if `sizes`."""
-    for part in binding_parts(binding):
+    for part in binding_operands(binding):
         yield from occurring_vars(part)
         if sizes:
             yield from (node for node in walk(part) if isinstance(node, tir.Var))

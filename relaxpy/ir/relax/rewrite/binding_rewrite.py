@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.analysis.variables import binding_parts, bound_vars, occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_operands, bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -211,7 +211,7 @@ def _add_uses(binding: Binding, users: dict[Var, dict[object, str]]) -> None:
 
 def _uses(binding: Binding) -> Iterator[Var]:
     """The variables that a binding uses."""
-    for part in binding_parts(binding):
+    for part in binding_operands(binding):
         yield from occurring_vars(part)
 
 

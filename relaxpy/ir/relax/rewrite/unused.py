@@ -8,7 +8,7 @@ from typing import TypeVar
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
-from relaxpy.ir.relax.analysis.variables import binding_parts, occurring_vars
+from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -61,7 +61,7 @@ def _needed(root: Expr, keep: Keep) -> set[Var | None]:
             case VarBinding() | MatchCast():
                 if node not in needed:
                     needed.add(node)
-                    waiting += binding_parts(node)
+                    waiting += binding_operands(node)
             case SeqExpr(blocks=blocks, body=body):
                 waiting.append(body)
                 for block in blocks:

@@ -108,7 +108,7 @@ def test_a_signature_that_does_not_fit_a_call_is_refused(x: rx.Var) -> None:
         derive_call_ret_struct_info(func(ret=Object), var("f")(x), bb)
     with pytest.raises(StructInfoError, match="DER-41"):
         derive_call_ret_struct_info(func(tensor(4, N), ret=Object), var("f")(x), bb)
-    with pytest.raises(MisuseError, match="expected a Func info"):
+    with pytest.raises(MisuseError, match="expected a FuncStructInfo"):
         derive_call_ret_struct_info(tensor(2), var("f")(x), bb)  # type: ignore[arg-type]
 
 
