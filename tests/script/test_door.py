@@ -72,13 +72,15 @@ REVIEWED = {
         "offers": "a namespace, asked for a name",
         "public_names": "a namespace, asked for its names",
     },
-    "parser/kernel/function.py": {"KernelReader.statement": "the intrinsic for break or continue"},
-    "language/kernel_builder.py": {
-        "Body.fold": "a statement that waits for its body",
-        "KernelBuilder.call_at": "a function of relaxpy",
+    "parser/kernel/function.py": {
+        "KernelReader.call_at": "a function of relaxpy",
+        "KernelReader.statement": "the intrinsic for break or continue",
     },
-    "language/kernel_frames.py": {"RecordBuilder.scoped": "a statement that waits for its body"},
-    "parser/kernel/state.py": {"KernelState.call_at": "a function of relaxpy"},
+    "language/kernel_body.py": {"Body.fold": "a statement that waits for its body"},
+    "language/kernel_builder.py": {
+        "KernelBuilder.call_at": "a function of relaxpy",
+        "KernelBuilder.scoped": "a statement that waits for its body",
+    },
     "parser/evaluate/macros.py": {"Macro.signature": "inspect.Parameter"},
     "parser/reading.py": {
         "FunctionsReader.graph": "the reader of a definition",
@@ -109,7 +111,7 @@ OPENED_BY = {
     "GraphEvaluator.on_call",
     "FunctionHost.help",
     "KernelEvaluator.on_call",
-    "KernelState.help",
+    "KernelEvaluator.help",
 }
 #: Who makes those open it.
 CALLED_BY = {

@@ -111,11 +111,11 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
                 T.evaluate(0)
         #       ^^^^^^^^^^^^^ a loop in a kernel has no else
             break
-        #   ^^^^^ break stands outside a loop
+        #   ^^^^^ break is outside of a loop
             T.evaluate(T.continue_loop())
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ continue stands outside a loop
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ continue is outside of a loop
             T.break_loop()
-        #   ^^^^^^^^^^^^^^ break stands outside a loop
+        #   ^^^^^^^^^^^^^^ break is outside of a loop
             while x > T.float32(0):
                 T.break_loop()
     """)
@@ -126,9 +126,9 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
         @T.prim_func
         def f(A: T.Buffer((4,), "float32")):
             T.reads(A[0])
-        #   ^^^^^^^^^^^^^ T.reads belongs directly into a block, with T.block(...):
+        #   ^^^^^^^^^^^^^ T.reads belongs directly in a block, with T.block(...):
             vi = T.axis.spatial(4, 0)
-            #    ^^^^^^^^^^^^^^^^^^^^ T.axis belongs directly into a block, with T.block(...):
+            #    ^^^^^^^^^^^^^^^^^^^^ T.axis belongs directly in a block, with T.block(...):
             for i in range(4):
                 with T.block("b"):
                     vi = T.axis.remap("X", [i])
@@ -141,17 +141,17 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
                     # ... `T.float32(1.5)` of float32
                     T.reads(A[0])
                     T.reads(A[0])
-        #           ^^^^^^^^^^^^^ T.reads is given twice for this block
+        #           ^^^^^^^^^^^^^ T.reads occurs twice in this block
                     T.where(i < 3)
                     T.where(i < 3)
-        #           ^^^^^^^^^^^^^^ T.where is given twice for this block
+        #           ^^^^^^^^^^^^^^ T.where occurs twice in this block
                     T.block_attr({"k": 1})
                     T.block_attr({"k": 2})
         #           ^^^^^^^^^^^^^^^^^^^^^^ block attribute 'k' is 1 and 2 at once
                     with T.init():
                         A[0] = 0
                     with T.init():
-                    #    ^^^^^^^^ T.init is given twice for this block
+                    #    ^^^^^^^^ T.init occurs twice in this block
                         A[0] = 0
             with T.block("c") as c:
             #                    ^ T.block has no value: leave out `as`
@@ -160,7 +160,7 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
             #    ^ with takes T.block and the like, found buffer A
                 T.evaluate(0)
             with T.Then():
-            #    ^^^^^^^^ with T.Then stands directly in with T.If(condition):
+            #    ^^^^^^^^ with T.Then belongs directly in with T.If(condition):
                 T.evaluate(0)
     """)
 

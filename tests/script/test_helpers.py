@@ -233,9 +233,9 @@ def test_helpers_that_do_what_they_cannot() -> None:
         (half, "a loop of a kernel is entered and never left"),
         (enters_twice, "a loop of a kernel is entered once"),
         (crosses, "a loop of a kernel is left before the frame inside it"),
-        (drops, r"a T\.block is made and never entered"),
+        (drops, r"a T\.block is never entered"),
         (iterates, "a Python function enters a loop of a kernel"),
-        (misplaced, r"T\.reads belongs directly into a block"),
+        (misplaced, r"T\.reads belongs directly in a block"),
     ]:
         with pytest.raises(ParseError, match=message):
             from_source("@T.prim_func\ndef main():\n    helper()\n", {"T": T, "helper": helper})

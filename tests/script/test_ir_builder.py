@@ -165,7 +165,7 @@ def test_a_frame_that_is_left_open_is_told() -> None:
 def test_a_frame_that_was_never_entered_is_told() -> None:
     with IRBuilder() as builder, T.prim_func():
         T.attr(0, "key", 1)
-    with pytest.raises(BuilderStateError, match=r"a T\.attr was made and never entered"):
+    with pytest.raises(BuilderStateError, match=r"a T\.attr is never entered"):
         builder.get()
 
 

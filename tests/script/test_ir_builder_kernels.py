@@ -356,7 +356,7 @@ def test_names_are_set_on_the_very_object() -> None:
         assert (view.name, view.data.name) == ("view", "A")
         axis = IRBuilder.name("vi", T.iter_var(T.int32(), (0, 4), "DataPar", ""))
         assert axis.var.name == "vi"
-        with pytest.raises(MisuseError, match="variables and buffers have names to set, found 3"):
+        with pytest.raises(MisuseError, match="expected a variable or a buffer to rename, found 3"):
             IRBuilder.name("x", 3)
         with pytest.raises(MisuseError, match="named by a string, found 3"):
             IRBuilder.name(3, v)
@@ -381,21 +381,21 @@ def outside_a_loop() -> None:
 
 
 WRONG: list[tuple[str, Callable[[], object]]] = [
-    (r"T.axis belongs directly into a block", lambda: T.axis.spatial(4, 0)),
-    (r"T.reads belongs directly into a block", lambda: T.reads()),
-    (r"T.where belongs directly into a block", lambda: T.where(True)),
-    (r"T.block_attr belongs directly into a block", lambda: T.block_attr({"k": 1})),
-    (r"T.func_attr belongs to the top of the kernel", lambda: T.func_attr({"k": 1})),
+    (r"T.axis belongs directly in a block", lambda: T.axis.spatial(4, 0)),
+    (r"T.reads belongs directly in a block", lambda: T.reads()),
+    (r"T.where belongs directly in a block", lambda: T.where(True)),
+    (r"T.block_attr belongs directly in a block", lambda: T.block_attr({"k": 1})),
+    (r"T.func_attr belongs at the top of the kernel", lambda: T.func_attr({"k": 1})),
     (r"T.func_name belongs to the top of a kernel", lambda: T.func_name("f")),
     (r"T.func_ret belongs to the top of a kernel", lambda: T.func_ret("int32")),
     (r"T.arg belongs to the top of a kernel", lambda: T.arg("x", T.int32())),
     (r"a parameter is matched at the top", lambda: T.match_buffer(T.handle(), (4,), "float32")),
-    (r"T.alloc_buffer belongs directly into a block", lambda: T.alloc_buffer((4,), "float32")),
-    (r"break stands outside a loop", outside_a_loop),
-    (r"is not made by T.env_thread", lambda: T.launch_thread(T.int32(), 4).__enter__()),
-    (r"T.init belongs directly into a block", lambda: T.init().__enter__()),
-    (r"with T.Then stands directly in with T.If", lambda: T.Then().__enter__()),
-    (r"with T.Else stands directly in with T.If", lambda: T.Else().__enter__()),
+    (r"T.alloc_buffer belongs directly in a block", lambda: T.alloc_buffer((4,), "float32")),
+    (r"break is outside of a loop", outside_a_loop),
+    (r"is not a result of T.env_thread", lambda: T.launch_thread(T.int32(), 4).__enter__()),
+    (r"T.init belongs directly in a block", lambda: T.init().__enter__()),
+    (r"with T.Then belongs directly in with T.If", lambda: T.Then().__enter__()),
+    (r"with T.Else belongs directly in with T.If", lambda: T.Else().__enter__()),
     (r"a kernel cannot stand in a loop of a kernel", lambda: T.prim_func().__enter__()),
 ]
 
@@ -428,17 +428,17 @@ def test_what_is_said_twice() -> None:
             T.func_attr({"k": 2})
         with T.block("b"):
             T.reads()
-            with pytest.raises(BuilderStateError, match=r"T\.reads is given twice"):
+            with pytest.raises(BuilderStateError, match=r"T\.reads occurs twice"):
                 T.reads()
             T.where(True)
-            with pytest.raises(BuilderStateError, match=r"T\.where is given twice"):
+            with pytest.raises(BuilderStateError, match=r"T\.where occurs twice"):
                 T.where(True)
             T.block_attr({"k": 1})
             with pytest.raises(BuilderStateError, match="'k' is 1 and 2 at once"):
                 T.block_attr({"k": 2})
             with T.init():
                 T.evaluate(0)
-            with pytest.raises(BuilderStateError, match=r"T\.init is given twice"), T.init():
+            with pytest.raises(BuilderStateError, match=r"T\.init occurs twice"), T.init():
                 pass
 
 
@@ -468,10 +468,10 @@ def one_branch_twice() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (empty, r"with T\.If holds with T\.Then\(\):(\n|$)"),
-        (a_statement, r"holds with T\.Then\(\): and perhaps with T\.Else\(\):(\n|$)"),
-        (a_loop, r"holds with T\.Then\(\): and perhaps with T\.Else\(\):(\n|$)"),
-        (one_branch_twice, r"with T\.If holds with T\.Then\(\) twice(\n|$)"),
+        (empty, r"with T\.If contains no with T\.Then\(\):(\n|$)"),
+        (a_statement, r"contains with T\.Then\(\): and optionally with T\.Else\(\):(\n|$)"),
+        (a_loop, r"contains with T\.Then\(\): and optionally with T\.Else\(\):(\n|$)"),
+        (one_branch_twice, r"with T\.If contains with T\.Then\(\) twice(\n|$)"),
     ],
 )
 def test_branches_and_nothing_else_stand_in_an_if(

@@ -93,9 +93,9 @@ def main(A: T.Buffer((4,), "float32"), n: T.int32):
         def main(A: T.Buffer((4,), "float32"), n: T.int32):
             with T.If(n > 0):
                 A[0] = T.float32(1)
-        #       ^^^^^^^^^^^^^^^^^^^ with T.If holds with T.Then(): and perhaps with T.Else():
+        #       ^^^^^^^^^^^^^^^^^^^ with T.If contains with T.Then(): and optionally with T.Else():
             with T.If(n > 0):
-            #    ^^^^^^^^^^^ with T.If holds with T.Then():
+            #    ^^^^^^^^^^^ with T.If contains no with T.Then():
                 with T.Else():
                     A[0] = T.float32(1)
             with T.While(n > 0) as k:

@@ -13,8 +13,8 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, current_builder, handler, open_builders
 from relaxpy.script.language.eager import handling
-from relaxpy.script.language.kernel_builder import Body
-from relaxpy.script.language.kernel_frames import RecordBuilder
+from relaxpy.script.language.kernel_body import Body
+from relaxpy.script.language.kernel_builder import KernelBuilder
 
 N = TypeVar("N")
 F = TypeVar("F", bound=IRBuilderFrame)
@@ -35,7 +35,7 @@ class IRBuilder:
         self.named: set[Node] = set()
         self._made: dict[IRBuilderFrame, None] = {}
         self._result: object = None
-        self._loose: tuple[RecordBuilder, Body] | None = None
+        self._loose: KernelBuilder | None = None
         self._handling: AbstractContextManager[None] | None = None
 
     @user_facing
@@ -94,10 +94,10 @@ class IRBuilder:
             raise BuilderStateError(f"{self.frames[-1]} has not ended yet")
         if self._made:
             raise BuilderStateError(
-                f"{next(iter(self._made))} was made and never entered", hint="write `with ...:`"
+                f"{next(iter(self._made))} is never entered", hint="write `with ...:`"
             )
         if self._loose is not None and self._result is None:
-            return self._loose[1].fold()
+            return self._loose.bodies[0].fold()
         if self._result is None:
             raise BuilderStateError("nothing was built")
         return self._result
@@ -139,7 +139,7 @@ class IRBuilder:
         frame = self.frames[-1] if self.frames else None
         return frame if isinstance(frame, kind) else None
 
-    def kernel(self, what: str) -> RecordBuilder:
+    def kernel(self, what: str) -> KernelBuilder:
         """The enclosing kernel, for `what`; outside functions, a kernel whose body is the result.
 
         Errors:
@@ -154,10 +154,9 @@ class IRBuilder:
                 f"{what} belongs into a kernel", hint="open one: with T.prim_func():"
             )
         if self._loose is None:
-            loose, body = RecordBuilder(), Body("inner")
-            loose.bodies.append(body)
-            self._loose = loose, body
-        return self._loose[0]
+            self._loose = KernelBuilder()
+            self._loose.bodies.append(Body("inner"))
+        return self._loose
 
     def deliver(self, found: object) -> None:
         """Set the result to `found`, from an outermost frame.

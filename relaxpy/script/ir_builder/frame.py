@@ -14,7 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.script.language import records
 from relaxpy.script.language.eager import is_eager
-from relaxpy.script.language.kernel_frames import FRAMES, RecordBuilder
+from relaxpy.script.language.kernel_builder import FRAMES, KernelBuilder
 from relaxpy.script.language.wording import describe
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class IRBuilderFrame:
     """
 
     display_name = "frame"
-    kernel: RecordBuilder | None = None
+    kernel: KernelBuilder | None = None
 
     def __init__(self) -> None:
         self.held: AbstractContextManager[object] | None = None

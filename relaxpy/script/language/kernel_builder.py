@@ -2,72 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, Literal
 
 from relaxpy.errors import BuilderStateError, RelaxpyError, Span
-from relaxpy.ir.core.dtype import INT32, DataType
-from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.core.types import PointerType
-from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes.naming import set_name
+from relaxpy.ir.tir import expr as tir, ops, stmt
 from relaxpy.ir.tir.analysis.regions import access_regions
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.buffer import (
+    Buffer,
+    BufferRegion,
+    IterVar,
+    Range,
+    check_access,
+    decl_buffer,
+)
 from relaxpy.ir.tir.expr import IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records
+from relaxpy.script.language.kernel_body import Block, Body, Wrap
+from relaxpy.script.language.kernel_values import scalar
+from relaxpy.script.language.wording import describe
 
-Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
+#: The records that wrap the statements that follow, or those in `with`.
+SCOPED = (
+    *(records.DeclBufferForm, records.AllocateForm, records.AttrForm, records.LaunchThreadForm),
+    *(records.RealizeForm, records.LetForm, records.AssertForm),
+)
+#: The records that `with` takes.
+FRAMES = (
+    *(records.LoopForm, records.BlockForm, records.InitForm, records.WhileForm, records.IfForm),
+    *(records.BranchForm, *SCOPED),
+)
 
-
-@dataclass(slots=True)
-class Block:
-    """The state of a block that is being built."""
-
-    form: records.BlockForm | None
-    iter_vars: list[IterVar] = field(default_factory=list)
-    iter_values: list[PrimExpr] = field(default_factory=list)
-    regions: dict[str, tuple[BufferRegion, ...]] = field(default_factory=dict)
-    init: stmt.Stmt | None = None
-    allocations: list[Buffer] = field(default_factory=list)
-    matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
-    attrs: dict[str, object] = field(default_factory=dict)
-    predicate: PrimExpr | None = None
-
-
-@dataclass(slots=True)
-class Body:
-    """Statements being collected; a wrapper takes all that follow it as its body.
-
-    The body of `T.If` holds no statements, but its branches as `cases`.
-    """
-
-    kind: Literal["function", "block", "loop", "cases", "inner"]
-    items: list[stmt.Stmt | Wrap] = field(default_factory=list)
-    cases: dict[bool, stmt.Stmt] = field(default_factory=dict)
-
-    def fold(self) -> stmt.Stmt:
-        """Combine the statements to one."""
-        rest: list[stmt.Stmt] = []
-        for item in reversed(self.items):
-            if isinstance(item, stmt.Stmt):
-                rest.append(item)
-            else:
-                rest = [item(_sequence(rest))]
-        return _sequence(rest)
-
-
-def _sequence(backwards: list[stmt.Stmt]) -> stmt.Stmt:
-    if not backwards:
-        return stmt.Evaluate(ops.const(0, INT32))
-    return backwards[0] if len(backwards) == 1 else stmt.SeqStmt(tuple(reversed(backwards)))
+#: The other records that define a value with a name.
+NAMED = (
+    *(records.AxisForm, records.RemapForm, records.MatchBufferForm),
+    *(records.AllocBufferForm, records.EnvThreadForm),
+)
+_JUMPS: Mapping[Node, str] = {Op("tir.break_loop"): "break", Op("tir.continue_loop"): "continue"}
 
 
 class KernelBuilder:
-    """Builds a kernel from parameters and statements.
+    """Builds a kernel from parameters, statements, and the records of `T`.
 
-    `at` is the location of a statement. Only subclasses that read a text use it.
+    `at` is the location of a statement. Only the subclass that reads a text uses it.
     """
 
     def __init__(self) -> None:
@@ -80,12 +66,12 @@ class KernelBuilder:
         self.named: set[Var] = set()
         self.pointers: set[Var] = set()
         self.bodies: list[Body] = []
-        self.root = Block(None)
+        self.root = Block()
         self.blocks: list[Block] = [self.root]
         self.undeclared: dict[stmt.Stmt, Block] = {}
         self.has_block = False
 
-    # --- how mistakes are told
+    # --- errors
 
     def error(self, at: Any, message: str, **details: Any) -> RelaxpyError:
         """Create the error `message` at location `at`."""
@@ -122,13 +108,13 @@ class KernelBuilder:
         body = self.bodies[-1]
         if body.kind == "cases":
             # A branch is entered, so that its absence is not reported as well.
-            body.cases.setdefault(True, _sequence([]))
-            raise self.error(at, "with T.If holds with T.Then(): and perhaps with T.Else():")
+            body.cases.setdefault(True, Body("inner").fold())
+            raise self.error(at, "with T.If contains with T.Then(): and optionally with T.Else():")
 
     def block_at(self, at: Any, what: str) -> Block:
         """The enclosing block, directly inside which `what` must be."""
         if self.bodies[-1].kind != "block":
-            raise self.error(at, f"{what} belongs directly into a block, with T.block(...):")
+            raise self.error(at, f"{what} belongs directly in a block, with T.block(...):")
         return self.blocks[-1]
 
     # --- the kernel as a whole
@@ -154,10 +140,7 @@ class KernelBuilder:
         lone = body.items[0] if len(body.items) == 1 else None
         is_root = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
         if not is_root:
-            body.items = [
-                self.declare_regions(i) if isinstance(i, stmt.Stmt) and i in self.undeclared else i
-                for i in body.items
-            ]
+            body.items = [self.with_regions(item) for item in body.items]
         result = body.fold()
         span = self.span(at)
         if self.root.allocations or (self.has_block and not is_root):
@@ -215,12 +198,12 @@ class KernelBuilder:
 
     @contextmanager
     def branches(self, condition: PrimExpr, at: Any) -> Iterator[None]:
-        """Open the body of `T.If`, which holds branches only."""
+        """Open the body of `T.If`, which contains branches only."""
         with self.body("cases") as body:
             yield
         cases = body.cases
         if True not in cases:
-            raise self.error(at, "with T.If holds with T.Then():")
+            raise self.error(at, "with T.If contains no with T.Then():")
         self.add(stmt.IfThenElse(condition, cases[True], cases.get(False), self.span(at)))
 
     @contextmanager
@@ -229,9 +212,9 @@ class KernelBuilder:
         enclosing = self.bodies[-1]
         word = "Then" if form.taken else "Else"
         if enclosing.kind != "cases":
-            raise self.error(at, f"with T.{word} stands directly in with T.If(condition):")
+            raise self.error(at, f"with T.{word} belongs directly in with T.If(condition):")
         if form.taken in enclosing.cases:
-            raise self.error(at, f"with T.If holds with T.{word}() twice")
+            raise self.error(at, f"with T.If contains with T.{word}() twice")
         with self.body() as body:
             yield
         enclosing.cases[form.taken] = body.fold()
@@ -241,7 +224,7 @@ class KernelBuilder:
         """Open the initialisation of the enclosing block."""
         block = self.block_at(at, "T.init")
         if block.init is not None:
-            raise self.error(at, "T.init is given twice for this block")
+            raise self.error(at, "T.init occurs twice in this block")
         with self.body() as body:
             yield
         block.init = body.fold()
@@ -250,7 +233,7 @@ class KernelBuilder:
     def block(self, form: records.BlockForm, at: Any) -> Iterator[None]:
         """Open a block."""
         is_top = self.bodies[-1].kind == "function"
-        state = Block(form)
+        state = Block()
         self.blocks.append(state)
         try:
             with self.body("block") as body:
@@ -295,8 +278,323 @@ class KernelBuilder:
             writes=state.regions.get("writes", writes),
         )
 
-    def declare_regions(self, realize: stmt.Stmt) -> stmt.Stmt:
-        """Add the inferred regions to the block of `realize`."""
-        assert isinstance(realize, stmt.BlockRealize)
-        block = self.infer_regions(realize.block, self.undeclared[realize])
-        return replace(realize, block=block)
+    def with_regions(self, item: stmt.Stmt | Wrap) -> stmt.Stmt | Wrap:
+        """`item`; if it is a block that might have been the root, with its regions inferred."""
+        if not isinstance(item, stmt.BlockRealize) or item not in self.undeclared:
+            return item
+        return replace(item, block=self.infer_regions(item.block, self.undeclared[item]))
+
+    # --- records
+
+    def define(self, name: str, form: records.Form, at: Any) -> Any:
+        """The value bound by `name = form`."""
+        match form:
+            case records.AxisForm():
+                return self.axis(name, form, at)
+            case records.RemapForm():
+                axes = self.expand_remap(form, at)
+                if len(axes) == 1:
+                    return self.axis(name, axes[0], at)
+                return tuple(self.axis(f"{name}_{k}", axis, at) for k, axis in enumerate(axes))
+            case records.MatchBufferForm():
+                return self.match_buffer(name, form, at)
+            case records.AllocBufferForm(spec=spec):
+                return self.alloc_buffer(name, spec, at)
+            case records.EnvThreadForm(tag=tag, dtype=dtype):
+                var = self.new_var(name, dtype)
+                self.threads[var] = tag
+                return var
+            case records.Form() if isinstance(form, SCOPED):
+                result, wrap = self.open_scope(name, form, at)
+                self.add(wrap)
+                if result is None:
+                    raise self.error(at, f"{describe(form)} has no value to name")
+                return result
+            case records.BufferSpec(data=Var()):
+                return self.define(name, records.DeclBufferForm(form), at)
+            case records.BufferSpec():
+                raise self.error(
+                    at,
+                    "T.Buffer describes a parameter",
+                    hint="use T.match_buffer, T.alloc_buffer or T.decl_buffer here",
+                )
+            case _:
+                raise self.error(at, f"{describe(form)} has no value to name")
+
+    def apply(self, form: records.Form, at: Any) -> Any:
+        """Apply a record that is not a frame, and return its result."""
+        self.check_position(at)
+        return self.define("", form, at) if isinstance(form, NAMED) else self.effect(form, at)
+
+    # --- statements with a body
+
+    @contextmanager
+    def unnamed_frame(self, form: records.Form, at: Any) -> Iterator[object]:
+        """Open `with form`, whose variables are named later, if at all."""
+        names = [""] * len(form.bounds) if isinstance(form, records.LoopForm) else []
+        with self.frame(form, names, at) as result:
+            yield result[0] if isinstance(result, list) and len(result) == 1 else result
+
+    def frame(
+        self, form: records.Form, names: Sequence[str], at: Any
+    ) -> AbstractContextManager[object]:
+        """Open `with form as names:`; entering it returns the named values."""
+        if not isinstance(form, records.BranchForm):
+            self.check_position(at)
+        match form:
+            case records.LoopForm():
+                return self.loop(form, names, at)
+            case records.BlockForm():
+                return self.block(form, at)
+            case records.InitForm():
+                return self.init(at)
+            case records.WhileForm(condition=condition):
+                return self.while_loop(condition, at)
+            case records.IfForm(condition=condition):
+                return self.branches(condition, at)
+            case records.BranchForm():
+                return self.branch(form, at)
+            case _:
+                return self.scoped(form, names, at)
+
+    @contextmanager
+    def scoped(self, form: records.Form, names: Sequence[str], at: Any) -> Iterator[object]:
+        """Open a record that wraps the statements in it."""
+        result, wrap = self.open_scope(names[0] if names else "", form, at)
+        with self.body() as body:
+            yield result
+        self.add(wrap(body.fold()))
+
+    # --- statements that wrap those that follow
+
+    def open_scope(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
+        """The value that `form` defines, and the function that wraps the statements that follow."""
+        span = self.span(at)
+        match form:
+            case records.DeclBufferForm(spec=spec):
+                array = self.new_buffer(name or "buffer", spec, at)
+
+                def declared(body: stmt.Stmt) -> stmt.Stmt:
+                    inner = stmt.DeclBuffer(array, body, span)
+                    if spec.data is not None:
+                        return inner
+                    always = ops.const(True, "bool")
+                    return stmt.Allocate(
+                        array.data, array.dtype, array.shape, always, inner, span=span
+                    )
+
+                return array, declared
+            case records.AllocateForm(
+                extents=extents, dtype=dtype, annotations=annotations, data=data
+            ):
+                pointer = self.new_var(name or "data", PointerType(PrimType(dtype), form.scope))
+                if data is not None:
+                    return pointer, lambda body: stmt.AllocateConst(
+                        pointer, dtype, extents, data, body, Attrs(annotations), span
+                    )
+                test = form.condition
+                assert test is not None
+                return pointer, lambda body: stmt.Allocate(
+                    pointer, dtype, extents, test, body, Attrs(annotations), span
+                )
+            case records.AttrForm(node=subject, key=key, value=value):
+                return None, lambda body: stmt.AttrStmt(subject, key, value, body, span)
+            case records.LaunchThreadForm():
+                return self.launch_thread(name, form, at)
+            case records.RealizeForm(region=region, scope=scope, condition=condition):
+                buffer, bounds = region.buffer, region.region
+
+                def realized(body: stmt.Stmt) -> stmt.Stmt:
+                    inner = stmt.BufferRealize(buffer, bounds, condition, body, span)
+                    if not scope:
+                        return inner
+                    named = tir.StringImm(scope)
+                    return stmt.AttrStmt(buffer, "realize_scope", named, inner, span)
+
+                return None, realized
+            case records.LetForm(value=value, var=var):
+                bound = Var("", value.dtype) if var is None else var
+                if not bound.name:
+                    set_name(bound, name or "v")
+                self.named.add(bound)
+                return bound, lambda body: stmt.LetStmt(bound, value, body, span)
+            case records.AssertForm(condition=condition, message=message):
+                return None, lambda body: stmt.AssertStmt(condition, message, body, span)
+            case _:
+                raise AssertionError(form)
+
+    def launch_thread(
+        self, name: str, form: records.LaunchThreadForm, at: Any
+    ) -> tuple[object, Wrap]:
+        """The variable of a hardware index, and the function that wraps its scope."""
+        thread = form.thread
+        if isinstance(thread, str):
+            var, tag = self.new_var(name or "v", form.extent.dtype), thread
+        else:
+            if thread not in self.threads:
+                raise self.error(at, f"{thread.name} is not a result of T.env_thread")
+            var, tag = thread, self.threads[thread]
+        span = self.span(at)
+        index = IterVar(Range(0, form.extent), var, IterVarKind.ThreadIndex, tag, span)
+        return var, lambda body: stmt.AttrStmt(index, "thread_extent", form.extent, body, span)
+
+    # --- buffers
+
+    def new_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
+        """Create a buffer that the kernel itself declares."""
+        buffer: Buffer = self.call_at(at, spec.make, name, self.span(at))
+        self.pointers.add(buffer.data)
+        return buffer
+
+    def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:
+        """The buffer of a handle parameter, or a view of a region in a block."""
+        source, spec = form.source, form.spec
+        if isinstance(source, Var):
+            assert spec is not None
+            if self.bodies[-1].kind != "function":
+                raise self.error(at, "a parameter is matched at the top of the kernel")
+            if source not in self.params:
+                raise self.error(at, f"{source.name or 'this'} is not a parameter of the kernel")
+            if source in self.buffer_map:
+                raise self.error(at, f"parameter {source.name} already has a buffer")
+            self.buffer_map[source] = self.new_buffer(name, spec, at)
+            return self.buffer_map[source]
+        block = self.block_at(at, "the view of a region")
+        region = stmt.regions([source])[0]
+        if spec is None:
+            shape = [dim.extent for dim in region.region]
+            buffer = replace(decl_buffer(shape, region.buffer.dtype, name), span=self.span(at))
+        else:
+            buffer = self.call_at(at, spec.make, name, self.span(at))
+            self.check_view(buffer, region, at)
+        block.matches.append(stmt.MatchBufferRegion(buffer, region))
+        return buffer
+
+    def check_view(self, buffer: Buffer, region: BufferRegion, at: Any) -> None:
+        """Check that the shape and datatype of a view do not provably differ from its region's."""
+        extents = [dim.extent for dim in region.region]
+        outer = len(extents) - buffer.ndim
+        expected = [*[ops.const(1, "int32")] * outer, *buffer.shape]
+        if outer < 0 or any(
+            prove_equal(*pair) is False for pair in zip(extents, expected, strict=True)
+        ):
+            shape, box = (f"[{', '.join(map(str, dims))}]" for dims in (buffer.shape, extents))
+            raise self.error(
+                at,
+                f"{buffer.name} is {shape}, the region that it views is {box}",
+                hint="without a shape, a view has that of its region",
+            )
+        if buffer.dtype != region.buffer.dtype:
+            raise self.error(
+                at,
+                f"{buffer.name} holds {buffer.dtype}, {region.buffer.name} {region.buffer.dtype}",
+            )
+
+    def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
+        """Allocate a buffer in the enclosing block; at the top of the kernel, in its root block."""
+        kind = self.bodies[-1].kind
+        if kind not in ("function", "block"):
+            raise self.error(
+                at, "T.alloc_buffer belongs directly in a block or at the top of the kernel"
+            )
+        buffer = self.new_buffer(name, spec, at)
+        (self.blocks[-1] if kind == "block" else self.root).allocations.append(buffer)
+        return buffer
+
+    # --- blocks
+
+    def axis(self, name: str, form: records.AxisForm, at: Any) -> Var:
+        """Add an iteration variable to the enclosing block."""
+        block = self.block_at(at, "T.axis")
+        var = self.new_var(name, form.dom.extent.dtype)
+        block.iter_vars.append(IterVar(form.dom, var, form.kind, span=self.span(at)))
+        block.iter_values.append(form.binding)
+        return var
+
+    def expand_remap(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
+        """The axes that a remap is short for."""
+        axes = []
+        kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
+        for letter, binding in zip(form.kinds, form.bindings, strict=True):
+            dom = self.loops.get(binding) if isinstance(binding, Var) else None
+            if dom is None:
+                raise self.error(
+                    at,
+                    f"T.axis.remap takes loop variables, found {describe(binding)}",
+                    hint="use T.axis.spatial(extent, value) for other values",
+                )
+            axes.append(records.AxisForm(dom, binding, kinds[letter]))
+        return axes
+
+    def effect(self, form: records.Form, at: Any) -> None:
+        """Apply a record that is a statement by itself."""
+        match form:
+            case records.StoreForm():
+                self.store(form, at, target=at, source=at)
+            case records.EvaluateForm(value=value):
+                self.evaluate(value, at)
+            case records.AccessForm(what=what, regions=regions):
+                block = self.block_at(at, f"T.{what}")
+                if what in block.regions:
+                    raise self.error(at, f"T.{what} occurs twice in this block")
+                block.regions[what] = tuple(_region(region) for region in regions)
+            case records.WhereForm(condition=condition):
+                block = self.block_at(at, "T.where")
+                if block.predicate is not None:
+                    raise self.error(at, "T.where occurs twice in this block")
+                block.predicate = condition
+            case records.AttrsForm(of="block", attrs=attrs):
+                block = self.block_at(at, "T.block_attr")
+                self.merge(block.attrs, attrs, at)
+            case records.AttrsForm(of="function", attrs=attrs):
+                if self.bodies[-1].kind != "function":
+                    raise self.error(at, "T.func_attr belongs at the top of the kernel")
+                self.call_at(at, records.added_attributes, self.attrs, attrs)
+                self.attrs.update(attrs)
+            case records.Form() if isinstance(form, SCOPED):
+                self.add(self.open_scope("", form, at)[1])
+            case records.MetaVar():
+                return
+            case records.LoopForm():
+                raise self.error(at, "a loop is written `for i in ...:`")
+            case records.BlockForm() | records.InitForm():
+                raise self.error(at, "a block is written `with ...:`")
+            case records.WhileForm() | records.IfForm() | records.BranchForm():
+                raise self.error(at, "write `with ...:`, or while and if as in Python")
+            case records.AxisForm() | records.RemapForm():
+                raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
+            case records.Form() if isinstance(form, (*NAMED, records.BufferSpec)):
+                raise self.error(at, f"{describe(form)} must be given a name")
+            case _:
+                raise self.error(at, f"{describe(form)} is not part of a kernel")
+
+    def evaluate(self, value: PrimExpr, at: Any) -> None:
+        """Evaluate an expression for its side effect; break and continue must be inside a loop."""
+        word = _JUMPS.get(value.op) if isinstance(value, tir.Call) else None
+        if word is not None and not any(body.kind == "loop" for body in self.bodies):
+            raise self.error(at, f"{word} is outside of a loop")
+        self.add(stmt.Evaluate(value, self.span(at)))
+
+    def store(self, form: records.StoreForm, at: Any, *, target: Any, source: Any) -> None:
+        """Store a value, read at `source`, to the element of a buffer that is named at `target`."""
+        buffer, indices = form.buffer, form.indices
+        dtype, _, _ = self.call_at(target, check_access, buffer, indices)
+        value = self.call_at(source, scalar, form.value, dtype)
+        cast = self.call_at(source, ops.cast_to, value, dtype)
+        span = self.span(at)
+        self.add(self.call_at(at, stmt.BufferStore, buffer, cast, indices, form.predicate, span))
+
+    def merge(self, table: dict[str, object], attrs: Mapping[str, object], at: Any) -> None:
+        """Add the attributes of a block; a key may be repeated with the same value."""
+        for key, value in attrs.items():
+            if key in table and Attrs({key: table[key]}) != Attrs({key: value}):
+                raise self.error(
+                    at, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
+                )
+            table[key] = value
+
+
+def _region(argument: object) -> BufferRegion:
+    if isinstance(argument, Buffer):
+        return BufferRegion(argument, tuple(Range(size) for size in argument.shape))
+    return stmt.regions([argument])[0]  # type: ignore[list-item]

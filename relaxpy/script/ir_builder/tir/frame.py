@@ -11,7 +11,7 @@ from relaxpy.errors import BuilderStateError
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
 from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
-from relaxpy.script.language.kernel_frames import RecordBuilder
+from relaxpy.script.language.kernel_builder import KernelBuilder
 
 
 class PrimFuncFrame(IRBuilderFrame):
@@ -29,7 +29,7 @@ class PrimFuncFrame(IRBuilderFrame):
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames and builder.innermost(IRModuleFrame) is None:
             raise BuilderStateError(f"a kernel cannot stand in {builder.frames[-1]}")
-        kernel = self.kernel = RecordBuilder()
+        kernel = self.kernel = KernelBuilder()
         with kernel.body("function") as body:
             yield
         symbol = None if self.is_private else self.name

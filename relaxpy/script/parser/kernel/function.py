@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, RelaxpyError, warn
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, check_access, index_count, vector_index
+from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.annotations import is_annotation
-from relaxpy.script.language.kernel_frames import (
-    FRAMES,
-    NAMED,
-    SCOPED,
-    result_type,
-    scalar,
-    typed_var,
-)
+from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
+from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.call_faults import argument_node
-from relaxpy.script.parser.evaluate.displays import Lambda, lambda_named
-from relaxpy.script.parser.kernel.state import KernelState
-from relaxpy.script.parser.source.report import docstring_removed, header, refusal
-from relaxpy.script.parser.source.scope import POISON, Poisoned
-from relaxpy.script.parser.source.text import Positioned
+from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
+from relaxpy.script.parser.evaluate.guard import OPEN, Guard
+from relaxpy.script.parser.kernel.values import KernelEvaluator
+from relaxpy.script.parser.source.report import (
+    Report,
+    Statements,
+    docstring_removed,
+    header,
+    refusal,
+)
+from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
+from relaxpy.script.parser.source.text import Positioned, Program
 from relaxpy.script.parser.source.type_params import type_parameters
 
 #: The frames without a value that `as` could name.
@@ -45,8 +47,63 @@ _VALUELESS = (
 )
 
 
-class KernelReader(KernelState):
-    """Reads the definition of one kernel."""
+class KernelReader(KernelBuilder):
+    """Reads the definition of one kernel; the locations of statements are nodes of the text.
+
+    `returns` gives the result datatype of a function of the module that is called with so many
+    arguments.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        scope: Scope,
+        *,
+        guard: Guard = OPEN,
+        report: Report | None = None,
+        returns: Callable[[GlobalVar, int], DataType | None] = lambda _, __: None,
+    ) -> None:
+        KernelBuilder.__init__(self)
+        self.report = report if report is not None else Report()
+        self.returns = returns
+        self.values = KernelEvaluator(program, scope, guard, self)
+        self.sizes: dict[str, Var] = {}
+
+    @property
+    def program(self) -> Program:
+        """The text that is being read; during the expansion of a macro, its text."""
+        return self.values.program
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of names in that text."""
+        return self.values.scope
+
+    def size(self, name: str) -> Var:
+        """The variable for a TypeVar of this name."""
+        if name not in self.sizes:
+            self.sizes[name] = Var(name, INT64)
+            self.named.add(self.sizes[name])
+        return self.sizes[name]
+
+    @override
+    def error(self, at: Positioned, message: str, **details: Any) -> ParseError:
+        return self.program.error(at, message, **details)
+
+    @override
+    def span(self, at: Positioned) -> Span:
+        return self.program.span(at)
+
+    @override
+    def call_at(self, at: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return make(*args, **kwargs)
+        except RelaxpyError as error:
+            raise as_parse_error(error, self.program.span(at)) from None
+        except VALUE_ERRORS as error:
+            raise self.error(at, str(error)) from None
+
+    # --- the definition
 
     def function(self, node: ast.FunctionDef, *, symbol: str | None = None) -> PrimFunc | None:
         """The kernel defined at `node`, or None where something in it is wrong and reported."""
@@ -54,7 +111,7 @@ class KernelReader(KernelState):
         with self.scope.inner():
             self.read_signature(node)
             with self.body("function") as body:
-                self.statements.read(docstring_removed(node.body), self.statement)
+                self.read(docstring_removed(node.body))
             if len(self.report.errors) > before:
                 return None
             try:
@@ -78,14 +135,14 @@ class KernelReader(KernelState):
         for default in (*spec.defaults, *filter(None, spec.kw_defaults)):
             self.report.add(self.error(default, "parameters of a kernel have no defaults"))
         for arg in (*spec.posonlyargs, *spec.args):
+            parameter: object = POISON
             try:
-                found: object = self.declared_parameter(arg)
+                parameter = self.declared_parameter(arg)
             except Poisoned:
-                found = POISON
+                pass
             except RelaxpyError as error:
-                found = POISON
                 self.report.add(as_parse_error(error, self.program.span(arg)))
-            self.scope.set(arg.arg, found)
+            self.scope.set(arg.arg, parameter)
         if node.returns is not None:
             try:
                 self.ret_type = self.return_type(node.returns)
@@ -102,32 +159,49 @@ class KernelReader(KernelState):
                 f"parameter {arg.arg!r} has no annotation",
                 hint='annotate it, as in A: T.Buffer((4, 4), "float32"), a: T.handle or n: T.int32',
             )
-        given = self.values.value(arg.annotation)
-        if isinstance(given, records.BufferSpec):
+        annotation = self.values.value(arg.annotation)
+        if isinstance(annotation, records.BufferSpec):
             buffer: Buffer = self.call_at(
-                arg.annotation, given.make, arg.arg, self.program.span(arg)
+                arg.annotation, annotation.make, arg.arg, self.program.span(arg)
             )
             self.parameter(arg.arg, buffer)
             return buffer
-        var = typed_var(arg.arg, given)
+        var = typed_var(arg.arg, annotation)
         if var is None:
             raise self.error(
                 arg.annotation,
-                f"a parameter is a buffer, a handle or a scalar, found {describe(given)}",
-                hint=_parameter_hint(given),
+                f"a parameter is a buffer, a handle or a scalar, found {describe(annotation)}",
+                hint=_parameter_hint(annotation),
             )
         self.parameter(arg.arg, var)
         return var
 
     def return_type(self, node: ast.expr) -> DataType | None:
         """The datatype that a return annotation names."""
-        found: DataType | None = self.call_at(node, result_type, self.values.value(node))
-        return found
+        dtype: DataType | None = self.call_at(node, result_type, self.values.value(node))
+        return dtype
 
     # --- statements
 
-    @override
+    def read(self, nodes: Sequence[ast.stmt]) -> None:
+        """Read `nodes` into the innermost body."""
+        Statements(self.values, self.report).read(nodes, self.statement)
+
+    def read_inside(
+        self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None
+    ) -> None:
+        """Read `nodes` into the innermost body, in a new scope with these names."""
+        with self.scope.inner(names):
+            self.read(nodes)
+
+    def inner(self, nodes: Sequence[ast.stmt]) -> stmt.Stmt:
+        """Read `nodes` as one statement, in a new scope."""
+        with self.body() as body:
+            self.read_inside(nodes)
+        return body.fold()
+
     def statement(self, node: ast.stmt) -> None:
+        """Read one statement."""
         if self.bodies[-1].kind == "cases" and not isinstance(node, ast.With):
             self.check_position(header(node))
         match node:
@@ -154,7 +228,7 @@ class KernelReader(KernelState):
                 self.evaluate(jump(), node)
             case ast.Assert(test=test, msg=msg):
                 self.check(node, test, msg)
-            case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
+            case ast.Pass() | ast.Nonlocal():  # names of enclosing functions are visible anyway
                 return
             case _:
                 raise refusal(self.program, node, "a kernel")
@@ -166,7 +240,8 @@ class KernelReader(KernelState):
         [target] = node.targets
         value = self.values.value(node.value)
         if isinstance(target, ast.Subscript):
-            self.store(target, value, node)
+            buffer = self.buffer_at(target)
+            self.store_at(buffer, self.values.value(target.slice), target, value, node)
         else:
             self.bind_target(target, value, node.value)
 
@@ -179,18 +254,18 @@ class KernelReader(KernelState):
             raise self.error(target, "an element is assigned to in a statement of its own")
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "only names and elements of buffers can be assigned to")
-        names = [part.id for part in target.elts if isinstance(part, ast.Name)]
+        names = [name.id for name in target.elts if isinstance(name, ast.Name)]
         if len(set(names)) != len(names):
             raise self.error(target, "a name is bound twice in one statement")
         members: Sequence[object]
         if isinstance(value, records.RemapForm):
             members = self.expand_remap(value, at)
         elif isinstance(value, records.MetaVar):
-            members = [records.MetaVar(part) for part in self.values.iterable(value.value, at)]
+            members = list(map(records.MetaVar, self.values.iterable(value.value, at)))
         else:
             members = list(self.values.iterable(value, at))
-        for part, member in displays.paired(self.values, target, list(members)):
-            self.bind_target(part, member, at)
+        for inner, member in displays.paired(self.values, target, list(members)):
+            self.bind_target(inner, member, at)
 
     def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
         """Give `name` the meaning of `value`; a scalar becomes a variable with a LetStmt.
@@ -207,14 +282,14 @@ class KernelReader(KernelState):
             )
         outer = self.scope.find(name)
         self.scope.set(name, self.meaning(name, value, at))
-        names = (part.id for part in ast.walk(at) if isinstance(part, ast.Name))
+        names = (child.id for child in ast.walk(at) if isinstance(child, ast.Name))
         if isinstance(outer, Var) and isinstance(value, PrimExpr) and name in names:
             message = f"{name!r} is another variable here; outside it keeps its value"
             hint = "what changes in a loop is an element of a buffer, as of T.alloc_buffer((1,))"
             warn(Diagnostic(message, None, self.program.span(target), hint))
 
     def meaning(self, name: str, value: object, at: ast.expr) -> object:
-        """What a name stands for after `name = value`."""
+        """The meaning of a name after `name = value`."""
         match value:
             case records.MetaVar(value=inner):
                 return inner
@@ -224,7 +299,7 @@ class KernelReader(KernelState):
                 raise lambda_named(self.program, at)
             case TypeVar():
                 return self.size(name)
-            case Var() | Buffer() if not value.name and self.is_made(value):
+            case Var() | Buffer() if not value.name and self.is_created_here(value):
                 set_name(value, name)
                 return value
             case Var() if not value.name:
@@ -256,8 +331,8 @@ class KernelReader(KernelState):
             return dict(zip(value, results, strict=True))
         return tuple(results) if isinstance(value, tuple) else results
 
-    def is_made(self, value: Var | Buffer) -> bool:
-        """Whether a function of the user's made this for the kernel, without a name."""
+    def is_created_here(self, value: Var | Buffer) -> bool:
+        """Whether a function of the user has created `value` for this kernel, without a name."""
         return value in self.named if isinstance(value, Var) else value.data in self.pointers
 
     def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
@@ -293,11 +368,6 @@ class KernelReader(KernelState):
             raise self.error(at, f"{name} is {dtype}, the value is {actual}")
         return result
 
-    def store(self, target: ast.Subscript, value: object, node: ast.Assign) -> None:
-        """Read `buffer[index] = value`."""
-        buffer = self.buffer_at(target)
-        self.store_at(buffer, self.values.value(target.slice), target, value, node)
-
     def store_at(
         self,
         buffer: Buffer,
@@ -307,15 +377,11 @@ class KernelReader(KernelState):
         node: ast.Assign | ast.AugAssign,
     ) -> None:
         """Store `value` to the element of `buffer` at `index`, which `target` names."""
-        indices = self.indices(buffer, index, target)
-        dtype, _, _ = self.call_at(target, check_access, buffer, indices)
-        at = node.value
-        converted: PrimExpr = self.call_at(at, scalar, value, dtype)
-        stored = self.call_at(at, ops.cast_to, converted, dtype)
-        self.add(stmt.BufferStore(buffer, stored, indices, span=self.program.span(node)))
+        form = records.StoreForm(buffer, value, self.indices(buffer, index, target))
+        self.store(form, node, target=target, source=node.value)
 
     def buffer_at(self, target: ast.Subscript) -> Buffer:
-        """The buffer that `target` is an element of."""
+        """The buffer of which `target` is an element."""
         buffer = self.values.value(target.value)
         if not isinstance(buffer, Buffer):
             raise self.error(
@@ -361,35 +427,31 @@ class KernelReader(KernelState):
             raise self.error(node.orelse[0], "a loop in a kernel has no else")
         form = self.loop_form(node.iter)
         order = list(range(len(form.bounds)))
-        names: dict[str, int | list[int]] = {}
-        called = [""] * len(order)
-
-        def name_them(target: ast.expr, which: Any) -> None:
+        targets: list[tuple[ast.expr, Any]] = [(node.target, order if len(order) != 1 else 0)]
+        if isinstance(node.target, (ast.Tuple, ast.List)):
+            targets = list(displays.paired(self.values, node.target, order))
+        positions: dict[str, int | list[int]] = {}  # of the loops that each name stands for
+        hints = [""] * len(order)
+        for target, loops in targets:
             if not isinstance(target, ast.Name):
                 raise self.error(target, "a loop variable is a name")
-            if target.id in names:
+            if target.id in positions:
                 raise self.error(target, f"{target.id!r} is bound twice in one loop")
-            names[target.id] = which
-            if isinstance(which, int):
-                called[which] = target.id
-                return
-            for place, k in enumerate(which):
-                called[k] = f"{target.id}_{place}"
-
-        if isinstance(node.target, (ast.Tuple, ast.List)):
-            for part, which in displays.paired(self.values, node.target, order):
-                name_them(part, which)
-        else:
-            name_them(node.target, order if len(order) != 1 else 0)
-        with self.loop(form, called, node.iter) as made:
-            bound: dict[str, object] = {
-                name: made[k] if isinstance(k, int) else tuple(made[n] for n in k)
-                for name, k in names.items()
+            positions[target.id] = loops
+            if isinstance(loops, int):
+                hints[loops] = target.id
+                continue
+            for k, loop in enumerate(loops):
+                hints[loop] = f"{target.id}_{k}"
+        with self.loop(form, hints, node.iter) as variables:
+            names: dict[str, object] = {
+                name: variables[k] if isinstance(k, int) else tuple(variables[n] for n in k)
+                for name, k in positions.items()
             }
-            self.read_inside(node.body, bound)
+            self.read_inside(node.body, names)
 
     def loop_form(self, node: ast.expr) -> records.LoopForm:
-        """What a loop runs over."""
+        """The iterations of a loop."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self.values.value(node.func)
             if function is builtins.range:
@@ -429,8 +491,7 @@ class KernelReader(KernelState):
         condition = self.values.value(node.test)
         if not isinstance(condition, PrimExpr):
             taken = node.body if self.values.truth(condition, node.test) else node.orelse
-            with self.scope.inner():
-                self.statements.read(taken, self.statement)
+            self.read_inside(taken)
             return
         test = self.call_at(node.test, ops.truth, condition)
         then_case = self.inner(node.body)
@@ -451,14 +512,13 @@ class KernelReader(KernelState):
         if isinstance(form, _VALUELESS) and name is not None:
             raise self.error(name, f"{form.display_name} has no value: leave out `as`")
         if name is not None and not isinstance(name, ast.Name):
-            raise self.error(name, "only a name can stand here")
+            raise self.error(name, "a context is bound to one name")
         names = [] if name is None else [name.id]
-        with self.frame(form, names, at) as found:
-            if not rest:
-                self.read_inside(body, dict.fromkeys(names, found))
-                return
-            with self.scope.inner(dict.fromkeys(names, found)):
+        with self.frame(form, names, at) as value, self.scope.inner(dict.fromkeys(names, value)):
+            if rest:
                 self.with_items(rest, body)
+            else:
+                self.read(body)
 
     def returned(self, node: ast.Return) -> None:
         """Read `return value`."""
@@ -483,9 +543,8 @@ class KernelReader(KernelState):
         """Read `assert condition, message`."""
         condition = self.call_at(test, ops.truth, self.values.value(test))
         text = "assertion failed" if message is None else self.values.value(message)
-        shown = self.call_at(message or node, ops.convert, text)
-        span = self.program.span(node)
-        self.add(lambda body: stmt.AssertStmt(condition, shown, body, span))
+        form = records.AssertForm(condition, self.call_at(message or node, ops.convert, text))
+        self.effect(form, node)
 
     def expression(self, node: ast.expr) -> None:
         """An expression on a line of its own."""
@@ -525,7 +584,7 @@ def _parameter_hint(annotation: object) -> str | None:
 
 
 def _same(present: object, value: object) -> bool:
-    """Whether a name that stands for `present` may be said again to stand for `value`."""
+    """Whether a name for `present` may be bound again, to `value`."""
     if isinstance(value, records.MetaVar):
         value = value.value
         if isinstance(value, (bool, int, float, str)):

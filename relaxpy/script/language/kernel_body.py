@@ -1,0 +1,56 @@
+"""The statements and blocks of a kernel that are being collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from relaxpy.ir.core.dtype import INT32
+from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
+from relaxpy.ir.tir.expr import PrimExpr
+
+Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
+
+
+@dataclass(slots=True)
+class Block:
+    """The state of a block that is being built."""
+
+    iter_vars: list[IterVar] = field(default_factory=list)
+    iter_values: list[PrimExpr] = field(default_factory=list)
+    regions: dict[str, tuple[BufferRegion, ...]] = field(default_factory=dict)
+    init: stmt.Stmt | None = None
+    allocations: list[Buffer] = field(default_factory=list)
+    matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
+    attrs: dict[str, object] = field(default_factory=dict)
+    predicate: PrimExpr | None = None
+
+
+@dataclass(slots=True)
+class Body:
+    """Statements being collected; a wrapper takes all that follow it as its body.
+
+    The body of `T.If` contains no statements; its branches are `cases`.
+    """
+
+    kind: Literal["function", "block", "loop", "cases", "inner"]
+    items: list[stmt.Stmt | Wrap] = field(default_factory=list)
+    cases: dict[bool, stmt.Stmt] = field(default_factory=dict)
+
+    def fold(self) -> stmt.Stmt:
+        """Combine the statements to one."""
+        rest: list[stmt.Stmt] = []
+        for item in reversed(self.items):
+            if isinstance(item, stmt.Stmt):
+                rest.append(item)
+            else:
+                rest = [item(_sequence(rest))]
+        return _sequence(rest)
+
+
+def _sequence(reverse: list[stmt.Stmt]) -> stmt.Stmt:
+    if not reverse:
+        return stmt.Evaluate(ops.const(0, INT32))
+    return reverse[0] if len(reverse) == 1 else stmt.SeqStmt(tuple(reversed(reverse)))

@@ -1,0 +1,55 @@
+"""What values and annotations of a program stand for in a kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.types import PrimType
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.script.language import records
+from relaxpy.script.language.wording import describe
+
+
+def typed_var(name: str, argument: object) -> Var | None:
+    """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
+    if isinstance(argument, (records.DatatypeName, records.HandleName)):
+        return Var(name, argument.dtype) if argument.dtype else None
+    if isinstance(argument, Var):
+        return argument if argument.name else argument.renamed(name)
+    return None
+
+
+def result_type(argument: object) -> DataType | None:
+    """The datatype of a kernel's result, from its annotation; None if there is no result.
+
+    Errors: MisuseError if it is not a datatype.
+    """
+    match argument:
+        case None:
+            return None
+        case records.DatatypeName() | records.HandleName() | Var() | PrimType():
+            return argument.dtype
+        case str():
+            return DataType(argument)
+        case _:
+            raise MisuseError(
+                f"a kernel returns a scalar datatype, found {describe(argument)}", about=argument
+            )
+
+
+def scalar(value: object, dtype: DataType | None) -> PrimExpr:
+    """`value` as an expression; a Python number takes `dtype`.
+
+    Errors: MisuseError if there is no such expression.
+    """
+    if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return ops.const(value, dtype)
+    if isinstance(value, str):
+        raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)
+    found = ops.convert(value)
+    if not found.dtype:
+        raise MisuseError(f"`{found}` has no value", about=value)
+    return found

@@ -1,0 +1,109 @@
+"""The values of expressions in a kernel, and calls of macros and of Python functions there."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion
+from relaxpy.script.language.eager import PendingFrame, handling, is_helper
+from relaxpy.script.language.kernel_builder import FRAMES
+from relaxpy.script.language.records import Form
+from relaxpy.script.language.wording import describe
+from relaxpy.script.parser.evaluate import door
+from relaxpy.script.parser.evaluate.evaluator import Evaluator
+from relaxpy.script.parser.evaluate.guard import Guard
+from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, expanded
+from relaxpy.script.parser.source.scope import Scope
+from relaxpy.script.parser.source.text import Program
+
+if TYPE_CHECKING:
+    from relaxpy.script.parser.kernel.function import KernelReader
+
+
+class KernelEvaluator(Evaluator):
+    """Evaluates the expressions of a kernel; what is called there may add statements to it."""
+
+    def __init__(self, program: Program, scope: Scope, guard: Guard, reader: KernelReader) -> None:
+        Evaluator.__init__(self, program, scope, guard)
+        self.reader = reader
+        self.size_of = reader.size
+        self.unrolling = Unrolling()
+
+    @override
+    def operand(self, value: Any) -> Any:
+        return ops.convert(value) if isinstance(value, BufferRegion) else value
+
+    @override
+    def on_call(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        if isinstance(function, GlobalVar):
+            if kwargs:
+                raise self.error(node.keywords[0], "a function of the module takes no keywords")
+            values = [a.data if isinstance(a, Buffer) else ops.convert(a) for a in args]
+            return tir.Call(self.reader.returns(function, len(values)) or "", function, values)
+        if isinstance(function, BaseFunc):
+            raise self.error(
+                node.func,
+                "a kernel calls kernels of its own module",
+                rule="TOP-7",
+                hint="put both into the class of an @I.ir_module, and write Module.name(...)",
+            )
+        if isinstance(function, Macro):
+            self.expand(function, args, kwargs, node)
+            return None
+        if is_helper(function):
+            return self.help(function, args, kwargs, node)
+        return door.call(function, args, kwargs)
+
+    def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
+        """Read the statements of a macro here.
+
+        Errors:
+            ParseError: it is a macro of Relax, or it returns something.
+        """
+        if macro.options.dialect != "tir":
+            raise self.error(node.func, "a macro of Relax cannot be used in a kernel")
+        for child in ast.walk(macro.node):
+            if isinstance(child, ast.Return):
+                hint = "write its result to a buffer, or make it a Python function"
+                raise macro.program.error(child, "a macro of a kernel returns nothing", hint=hint)
+        self.unrolling.add(len(macro.node.body), node, self)
+        with expanded(self, macro, args, kwargs, node):
+            self.reader.read(macro.body())
+
+    def help(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    ) -> object:
+        """The result of a user's function, in which the directives of T are eager.
+
+        Errors:
+            ParseError: it creates a frame that it neither enters nor returns, or leaves one open.
+        """
+        frames: list[PendingFrame] = []
+        opened: list[PendingFrame] = []
+
+        def handler(form: Form) -> Any:
+            if not isinstance(form, FRAMES):
+                return self.reader.apply(form, node)
+            frames.append(PendingFrame(form, self.reader.unnamed_frame(form, node), opened))
+            return frames[-1]
+
+        try:
+            with handling(handler):
+                result = door.call(function, args, kwargs)
+            for frame in frames:
+                if frame in opened or not (frame.is_used or frame is result):
+                    fault = "entered and never left" if frame in opened else "never entered"
+                    raise self.error(node, f"{describe(frame.form)} is {fault}", hint="with ...:")
+        finally:
+            while opened:
+                opened[-1].__exit__(GeneratorExit, GeneratorExit(), None)
+            for frame in frames:
+                frame.is_used = True
+        return result.form if isinstance(result, PendingFrame) else result
