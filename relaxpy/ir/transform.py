@@ -1,4 +1,4 @@
-"""Passes and named pipelines of them, under one name."""
+"""Passes, and pipelines of them that have names."""
 
 from __future__ import annotations
 
@@ -56,38 +56,38 @@ _pipelines: dict[str, Callable[..., Pass]] = {}
 
 @user_facing
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
-    """Enter the decorated function, which makes a pass from options, as pipeline `name`.
+    """Register the decorated function, which creates a pass from options, as pipeline `name`.
 
     Errors:
         MisuseError: the name is taken.
     """
     if not isinstance(name, str):
-        raise MisuseError(f"a pipeline has a string for a name, found {name!r:.60}", about=name)
+        raise MisuseError(f"the name of a pipeline is a string, found {name!r:.60}", about=name)
     if name in _pipelines:
         raise MisuseError(f"a pipeline {name!r} is already registered", about=name)
 
-    def enter(make: Callable[..., Pass]) -> Callable[..., Pass]:
-        _pipelines[name] = make
-        return make
+    def register(create: Callable[..., Pass]) -> Callable[..., Pass]:
+        _pipelines[name] = create
+        return create
 
-    return enter
+    return register
 
 
 @user_facing
 def get_pipeline(name: str = "default", **options: object) -> Pass:
-    """The pipeline `name`: normal-form, well-formed modules come out of every one.
+    """The pipeline `name`, whose results are in normal form and well-formed.
 
     Errors:
-        UnknownNameError (also ValueError, KeyError): there is none of that name.
+        UnknownNameError (also ValueError, KeyError): there is no pipeline of that name.
     """
-    make = _pipelines.get(name) if isinstance(name, str) else None
-    if make is None:
+    create = _pipelines.get(name) if isinstance(name, str) else None
+    if create is None:
         raise UnknownNameError(
             f"there is no pipeline {name!r}; pipelines are {', '.join(sorted(_pipelines))}",
             hint=close_names(str(name), _pipelines),
             about=name,
         )
-    return make(**options)
+    return create(**options)
 
 
 def list_pipelines() -> list[str]:
@@ -97,5 +97,5 @@ def list_pipelines() -> list[str]:
 
 @register_pipeline("default")
 def default_pipeline() -> Pass:
-    """What `compile` runs first: normal form with every info derived, operators as kernels."""
+    """The pipeline of `compile`: normal form, and legalisation of operators."""
     return Sequential((Normalize(), LegalizeOps()), name="default")

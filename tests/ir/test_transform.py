@@ -446,7 +446,7 @@ def test_a_pass_gives_a_module(mod: IRModule) -> None:
     def forgets(mod: IRModule, ctx: PassContext) -> None:
         return None
 
-    with pytest.raises(TransformError, match="forgets gave NoneType"):
+    with pytest.raises(TransformError, match="forgets returned NoneType"):
         forgets(mod)
 
 

@@ -16,13 +16,13 @@ from relaxpy.ir.relax.nodes import BaseFunc, ExternFunc, GlobalVar
 
 @dataclass(frozen=True)
 class ApplyPassToFunction(Pass):
-    """`transform` on the functions whose whole name the regular expression matches.
+    """Applies a pass to the functions whose whole name the regular expression matches.
 
-    The others are hidden while it runs: it sees packed functions with their signatures.
+    The pass sees packed functions with the same signatures in place of the others.
 
     Errors:
-        MisuseError: it is no pass, or no regular expression.
-        TransformError: no name matches, if that is asked to be an error.
+        MisuseError: `pass_` is not a pass, or `func_name_regex` is not a regular expression.
+        TransformError: no name matches, and `error_if_no_function_matches_regex` is set.
     """
 
     pass_: Pass
@@ -48,10 +48,10 @@ class ApplyPassToFunction(Pass):
             if self.error_if_no_function_matches_regex:
                 names = ", ".join(v.name_hint for v in mod) or "none"
                 raise TransformError(
-                    f"no function is called as {self.func_name_regex!r} says; there are {names}"
+                    f"no function name matches {self.func_name_regex!r}; there are {names}"
                 )
             return mod
-        # Private functions count as used from outside, for what uses them may be hidden.
+        # Private functions are made public for the pass, since their users may be hidden.
         private = {v for v in chosen if "global_symbol" not in mod[v].attrs}
         marks = {v: mod[v].with_attr("global_symbol", v.name_hint) for v in private}
         hidden = {v: ExternFunc(v.name_hint, func.struct_info) for v, func in mod.items()}

@@ -1,4 +1,4 @@
-"""The driver of passes over functions: each of a kind in turn."""
+"""The driver of passes over the functions of one kind."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def map_functions(
 ) -> IRModule:
     """The module with `step(func)` in place of each function of a kind; itself if none changes.
 
-    A step that `removes` functions returns None for them.
+    If the step `removes` functions, it returns None for them.
 
     Errors:
-        TransformError: a step returns something else than a function of the kind.
+        TransformError: a step returns something other than a function of the kind.
     """
     result = mod
     for var, func in mod.items():
@@ -33,8 +33,8 @@ def map_functions(
         elif isinstance(changed, kind):
             result[var] = changed
         else:
-            found = type(changed).__name__
             raise TransformError(
-                f"a pass over {kind.__name__}s returned {found} for {var.name_hint}"
+                f"a pass over {kind.__name__}s returned {type(changed).__name__} for "
+                f"{var.name_hint}"
             )
     return result

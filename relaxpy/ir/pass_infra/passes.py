@@ -29,7 +29,7 @@ from relaxpy.ir.relax.nodes.evaluation import evaluating
 V = TypeVar("V")
 Requirement: TypeAlias = "str | Pass | type[Pass]"
 _known: dict[str, dict[str, type[Pass]]] = {}
-"""The classes of passes by name, and those of one name by where they are defined."""
+"""The classes of passes by their names, and those of each name by their full names."""
 
 
 def _full_name(cls: type[Pass]) -> str:
@@ -38,9 +38,9 @@ def _full_name(cls: type[Pass]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a context asks of a pass: its name, the level from which it runs, what runs before.
+    """The name of a pass, the optimisation level from which on it runs, and its required passes.
 
-    Of a class whose name others share, `name` is the `full_name`, which has the module before it.
+    `full_name` includes the module of its class, and so does `name` if several classes share it.
     """
 
     name: str
@@ -59,10 +59,10 @@ class PassInfo:
 
 
 class Pass(ABC):
-    """A pure function from module to module; options are the fields of a frozen dataclass.
+    """A pure function from module to module, whose options are fields of a frozen dataclass.
 
-    If nothing changes, the very module comes back. `required` are passes, their classes, or names:
-    the name of a pass of relaxpy means that one, whatever other classes are called.
+    If nothing changes, it returns the module itself. `required` are passes, classes of passes, or
+    names; the name of a pass of relaxpy refers to that pass even if other classes have the name.
     """
 
     opt_level: ClassVar[int] = 0
@@ -90,7 +90,7 @@ class Pass(ABC):
         """The module after the pass, run in the current PassContext.
 
         Errors:
-            MisuseError (also TypeError): `mod` is no IRModule.
+            MisuseError (also TypeError): `mod` is not an IRModule.
             TransformError: the pass cannot be applied to it.
         """
         if not isinstance(mod, IRModule):
@@ -110,7 +110,7 @@ class PassInstrument:
 
     @property
     def name(self) -> str:
-        """What the instrument is called."""
+        """The name of the instrument."""
         return type(self).__name__
 
     def enter_pass_ctx(self) -> None:
@@ -120,21 +120,21 @@ class PassInstrument:
         """The context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Whether the pass is to run; a single No is enough."""
+        """Whether the pass is to run; it runs if all instruments agree."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         """The pass is about to run on `mod`."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """The pass has given `mod`."""
+        """The pass has returned `mod`."""
 
 
 def pass_instrument(cls: type) -> type[PassInstrument]:
-    """The decorated class as an instrument, with what it does not define left empty.
+    """The decorated class as an instrument, whose other methods do nothing.
 
     Errors:
-        MisuseError (also TypeError): what is decorated is no class.
+        MisuseError (also TypeError): `cls` is not a class.
     """
     if not isinstance(cls, type):
         raise MisuseError(f"an instrument is a class, found {cls!r:.60}", about=cls)
@@ -147,19 +147,19 @@ _configs: dict[str, type] = {}
 
 
 def register_config(name: str, kind: type) -> None:
-    """Let contexts be given a value of type `kind` under `config[name]`."""
+    """Register an option: contexts accept a value of type `kind` as `config[name]`."""
     _configs[name] = kind
 
 
 @dataclass(slots=True, eq=False)
 class PassContext:
-    """How passes run: up to which level, which always or never, watched by which instruments.
+    """The options of passes: their level, required and disabled passes, and instruments.
 
-    With `check`, what each pass makes is checked for well-formedness. `running` are the passes that
-    run at the moment, each inside the one before it.
+    With `check`, the result of each pass is checked for well-formedness. `running` are the passes
+    that run at present, each inside the one before it.
 
     Errors:
-        MisuseError: a key of `config` is unknown or its value of the wrong type.
+        MisuseError: a key of `config` is unknown, or its value has the wrong type.
     """
 
     opt_level: int = 2
@@ -198,8 +198,8 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context entered with `with`, or one with nothing set."""
-        found = _current.get()
-        return PassContext() if found is None else found
+        context = _current.get()
+        return PassContext() if context is None else context
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, str]]:
@@ -228,13 +228,13 @@ class PassContext:
             entered.pop_all()
 
     def _exit_instruments(self) -> None:
-        """Leave all instruments, the first one first, even if one of them fails."""
-        with ExitStack() as left:
+        """Leave all instruments, in order, even if one of them fails."""
+        with ExitStack() as exits:
             for instrument in reversed(self.instruments or ()):
-                left.callback(instrument.exit_pass_ctx)
+                exits.callback(instrument.exit_pass_ctx)
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
-        """Leave the instruments there are and enter others in their place."""
+        """Leave the present instruments and enter others in their place."""
         others = listed(instruments, "instruments")
         try:
             self._exit_instruments()
@@ -244,30 +244,30 @@ class PassContext:
         try:
             self._enter_instruments()
         except BaseException:
-            self.instruments = ()  # what was not entered is not left
+            self.instruments = ()  # so that instruments that were not entered are not left
             raise
 
     def is_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass of a sequence runs at this level.
+        """Whether a pass of a sequence runs in this context.
 
         Errors:
-            MisuseError: it is disabled or required by a name that several classes have.
+            MisuseError: the context names it by a name that several classes have.
         """
         if _is_named(info, self.disabled_pass or ()):
             return False
         return _is_named(info, self.required_pass or ()) or info.opt_level <= self.opt_level
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """The module after one pass, with instruments and checks around it.
+        """The module after one pass, which runs with instruments and checks.
 
         Errors:
-            WellFormedError: `check` is set, and what the pass made is ill-formed.
+            WellFormedError: `check` is set, and the result is ill-formed.
         """
         info = step.info
         instruments = self.instruments or ()
         required = _is_named(info, self.required_pass or ())
-        wanted = [i.should_run(mod, info) for i in instruments]
-        if not required and not all(wanted):
+        agreed = [i.should_run(mod, info) for i in instruments]
+        if not required and not all(agreed):
             return mod
         self.running.append(info)
         try:
@@ -277,7 +277,7 @@ class PassContext:
                 result = step.transform(mod, self)
             if not isinstance(result, IRModule):
                 raise TransformError(
-                    f"pass {info.name} gave {type(result).__name__}, not an IRModule"
+                    f"pass {info.name} returned {type(result).__name__}, not an IRModule"
                 )
             if self.check and result is not mod:
                 with _noting(f"after pass {info.name}"):
@@ -290,7 +290,11 @@ class PassContext:
 
 
 def listed(values: Sequence[V] | None, what: str) -> tuple[V, ...]:
-    """Errors: MisuseError (also TypeError) if `values` is neither a list nor None."""
+    """The values of a list, or none for None.
+
+    Errors:
+        MisuseError (also TypeError): it is neither.
+    """
     if isinstance(values, str) or not isinstance(values, Sequence | None):
         raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
     return tuple(values or ())
@@ -301,7 +305,7 @@ _current: ContextVar[PassContext | None] = ContextVar("relaxpy_pass_context", de
 
 @contextmanager
 def _noting(note: str) -> Iterator[None]:
-    """Adds a note to errors of the program, unless a pass inside has added its own."""
+    """Add a note to errors of the program, unless a nested pass has added one."""
     try:
         yield
     except RelaxpyError as error:
@@ -314,17 +318,17 @@ def verify(mod: IRModule) -> None:
     """Check that the module is well-formed.
 
     Errors:
-        WellFormedError: it is not; all that is wrong stands in it.
+        WellFormedError: it is not; the error has all violations.
     """
-    found = check_well_formed(mod)
-    if found:
-        raise WellFormedError(found)
+    violations = check_well_formed(mod)
+    if violations:
+        raise WellFormedError(violations)
 
 
 @user_constructed
 @dataclass(frozen=True)
 class Sequential(Pass):
-    """The passes one after the other, each where the context enables it, after what it requires."""
+    """Runs the passes that the context enables in order, each after the passes it requires."""
 
     passes: Sequence[Pass] = ()
     opt_level: int = 0  # type: ignore[misc]
@@ -335,11 +339,11 @@ class Sequential(Pass):
     def __post_init__(self) -> None:
         for step in listed(self.passes, "passes"):
             if not isinstance(step, Pass):
-                made = isinstance(step, type) and issubclass(step, Pass)
+                is_class = isinstance(step, type) and issubclass(step, Pass)
                 raise MisuseError(
                     f"expected a pass, found {step!r:.60}",
                     about=step,
-                    hint=f"make one of the class: {step.__name__}()" if made else None,
+                    hint=f"create an instance: {step.__name__}()" if is_class else None,
                 )
         object.__setattr__(self, "passes", tuple(self.passes or ()))
 
@@ -361,39 +365,39 @@ class Sequential(Pass):
 
 
 def required_pass(step: object) -> Pass:
-    """The pass that is required: itself, or the one of a class or name, without options.
+    """The pass that is required: itself, or one of a class or name, without options.
 
     Errors:
-        UnknownNameError: there is none of that name.
-        MisuseError: there are several, it does not run without options, or it is no pass.
+        UnknownNameError: there is no pass of that name.
+        MisuseError: there are several, the pass needs options, or it is not a pass.
     """
     if isinstance(step, Pass):
         return step
-    found = _named_class(step) if isinstance(step, str) else step
-    if not isinstance(found, type) or not issubclass(found, Pass):
+    cls = _named_class(step) if isinstance(step, str) else step
+    if not isinstance(cls, type) or not issubclass(cls, Pass):
         raise MisuseError(f"a required pass is a pass or its name, found {step!r:.60}", about=step)
     try:
-        return found()
+        return cls()
     except TypeError:
         raise MisuseError(
-            f"pass {found.__name__} has options, so that it cannot be required without them",
-            hint=f"require the pass itself: {found.__name__}(...)",
+            f"pass {cls.__name__} has options, so that it cannot be required without them",
+            hint=f"require the pass itself: {cls.__name__}(...)",
             about=step,
         ) from None
 
 
 def _candidates(plain: str) -> Mapping[str, type[Pass]]:
-    """The classes that a plain name can mean: relaxpy's own, or else all that have it."""
-    alike = _known.get(plain, {})
-    own = {name: cls for name, cls in alike.items() if name.startswith("relaxpy.")}
-    return own or alike
+    """The classes that a plain name can refer to: those of relaxpy, or else all of that name."""
+    classes = _known.get(plain, {})
+    own = {name: cls for name, cls in classes.items() if name.startswith("relaxpy.")}
+    return own or classes
 
 
 def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
-    """Whether a pass is among those that are listed by name, plain or in full.
+    """Whether a list of plain or full names has the name of a pass.
 
     Errors:
-        MisuseError: a name in the list is that of its class, and of others.
+        MisuseError: the list has its plain name, which other classes have, too.
     """
     if info.name in names or info.full_name in names:
         return True
@@ -402,7 +406,7 @@ def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
 
 
 def _named_class(name: str) -> type[Pass]:
-    """The class of a name: by the place of its definition, relaxpy's own, or the only one."""
+    """The class of a full name, or of a plain name: that of relaxpy, or the only one."""
     plain = name.rpartition(".")[2]
     if plain not in _known:
         raise UnknownNameError(
@@ -410,14 +414,14 @@ def _named_class(name: str) -> type[Pass]:
         )
     if name in _known[plain]:
         return _known[plain][name]
-    found = _candidates(plain)
-    if len(found) > 1:
+    candidates = _candidates(plain)
+    if len(candidates) > 1:
         raise MisuseError(
-            f"several passes are called {plain}: {', '.join(sorted(found))}",
+            f"several passes are called {plain}: {', '.join(sorted(candidates))}",
             hint="use one of these names, or require the class itself",
             about=name,
         )
-    return next(iter(found.values()))
+    return next(iter(candidates.values()))
 
 
 ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
@@ -425,7 +429,7 @@ ModuleFunction: TypeAlias = Callable[[IRModule, PassContext], IRModule]
 
 @dataclass(frozen=True)
 class FunctionalPass(Pass):
-    """A pass made of a Python function."""
+    """A pass from a Python function; `owner` is the object if that is a method."""
 
     function: ModuleFunction
     known_as: PassInfo
@@ -449,7 +453,7 @@ class FunctionalPass(Pass):
 
 
 class ModulePass(FunctionalPass):
-    """A pass of a function over modules; `module_pass` makes it."""
+    """A pass from a function over modules; `module_pass` creates it."""
 
 
 def pass_decorator(
@@ -459,8 +463,8 @@ def pass_decorator(
     arguments: str,
     lift: Callable[[Callable[..., Any]], ModuleFunction],
 ) -> Callable[..., Any]:
-    """The decorator of functions of these arguments, and of classes with such a method."""
-    own_name = name
+    """The decorator of functions with these arguments, and of classes with such a method."""
+    decorator_name = name
 
     @user_facing
     def decorator(
@@ -471,34 +475,34 @@ def pass_decorator(
         traceable: bool = False,
     ) -> Any:
         if opt_level is None:
-            raise MisuseError("a pass needs an opt_level, the level from which on it runs")
+            raise MisuseError("a pass needs an opt_level, from which on it runs")
         level = opt_level
         if not isinstance(level, int):
             raise MisuseError(f"opt_level is an integer, found {level!r:.60}", about=level)
 
-        def info(found: object) -> PassInfo:
-            known_as = str(name or getattr(found, "__name__", "pass"))
-            return PassInfo(known_as, level, listed(required, "passes or their names"), traceable)
+        def info(decorated: object) -> PassInfo:
+            pass_name = str(name or getattr(decorated, "__name__", "pass"))
+            return PassInfo(pass_name, level, listed(required, "passes or their names"), traceable)
 
-        def decorate(found: Any) -> Any:
-            if not callable(found):
-                raise MisuseError(f"a pass is a function or a class, found {found!r:.60}")
-            if not isinstance(found, type):
-                return kind(lift(found), info(found))
-            if getattr(found, method, None) is None:
-                raise MisuseError(f"class {found.__name__} has no method {method}")
+        def decorate(decorated: Any) -> Any:
+            if not callable(decorated):
+                raise MisuseError(f"a pass is a function or a class, found {decorated!r:.60}")
+            if not isinstance(decorated, type):
+                return kind(lift(decorated), info(decorated))
+            if getattr(decorated, method, None) is None:
+                raise MisuseError(f"class {decorated.__name__} has no method {method}")
 
-            @wraps(found, updated=())
+            @wraps(decorated, updated=())
             def construct(*args: Any, **kwargs: Any) -> FunctionalPass:
-                owner = found(*args, **kwargs)
-                return kind(lift(getattr(owner, method)), info(found), owner)
+                owner = decorated(*args, **kwargs)
+                return kind(lift(getattr(owner, method)), info(decorated), owner)
 
             return construct
 
         return decorate if pass_func is None else decorate(pass_func)
 
-    decorator.__name__ = decorator.__qualname__ = own_name
-    decorator.__doc__ = f"""A pass of `f({arguments})`, or of a class with `{method}({arguments})`.
+    decorator.__name__ = decorator.__qualname__ = decorator_name
+    decorator.__doc__ = f"""A pass from `f({arguments})`, or a class with `{method}({arguments})`.
 
     Errors:
         MisuseError (also TypeError): it is neither, or `opt_level` is missing.

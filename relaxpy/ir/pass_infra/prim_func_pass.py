@@ -1,4 +1,4 @@
-"""Passes made of Python functions over one PrimFunc at a time."""
+"""Passes from Python functions that transform one PrimFunc."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 class PrimFuncPass(FunctionalPass):
-    """A pass of a function over PrimFuncs; `prim_func_pass` makes it."""
+    """A pass from a function over PrimFuncs; `prim_func_pass` creates it."""
 
 
 def _each_kernel(step: Callable[..., Any]) -> ModuleFunction:
-    """`step(func, mod, ctx)` on every PrimFunc; where it gives None, the function goes."""
+    """`step(func, mod, ctx)` for every PrimFunc; if it returns None, the function is removed."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
         return map_functions(mod, PrimFunc, lambda func: step(func, mod, ctx), removes=True)
@@ -44,17 +44,17 @@ def _check_callable(function: object) -> None:
 
 @user_facing
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
-    """The pass that puts `ftransform(func)` in place of every PrimFunc."""
+    """The pass that replaces every PrimFunc by `ftransform(func)`."""
     _check_callable(ftransform)
-    made: Pass = prim_func_pass(lambda func, mod, ctx: ftransform(func), opt_level=0, name="Apply")
-    return made
+    step: Pass = prim_func_pass(lambda func, mod, ctx: ftransform(func), opt_level=0, name="Apply")
+    return step
 
 
 @user_facing
 def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
-    """The pass that leaves those PrimFuncs for which `fcond(func)` holds."""
+    """The pass that keeps only the PrimFuncs for which `fcond(func)` is true."""
     _check_callable(fcond)
-    made: Pass = prim_func_pass(
+    step: Pass = prim_func_pass(
         lambda func, mod, ctx: func if fcond(func) else None, opt_level=0, name="Filter"
     )
-    return made
+    return step

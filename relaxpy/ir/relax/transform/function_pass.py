@@ -1,9 +1,9 @@
-"""Passes made of Python functions over one Relax function, or one dataflow block, at a time."""
+"""Passes from Python functions that transform one Relax function or one dataflow block."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Node
@@ -21,15 +21,15 @@ from relaxpy.ir.relax.nodes import DataflowBlock, Function
 
 
 class FunctionPass(FunctionalPass):
-    """A pass of a function over Relax functions; `function_pass` makes it."""
+    """A pass from a function over Relax functions; `function_pass` creates it."""
 
 
 class DataflowBlockPass(FunctionalPass):
-    """A pass of a function over dataflow blocks; `dataflowblock_pass` makes it."""
+    """A pass from a function over dataflow blocks; `dataflowblock_pass` creates it."""
 
 
 def _each_function(step: Callable[..., Any]) -> ModuleFunction:
-    """`step(func, mod, ctx)` on every Relax function; what it builds is normalised and derived."""
+    """`step(func, mod, ctx)` for every Relax function; the results are normalised and derived."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
         result = map_functions(mod, Function, lambda func: step(func, mod, ctx))
@@ -39,15 +39,17 @@ def _each_function(step: Callable[..., Any]) -> ModuleFunction:
 
 
 def _each_block(step: Callable[..., Any]) -> ModuleFunction:
-    """`step(block, mod, ctx)` on every DataflowBlock, those of nested functions included."""
+    """`step(block, mod, ctx)` for every DataflowBlock, nested functions included."""
 
     def transform_function(func: Function, mod: IRModule, ctx: PassContext) -> Node:
         def rule(node: Node) -> Node | None:
-            changed = step(node, mod, ctx) if isinstance(node, DataflowBlock) else node
-            if isinstance(node, DataflowBlock) and not isinstance(changed, DataflowBlock):
-                found = type(changed).__name__
-                raise TransformError(f"a pass over dataflow blocks returned {found} for one")
-            return cast("Node", changed)
+            if not isinstance(node, DataflowBlock):
+                return node
+            result = step(node, mod, ctx)
+            if isinstance(result, DataflowBlock):
+                return result
+            kind = type(result).__name__
+            raise TransformError(f"a pass over dataflow blocks returned {kind} for one")
 
         return rewrite(func, rule)
 

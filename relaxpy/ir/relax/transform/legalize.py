@@ -41,15 +41,16 @@ MAX_STEPS: Final = 50
 
 @dataclass(frozen=True)
 class LegalizeOps(Pass):
-    """Calls of operators become calls of the kernels that compute them, shared where equal.
+    """Replaces calls of operators by calls of the kernels that compute them; equal ones are shared.
 
-    The kernel comes from `customize_legalize_map`, by operator name, or else from the operator's
-    legalisation: each is a function of a BlockBuilder and the call, gives an expression, and may
-    emit bindings before it. A call whose operands or result have an unknown shape, rank or datatype
-    stays as it is, and so does what has no legalisation; `enable_warning` warns of both.
+    The legalisation of an operator is that in `customize_legalize_map`, by its name, or else its
+    own. It is a function of a BlockBuilder and the call, which returns an expression and may emit
+    bindings. A call without a legalisation stays as it is, and so does one whose operands or result
+    have an unknown shape, rank or datatype; `enable_warning` warns of both.
 
     Errors:
-        MisuseError: the map names no operator, or a legalisation gives no expression.
+        MisuseError: the map names an unknown operator, or a legalisation does not return an
+            expression.
     """
 
     customize_legalize_map: Mapping[str, Legalization] | None = None
@@ -59,7 +60,7 @@ class LegalizeOps(Pass):
         table = self.customize_legalize_map
         if table is not None and not isinstance(table, Mapping):
             raise MisuseError(
-                f"customize_legalize_map is a table of names and functions, found {table!r:.60}",
+                f"customize_legalize_map is a dict from names to functions, found {table!r:.60}",
                 about=table,
             )
         for name, rule in (table or {}).items():
@@ -89,7 +90,7 @@ class _Legalizer(BindingRewriter):
 
     @property
     def builder(self) -> BlockBuilder:
-        """What kernels are entered into, made when the first call asks for it."""
+        """The builder of kernels, created when the first call needs it."""
         if self._builder is None:
             self._builder = BlockBuilder(self.mod)
         return self._builder
@@ -99,9 +100,9 @@ class _Legalizer(BindingRewriter):
         changed: dict[str, Function] = {}
         for var, func in self.mod.items():
             if isinstance(func, Function):
-                found = self.expr(func)
-                if found is not func:
-                    changed[var.name_hint] = found
+                legalized = self.expr(func)
+                if legalized is not func:
+                    changed[var.name_hint] = legalized
         if not changed:
             return self.mod
         result = self.builder.get()
@@ -117,38 +118,38 @@ class _Legalizer(BindingRewriter):
         return None if value is binding.value else replace(binding, value=value)
 
     def _call(self, call: Call, *, dataflow: bool) -> Expr:
-        """What the call becomes, its own calls legalised in turn; itself where nothing applies."""
+        """The replacement of a call, in which calls are legalised too; itself if there is none."""
         if not isinstance(call.op, Op):
             return call
         rule = self.custom.get(call.op.name) or call.op.record.legalize
         if rule is None or not self._is_known(call):
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
-        found = find(call.op)
-        whole = call if found is None else found.signature.completed(call)
-        made = self._emitted(rule, whole, dataflow=dataflow)
-        if made is whole:
+        operator = find(call.op)
+        completed = call if operator is None else operator.signature.completed(call)
+        result = self._emitted(rule, completed, dataflow=dataflow)
+        if result is completed:
             self._report(call, "was left by its legalisation")
             return call
-        if isinstance(made, Call) and made.op is call.op:
-            return _placed(made, call)
-        return _placed(self._legalized(call.op.name, made, dataflow=dataflow), call)
+        if isinstance(result, Call) and result.op is call.op:
+            return _with_span(result, call)
+        return _with_span(self._legalized(call.op.name, result, dataflow=dataflow), call)
 
-    def _legalized(self, name: str, made: Expr, *, dataflow: bool) -> Expr:
-        """What became of operator `name`, with the operators in it legalised in turn."""
+    def _legalized(self, name: str, expr: Expr, *, dataflow: bool) -> Expr:
+        """The replacement of a call of operator `name`, with the calls in it legalised."""
         self._inside.append(name)
         if len(self._inside) > MAX_STEPS:
             names = list(dict.fromkeys(self._inside))
             raise MisuseError(
-                f"legalisation comes to no end: {name} becomes calls of {', '.join(names)} again",
-                hint="a legalisation gives something simpler than its operator",
+                f"legalisation does not end: {name} becomes calls of {', '.join(names)} again",
+                hint="a legalisation returns something simpler than a call of its operator",
             )
-        result = self._value(made, dataflow=dataflow)
+        result = self._value(expr, dataflow=dataflow)
         self._inside.pop()
         return result
 
     def _value(self, expr: Expr, *, dataflow: bool) -> Expr:
-        """What a legalisation gave, with the calls in it legalised."""
+        """The result of a legalisation, with the calls in it legalised."""
         if isinstance(expr, Call):
             return self._call(expr, dataflow=dataflow)
         if not isinstance(expr, SeqExpr):
@@ -158,7 +159,7 @@ class _Legalizer(BindingRewriter):
         return seq if body is seq.body else rebuild(seq, body=body)
 
     def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
-        """What the rule gives, in normal form, after what it emits."""
+        """The result of a legalisation in normal form, after the bindings that it emits."""
         builder = self.builder
         builder.begin_scope()
         if dataflow:
@@ -167,7 +168,7 @@ class _Legalizer(BindingRewriter):
             result = rule(builder, call)
             if not isinstance(result, Expr):
                 raise MisuseError(
-                    f"the legalisation of {call.op} gives an expression, found {result!r:.60}",
+                    f"the legalisation of {call.op} returns an expression, found {result!r:.60}",
                     span=call.span,
                     about=result,
                 )
@@ -195,7 +196,7 @@ class _Legalizer(BindingRewriter):
 
 
 def _is_normal(expr: Expr) -> bool:
-    """Whether there is nothing to be done but to check it, as is done with the whole module."""
+    """Whether a call is in normal form and derived; the whole module is checked in the end."""
     return isinstance(expr, Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
 
 
@@ -208,8 +209,8 @@ def is_known(info: StructInfo) -> bool:
     return True
 
 
-def _placed(expr: Expr, call: Call) -> Expr:
-    """The expression, standing where the call stood."""
+def _with_span(expr: Expr, call: Call) -> Expr:
+    """The expression, with the span of the call if it has none."""
     if expr.span is None and isinstance(expr, (Call, SeqExpr)):
         return replace(expr, span=call.span)
     return expr

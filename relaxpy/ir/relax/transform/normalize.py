@@ -1,4 +1,4 @@
-"""Normalize: normal form, with every info derived."""
+"""Normalize: normal form, with all struct info derived."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Normalize(Pass):
         NF-21, NF-22.
 
     Errors:
-        StructInfoError: infos of a function do not fit together.
-        WellFormedError: an ordinary block stands inside a dataflow block (NF-15).
+        StructInfoError: the struct info of an expression and its operands do not fit together.
+        WellFormedError: an ordinary block is inside a dataflow block (NF-15).
     """
 
     @override

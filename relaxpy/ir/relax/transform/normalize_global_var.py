@@ -1,4 +1,4 @@
-"""NormalizeGlobalVar: public functions under their symbols."""
+"""NormalizeGlobalVar: the names of public functions are their symbols."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 
 @dataclass(frozen=True)
 class NormalizeGlobalVar(Pass):
-    """The module with each public function under its `global_symbol`, private ones out of the way.
+    """Renames each public function to its `global_symbol`, and private ones that have that name.
 
     Errors:
-        TransformError: two public functions have one symbol.
+        TransformError: two public functions have the same symbol.
     """
 
     @override
