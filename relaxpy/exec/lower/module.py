@@ -18,14 +18,13 @@ from relaxpy.exec.lower.uses import written_params
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
-from relaxpy.exec.runtime.python_functions import symbol_of, symbols
+from relaxpy.exec.runtime.python_functions import resolve_python_callee, symbol_of, symbols
 from relaxpy.exec.runtime.signatures import function_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, render, spans_by_line
 
@@ -89,23 +88,14 @@ class ModuleLowering:
         return GlobalCallee(python_name, signature, func, kernel, written_params(func))
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
-        """The function that a GlobalVar refers to.
-
-        Errors:
-            CompileError: it is not in the module (SC-1).
-        """
+        """The function that a GlobalVar refers to. Errors: CompileError if it is unknown (SC-1)."""
         if var.name_hint not in self.callees:
             raise CompileError(f"the module has no function {var.name_hint}", rule="SC-1")
         return self.callees[var.name_hint]
 
     def python_callee(self, name: str) -> rx.ExternFunc:
-        """The callee of `call_py_func`: a Python function of the module or a packed function."""
-        func = self.callees.get(name)
-        return (
-            func
-            if isinstance(func, rx.ExternFunc) and python_function_of(func)
-            else rx.ExternFunc(name)
-        )
+        """The callee of `call_py_func`."""
+        return resolve_python_callee(self._module, name)
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which is added to the text."""

@@ -46,11 +46,7 @@ class CompiledScalar:
     variables: tuple[tir.Var, ...]
 
     def __call__(self, *values: Value) -> Value:
-        """The value of the expression.
-
-        Errors:
-            RuntimeCheckError: a division by zero, or an overflow.
-        """
+        """The value. Errors: RuntimeCheckError for a division by zero or an overflow."""
         bound = dict(zip(self.variables, values, strict=True))
         return prim_value(ScalarEvaluator(bound, checked).value(self.expr), self.expr.dtype)
 
@@ -65,11 +61,7 @@ class SizeLowering:
         self._share = share
 
     def write(self, expr: tir.PrimExpr) -> ast.expr:
-        """`expr` as Python code for an int, or for a prim value of another datatype.
-
-        Errors:
-            CompileError: a variable is not bound (PX-7).
-        """
+        """`expr` as Python code for an int, or for a prim value of another datatype."""
         match expr:
             case tir.Var():
                 if expr not in self._names:

@@ -27,6 +27,7 @@ from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.operators import truth
 from relaxpy.exec.runtime.packed import call_users
+from relaxpy.exec.runtime.python_functions import resolve_python_callee
 from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.signatures import (
@@ -405,11 +406,6 @@ class ReferenceEvaluator:
         code = _code_of(callee)
         return self._invoke(callee, args, call) if code is None else code.run(args)
 
-    def _python_callee(self, name: str) -> rx.BaseFunc:
-        """The callee of `call_py_func`: a Python function of the module or a packed function."""
-        func = self._module.functions_by_name.get(name)
-        return rx.ExternFunc(name) if func is None or python_function_of(func) is None else func
-
     def _callee(self, callee: rx.Expr, call: rx.Call, scope: Scope) -> Value:
         """The value of a callee; calls of packed and global functions are instrumented."""
         if isinstance(callee, rx.ExternFunc):
@@ -453,7 +449,7 @@ class ReferenceEvaluator:
                 return call_tir_dyn(*(self.value(a, scope) for a in call.args))
             case CallKind.PYTHON:
                 called, operands = python_callee(call)
-                function = self._callee(self._python_callee(called), call, scope)
+                function = self._callee(resolve_python_callee(self._module, called), call, scope)
                 return self._invoke(function, [self.value(a, scope) for a in operands], call)
             case CallKind.CLOSURE:
                 callee = self._callee(call.args[0], call, scope)

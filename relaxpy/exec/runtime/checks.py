@@ -107,11 +107,7 @@ class Matcher:
     def check(
         self, value: Value, sinfo: rx.StructInfo, title: str, span: Span | None = None
     ) -> None:
-        """Check `value`, which messages call `title`.
-
-        Errors:
-            RuntimeCheckError: it does not match; the error is of the class `error`.
-        """
+        """Check `value`, which messages call `title`; raise an `error` if it does not match."""
         self._structure(value, sinfo, _Location(_Subject(title, sinfo, value, span)))
 
     def finish(self) -> None:
@@ -306,11 +302,7 @@ def match_cast(
     title: str = "match_cast",
     span: Span | None = None,
 ) -> None:
-    """Check `value` against `sinfo`, and add the variables that the cast binds (MC-6, MC-18).
-
-    Errors:
-        MatchCastError: it does not match; then nothing is bound.
-    """
+    """Check `value`, and bind the new variables of `sinfo` if it matches (MC-6, MC-18)."""
     trial = bindings.copy()
     Matcher(trial, MatchCastError).check(value, sinfo, title, span)
     bindings.adopt(trial)
@@ -322,9 +314,6 @@ def check_declared_result(
     """Check the result of an external function against the declaration of its call (DER-29).
 
     A function that returns None may be declared in any way.
-
-    Errors:
-        FunctionSignatureError: it does not match.
     """
     if value is not None:
         rules = ("DER-29", "DER-29")
@@ -400,11 +389,7 @@ class Signature:
         matcher.finish()
 
     def check_result(self, result: Value, bindings: Bindings) -> None:
-        """Check the result against the return annotation (FN-8, FN-9).
-
-        Errors:
-            FunctionSignatureError: it does not match.
-        """
+        """Check the result (FN-8, FN-9). Errors: FunctionSignatureError if it does not match."""
         if self.ret is None:
             return
         matcher = Matcher(bindings, FunctionSignatureError, binds=False, rules=("FN-8", "FN-8"))
@@ -436,20 +421,12 @@ class CompiledSignature:
     local: CapturedVars = CapturedVars()
 
     def arguments(self, *values: Value) -> None:
-        """Check the arguments; the values of captured variables follow them.
-
-        Errors:
-            FunctionSignatureError: an argument does not match its parameter.
-        """
+        """Check the arguments; the values of captured variables follow them."""
         count = len(self.signature.params)
         self.signature.bind(values[:count], self.enclosing.bindings(values[count:]))
 
     def result(self, value: Value, *captured: Value) -> None:
-        """Check the result; the values of captured variables follow it.
-
-        Errors:
-            FunctionSignatureError: it does not match.
-        """
+        """Check the result; the values of captured variables follow it."""
         self.signature.check_result(value, self.local.bindings(captured))
 
 
@@ -463,11 +440,7 @@ class CompiledCast:
     span: Span | None = None
 
     def check(self, value: Value, *captured: Value) -> None:
-        """Check `value`; the values of captured variables follow it.
-
-        Errors:
-            MatchCastError: it does not match.
-        """
+        """Check `value`; the values of captured variables follow it."""
         match_cast(value, self.sinfo, self.enclosing.bindings(captured), self.title, self.span)
 
 
@@ -477,10 +450,5 @@ class CompiledResult(CompiledCast):
 
     @override
     def check(self, value: Value, *captured: Value) -> None:
-        """Check `value`; the values of captured variables follow it.
-
-        Errors:
-            FunctionSignatureError: it does not match.
-        """
         known = self.enclosing.bindings(captured)
         check_declared_result(value, self.sinfo, known, self.title, self.span)

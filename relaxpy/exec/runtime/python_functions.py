@@ -46,6 +46,13 @@ def symbols(module: IRModule) -> Mapping[str, Callable[..., Any]]:
     return {symbol: function for symbol, function in pairs if function is not None}
 
 
+def resolve_python_callee(module: IRModule, name: str) -> ExternFunc:
+    """The callee of `call_py_func`: a Python function of the module or a packed function."""
+    func = module.functions_by_name.get(name)
+    is_python = isinstance(func, ExternFunc) and python_function_of(func) is not None
+    return func if is_python else ExternFunc(name)  # type: ignore[return-value]
+
+
 def symbol_of(func: ExternFunc) -> str:
     """The symbol by which generated code looks up a packed or a Python function."""
     name = func.global_symbol

@@ -32,11 +32,7 @@ def wrapped(value: int, dtype: DataType) -> int:
 
 
 def checked(value: int, dtype: DataType) -> int:
-    """`value`, which is a dimension.
-
-    Errors:
-        RuntimeCheckError: it is outside the range of its datatype (PX-9).
-    """
+    """`value`, a dimension. Errors: RuntimeCheckError if it is out of range (PX-9)."""
     low, high = ops.int_range(dtype)
     if low <= value <= high:
         return bool(value) if dtype.is_bool else value
@@ -259,11 +255,7 @@ class ScalarEvaluator:
                 raise CompileError(f"a {type(expr).__name__} has no value: `{expr}`")
 
     def variable(self, var: tir.Var) -> Scalar:
-        """The value of `var`.
-
-        Errors:
-            RuntimeCheckError: it is not bound (PX-7).
-        """
+        """The value of `var`. Errors: RuntimeCheckError if it is not bound (PX-7)."""
         try:
             return self.values[var]
         except KeyError:
@@ -301,11 +293,7 @@ class ScalarEvaluator:
         return _lanewise(lambda x, y: rounded(number(x, y)), a, b)
 
     def call(self, call: tir.Call) -> Scalar:
-        """The result of an intrinsic.
-
-        Errors:
-            CompileError: the intrinsic is not supported.
-        """
+        """The result of an intrinsic. Errors: CompileError if it is not supported."""
         name = call.op.name.removeprefix("tir.") if isinstance(call.op, Op) else ""
         args = [a for a in call.args if isinstance(a, tir.PrimExpr)]
         dtype = call.dtype.element

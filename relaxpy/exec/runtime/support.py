@@ -65,11 +65,7 @@ def truncmod(a: int, b: int) -> int:
 
 
 def field(value: Value, index: int) -> Value:
-    """Field `index` of a tuple.
-
-    Errors:
-        RuntimeCheckError: it is not a tuple, or too short.
-    """
+    """Field `index` of a tuple. Errors: RuntimeCheckError if there is no such field."""
     if category_of(value) is not Category.TUPLE or index >= len(value):
         raise RuntimeCheckError(f"{describe(value)} has no field {index}", rule="EV-5")
     return value[index]
@@ -132,11 +128,7 @@ def note_caller(callers: dict[tuple[Value, ...], None], caller: tuple[Value, ...
 def check_for_callers(
     check: Callable[..., None], result: Value, callers: dict[tuple[Value, ...], None]
 ) -> None:
-    """Check the result of a loop by the sizes of its iterations, the last iteration first.
-
-    Errors:
-        FunctionSignatureError: it does not match.
-    """
+    """Check the result of a loop by the sizes of its iterations, the last iteration first."""
     for sizes in reversed(callers):
         check(result, *sizes)
 
@@ -155,11 +147,7 @@ class TailCall:
     sizes: tuple[Value, ...] = ()
 
     def result(self) -> Value:
-        """Make this call and the tail calls that follow; then make the checks of the callers.
-
-        Errors:
-            FunctionSignatureError: the result does not match.
-        """
+        """Make this call and the tail calls that follow; then make the checks of the callers."""
         callers: dict[tuple[Value, ...], None] = {}
         result: Value = self
         while type(result) is TailCall:
@@ -173,11 +161,7 @@ class TailCall:
 
 
 def run_kernel(kernel: Callable[..., Value], *args: Value) -> Value:
-    """Call a kernel, which checks its arguments (EV-27); unit if it returns nothing.
-
-    Errors:
-        RuntimeCheckError: an argument does not match its parameter.
-    """
+    """Call a kernel, which checks its arguments (EV-27); unit if it returns nothing."""
     result = kernel(*args)
     if result is None:
         return ()
@@ -195,11 +179,7 @@ class CompiledPackedCall:
     span: Span | None
 
     def function(self) -> Value:
-        """The registered function, or else the module's function of that symbol.
-
-        Errors:
-            UnknownPackedFuncError: there is neither.
-        """
+        """The registered function or that of the module. Errors: UnknownPackedFuncError."""
         return packed_function(self.symbol, self.module_functions.get(self.symbol), self.span)
 
     def __call__(self, *args: Value) -> Value:
@@ -213,11 +193,7 @@ class CompiledPackedCall:
         return from_packed(result, self.sinfos)
 
     def resolved(self) -> Callable[..., Value]:
-        """The callee, for calls that look it up before they evaluate arguments (EV-17, LEG-32).
-
-        Errors:
-            UnknownPackedFuncError: there is no such function.
-        """
+        """The callee, for calls that look it up before they evaluate arguments (EV-17, LEG-32)."""
         function = self.function()
         return lambda *args: self._result(function, args)
 

@@ -390,11 +390,7 @@ def _with_shapes(value: object, sinfo: rx.StructInfo) -> object:
 
 
 def check_int64(value: int) -> int:
-    """`value`, a dimension or shape variable.
-
-    Errors:
-        RuntimeCheckError: it needs more than 64 bits (PX-9).
-    """
+    """`value`, a dimension. Errors: RuntimeCheckError if it is outside int64 (PX-9)."""
     if _LEAST <= value <= _LARGEST:
         return value
     raise RuntimeCheckError(f"the size {digits(value)} is outside the range of int64", rule="PX-9")
