@@ -212,7 +212,7 @@ def test_arithmetic_that_makes_no_sense() -> None:
             A[0] = n // 0
             #      ^^^^^^ division of `n` by zero [PX-3]
             A[0] = n / 2
-            #      ^^^^^ / on integers leaves the rounding open
+            #      ^^^^^ the rounding of / on integers is ambiguous
             # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
             A[0] = 1 // 0
             #      ^^^^^^ integer division or modulo by zero
@@ -341,7 +341,7 @@ def test_what_kernels_write_otherwise_is_said() -> None:
         def f(A: T.Buffer((8, 4), "float32"), n: T.int32):
             A[0, 0] = max(A[1, 0], 0)
             #         ^^^^^^^^^^^^^^^ the value of `A[1, 0] < T.float32(0.0)` is not known yet, so
-            # ... it has no truth
+            # ... it has no truth value
             # hint: write T.max(A[1, 0], 0)
             A[0, 0] = A[1, 0] ** 2
             #         ^^^^^^^^^^^^ ** is not defined between `A[1, 0]` of float32 and 2
@@ -408,7 +408,7 @@ def test_variables_of_a_block_mean_nothing_in_front_of_it(lines: list[str]) -> N
     head = '@T.prim_func\ndef f(A: T.Buffer((4, 4), "float32")):\n    for i, j in T.grid(4, 4):\n'
     head += '        with T.block("b"):\n            '
     body = [*lines, "A[vi, vj] = T.float32(0)"]
-    with pytest.raises(WellFormedError, match="nothing defines: 'vi'"):
+    with pytest.raises(WellFormedError, match="without a definition: 'vi'"):
         from_source(head + "\n            ".join(body))
     fine = [line.replace("vi < j", "i < j").replace("(4, vi)", "(4, j)") for line in body]
     assert isinstance(from_source(head + "\n            ".join(fine)), PrimFunc)
@@ -432,7 +432,7 @@ FREE, FREE_BUFFER = tir.Var("free", "int32"), tir.decl_buffer((4,), "float32", "
 )
 def test_a_variable_that_nothing_defines_is_found_without_a_name(statement: str, name: str) -> None:
     text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    {statement}\n'
-    with pytest.raises(WellFormedError, match=f"nothing defines: {name}") as caught:
+    with pytest.raises(WellFormedError, match=f"without a definition: {name}") as caught:
         from_source(text, {"T": T, "free": FREE, "outside": FREE_BUFFER})
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 3
@@ -489,7 +489,7 @@ def test_augmented_assignments_are_marked_as_a_whole() -> None:
         #   ^^^^^^^^^^ ** is not defined between `A[0]` of float32 and 2
             # hint: write T.pow(A[0], 2)
             B[0] /= 3
-        #   ^^^^^^^^^ / on integers leaves the rounding open
+        #   ^^^^^^^^^ the rounding of / on integers is ambiguous
             # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
             A[0], B[0] = 1.0, 2
         #   ^^^^ an element is assigned to in a statement of its own

@@ -402,7 +402,7 @@ with T.block("b"):
     v = T.axis.spatial(4, n)
     T.evaluate(T.call_extern("int32", "g", A.data))
 """
-    with pytest.raises(ParseError, match=r"say it with T.reads\(...\) and T.writes\(...\)"):
+    with pytest.raises(ParseError, match=r"declare them with T.reads\(...\) and T.writes\(...\)"):
         kernel(body)
     said = body.replace("    T.eval", "    T.reads(A[0, 0])\n    T.writes()\n    T.eval")
     assert block_named(kernel(said), "b").writes == ()

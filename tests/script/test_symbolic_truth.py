@@ -301,4 +301,4 @@ def test_the_line_of_a_helper_that_asks_is_named() -> None:
         kernel_with(decide)
     line = decide.__code__.co_firstlineno + 1
     assert caught.value.diagnostic.notes == (f"raised at {__file__}:{line}",)
-    assert caught.value.diagnostic.hint.startswith("choose by T.if_then_else(condition, a, b)")
+    assert caught.value.diagnostic.hint.startswith("use T.if_then_else(condition, a, b)")

@@ -60,7 +60,7 @@ def create_prim_func(
         MisuseError: a placeholder is not in `args`, or `args` is not a list of tensors.
     """
     if not isinstance(args, (Tensor, list, tuple)):
-        raise MisuseError(f"a kernel is made of a list of tensors, found {args!r:.60}", about=args)
+        raise MisuseError(f"expected a list of tensors, found {args!r:.60}", about=args)
     listed: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
     return _Lowering(wide).function(listed)

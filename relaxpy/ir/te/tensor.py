@@ -166,7 +166,7 @@ class ProducerLoad(PrimExpr):
         if not isinstance(producer, Tensor):
             raise MisuseError(f"a Tensor is read, found {producer!r:.60}", about=producer)
         if not isinstance(indices, (list, tuple)):
-            raise MisuseError(f"indices stand in a list, found {indices!r:.60}", about=indices)
+            raise MisuseError(f"expected a list of indices, found {indices!r:.60}", about=indices)
         values = tuple(ops.convert(i) for i in indices)
         if len(values) != producer.ndim:
             raise MisuseError(
@@ -307,7 +307,7 @@ def compute(
     many = isinstance(result, (tuple, list))
     body = tuple(ops.convert(r) for r in (result if many else (result,)))
     if not body:
-        raise MisuseError(f"{name}: fcompute gives no element")
+        raise MisuseError(f"{name}: fcompute returns no element")
     _check_reductions(name, body)
     op = ComputeOp(name, axes, body, tag=tagged(tag), attrs=as_attrs(attrs))
     outputs = tuple(op.output(k) for k in range(len(body)))
@@ -328,7 +328,7 @@ def _axis_names(
         elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) or (
             parameter.default is not parameter.empty
         ):
-            raise MisuseError(f"compute: {parameter} is no plain positional parameter")
+            raise MisuseError(f"compute: {parameter} is not a plain positional parameter")
         else:
             named.append(parameter.name)
     if varargs:
@@ -405,7 +405,7 @@ def extern(
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
-        raise MisuseError(f"{name}: fcompute gives a statement, found {type(body).__name__}")
+        raise MisuseError(f"{name}: fcompute returns a statement, found {type(body).__name__}")
     op = ExternOp(
         name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tagged(tag), attrs=as_attrs(attrs)
     )

@@ -252,7 +252,7 @@ class Buffer(Node):
 
     def __setitem__(self, index: object, value: object) -> None:
         raise MisuseError(
-            f"Python cannot assign to elements of buffer {self.name}: it is no array",
+            f"Python cannot assign to elements of buffer {self.name}: it is not an array",
             hint=f"write T.buffer_store({self.name}, value, [index]), or assign in a kernel's text",
         )
 
@@ -417,11 +417,11 @@ class BufferRegion(Node):
 
     def __post_init__(self) -> None:
         if not isinstance(self.buffer, Buffer):
-            raise MisuseError(f"a region is of a Buffer, found {self.buffer!r:.60}")
+            raise MisuseError(f"expected a Buffer, found {self.buffer!r:.60}")
         object.__setattr__(self, "region", tuple(self.region))
         for rng in self.region:
             if not isinstance(rng, Range):
-                raise MisuseError(f"a region is made of Ranges, found {rng!r:.60}", about=rng)
+                raise MisuseError(f"a region consists of Ranges, found {rng!r:.60}", about=rng)
         if len(self.region) != self.buffer.ndim:
             raise MisuseError(f"a region of {self.buffer.name} has {self.buffer.ndim} ranges")
 

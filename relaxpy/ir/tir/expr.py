@@ -460,7 +460,7 @@ class Shuffle(PrimExpr):
             if not index.dtype.is_int:
                 raise MisuseError(f"an index of a Shuffle is an integer, found `{index}`")
             if isinstance(index, IntImm) and not 0 <= index.value < lanes:
-                raise MisuseError(f"a Shuffle of {lanes} lanes has none of index {index}")
+                raise MisuseError(f"a Shuffle of {lanes} lanes has no lane {index}")
         return cls._make(operands[0].dtype.with_lanes(len(chosen)), operands, chosen)
 
 
@@ -506,9 +506,9 @@ class Call(PrimExpr):
                 raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}", about=op)
             op = Op(op)
         elif not isinstance(op, Node):
-            raise MisuseError(f"a call is one of an Op or a GlobalVar, found {op!r:.60}", about=op)
+            raise MisuseError(f"a call needs an Op or a GlobalVar, found {op!r:.60}", about=op)
         if not isinstance(args, (list, tuple)):
-            raise MisuseError(f"arguments stand in a list, found {args!r:.60}", about=args)
+            raise MisuseError(f"expected a list of arguments, found {args!r:.60}", about=args)
         values = tuple(a if isinstance(a, Node) else ops.convert(a) for a in args)
         count = op.get_attr("num_inputs") if isinstance(op, Op) else None
         if count is not None and count != len(values):

@@ -460,7 +460,7 @@ def true_div(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     """Return a / b of floats. Errors: MisuseError for integers, since the rounding is ambiguous."""
     if convert(a).dtype.is_int and convert(b).dtype.is_int:
         raise MisuseError(
-            "/ on integers leaves the rounding open",
+            "the rounding of / on integers is ambiguous",
             hint="use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)",
         )
     return _divide(expr.Div, a, b, integers=False)

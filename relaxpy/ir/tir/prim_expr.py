@@ -125,9 +125,9 @@ class PrimExpr(Node):
 
     def __bool__(self) -> bool:
         raise MisuseError(
-            f"the value of `{self}` is not known yet, so it has no truth",
-            hint="choose by T.if_then_else(condition, a, b), or by an if in the text of a kernel; "
-            "in place of and, or, not use T.And, T.Or, T.Not or tir.all, tir.any",
+            f"the value of `{self}` is not known yet, so it has no truth value",
+            hint="use T.if_then_else(condition, a, b), or an if in the text of a kernel; "
+            "instead of and, or, not use T.And, T.Or, T.Not or tir.all, tir.any",
         )
 
     def __add__(self, other: ExprLike) -> PrimExpr:

@@ -81,7 +81,7 @@ class Reduce(PrimExpr):
         if not isinstance(combiner, CommReducer):
             raise MisuseError(f"expected a CommReducer, found {combiner!r:.60}", about=combiner)
         if not isinstance(rdom, (list, tuple)):
-            raise MisuseError(f"axes stand in a list, found {rdom!r:.60}", about=rdom)
+            raise MisuseError(f"expected a list of axes, found {rdom!r:.60}", about=rdom)
         axes = tuple(rdom)
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
@@ -93,7 +93,7 @@ class Reduce(PrimExpr):
                 f"the reducer takes {len(combiner.result)} values, found {len(source)}"
             )
         if not 0 <= index < len(source):
-            raise MisuseError(f"the reduction has {len(source)} values and none of index {index}")
+            raise MisuseError(f"the reduction has {len(source)} values, found index {index}")
         start = ops.convert_all(init or ())
         if start and len(start) != len(source):
             raise MisuseError(f"a reduction of {len(source)} values has as many initial ones")

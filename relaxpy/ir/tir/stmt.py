@@ -58,7 +58,7 @@ def _statement(value: object) -> Stmt:
         raise MisuseError(
             f"expected a statement, found {value!r:.60}",
             about=value,
-            hint="tir.Evaluate makes one of an expression",
+            hint="tir.Evaluate converts an expression to a statement",
         )
     return value
 
@@ -318,7 +318,9 @@ class SeqStmt(Stmt):
 
     def __post_init__(self) -> None:
         if not isinstance(self.seq, (list, tuple)):
-            raise MisuseError(f"statements stand in a list, found {self.seq!r:.60}", about=self.seq)
+            raise MisuseError(
+                f"expected a list of statements, found {self.seq!r:.60}", about=self.seq
+            )
         flat: list[Stmt] = []
         for stmt in self.seq:
             flat += stmt.seq if isinstance(stmt, SeqStmt) else (_statement(stmt),)
@@ -433,7 +435,7 @@ class BlockRealize(Stmt):
     def __post_init__(self) -> None:
         values = ops.convert_all(self.iter_values)
         if not isinstance(self.block, Block):
-            raise MisuseError(f"a Block is realised, found {self.block!r:.60}", about=self.block)
+            raise MisuseError(f"expected a Block, found {self.block!r:.60}", about=self.block)
         if len(values) != len(self.block.iter_vars):
             raise MisuseError(
                 f"block {self.block.name_hint} has {len(self.block.iter_vars)} iteration "

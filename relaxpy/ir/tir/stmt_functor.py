@@ -98,7 +98,7 @@ def substitute(node: N, vmap: Mapping[Var, ExprLike]) -> N:
     """
     _check(node)
     if not isinstance(vmap, Mapping):
-        raise MisuseError(f"vmap gives variables their values, found {vmap!r:.60}", about=vmap)
+        raise MisuseError(f"vmap maps variables to values, found {vmap!r:.60}", about=vmap)
     values = {}
     for var, value in vmap.items():
         ops.check_variable(var, "a substitution")

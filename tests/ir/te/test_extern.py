@@ -113,7 +113,7 @@ def test_what_fills_nothing_is_refused() -> None:
         te.extern((5,), [a, b], lambda i, o: tir.Evaluate(0))
     with pytest.raises(MisuseError, match="as many buffers as tensors are needed"):
         te.extern((5,), [a, b], lambda i, o: tir.Evaluate(0), "x", "int8", tir.decl_buffer((5,)))
-    with pytest.raises(MisuseError, match="fcompute gives a statement, found NoneType"):
+    with pytest.raises(MisuseError, match="fcompute returns a statement, found NoneType"):
         te.extern((5,), [a], lambda i, o: None)
     with pytest.raises(MisuseError, match="inputs are a list of tensors, found"):
         te.extern((5,), [3], lambda i, o: tir.Evaluate(0))

@@ -97,7 +97,7 @@ def test_what_is_no_place_or_mask_is_refused() -> None:
     buffer = decl_buffer((M, N), name="A")
     with pytest.raises(MisuseError, match="buffer A has 2 dimensions, found 1 index"):
         buffer.offset_of([1])
-    with pytest.raises(MisuseError, match="indices stand in a list, found 3"):
+    with pytest.raises(MisuseError, match="expected a list of indices, found 3"):
         buffer.offset_of(3)  # type: ignore[arg-type]
     parted = decl_buffer((4, 4), axis_separators=[1], elem_offset=3, name="B")
     with pytest.raises(MisuseError, match="the memory of buffer B has several axes"):

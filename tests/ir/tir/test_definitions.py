@@ -67,7 +67,7 @@ def test_what_each_statement_defines() -> None:
 def test_sizes_are_defined_by_buffers_of_parameters() -> None:
     A = tir.decl_buffer((N, 4), "float32", "A", elem_offset=tir.Var("o", "int32"))
     assert faults(kernel(tir.Evaluate(N + A.elem_offset), A=A)) == []
-    undefined = "a variable is used that nothing defines: 'n' [PX-7]"
+    undefined = "a variable is used without a definition: 'n' [PX-7]"
     assert faults(kernel(tir.Evaluate(N))) == [undefined]
     assert faults(kernel(PASS, A=tir.decl_buffer((N * 2,), "float32", "A"))) == []
     assert faults(kernel(tir.Evaluate(N), A=tir.decl_buffer((N * 2,), "float32"))) == [undefined]
@@ -77,14 +77,14 @@ def test_variables_end_with_what_defines_them() -> None:
     i = tir.Var("i", "int32")
     python_function_of = tir.SeqStmt([loop(i, tir.Evaluate(i)), tir.Evaluate(i)])
     assert faults(kernel(python_function_of)) == [
-        "a variable is used behind the end of its scope: 'i' [PX-7]",
+        "a variable is used after the end of its scope: 'i' [PX-7]",
     ]
     x = tir.Var("x", "int32")
     assert faults(kernel(tir.LetStmt(x, x + 1, tir.Evaluate(x)))) == [
-        "a variable is used that nothing defines: 'x' [PX-7]",
+        "a variable is used without a definition: 'x' [PX-7]",
     ]
     assert faults(kernel(loop(i, PASS, i + 1))) == [
-        "a variable is used that nothing defines: 'i' [PX-7]",
+        "a variable is used without a definition: 'i' [PX-7]",
     ]
     y = tir.Var("y", "int32")
     expr = tir.Let(y, 3, y + 1)
@@ -94,7 +94,7 @@ def test_variables_end_with_what_defines_them() -> None:
     both = T.Reduce(add, [k.var], [k], True, 0) + T.Reduce(add, [k.var * 2], [k], True, 0)
     assert faults(kernel(tir.Evaluate(both))) == []
     assert faults(kernel(tir.Evaluate(tir.Let(y, 3, y + 1) + y))) == [
-        "a variable is used behind the end of its scope: 'y' [PX-7]",
+        "a variable is used after the end of its scope: 'y' [PX-7]",
     ]
 
 
@@ -124,7 +124,7 @@ def test_buffers_need_their_memory() -> None:
     A = tir.decl_buffer((4,), "float32", "A")
     load = tir.Evaluate(A[0])
     assert faults(kernel(load, A=A)) == []
-    undefined = "a variable is used that nothing defines: 'A' [PX-7]"
+    undefined = "a variable is used without a definition: 'A' [PX-7]"
     assert faults(kernel(load)) == [undefined]
     assert faults(kernel(tir.DeclBuffer(A, load))) == [undefined]
     always = tir.const(True, "bool")
@@ -134,7 +134,7 @@ def test_buffers_need_their_memory() -> None:
     for size in (N, N * 2, N * 2 + 1, tir.Min(N * 2, 4) + 1):
         alias = tir.decl_buffer((size,), "float32", "V", data=A.data)
         assert faults(kernel(tir.DeclBuffer(alias, tir.Evaluate(alias[0])), A=A)) == [
-            "a variable is used that nothing defines: 'n' [PX-7]",
+            "a variable is used without a definition: 'n' [PX-7]",
         ]
 
 
@@ -148,7 +148,7 @@ def test_modules_and_what_is_none() -> None:
 
     assert verify_well_formed(IRModule({"f": good, "graph": graph}))
     assert not verify_well_formed(IRModule({"f": good, "g": bad}), assert_mode=False)
-    with pytest.raises(ValueError, match="nothing defines: 'n'"):
+    with pytest.raises(ValueError, match="without a definition: 'n'"):
         verify_well_formed(IRModule({"f": good, "g": bad}))
     with pytest.raises(MisuseError, match="expected a PrimFunc or a module, found 3"):
         verify_well_formed(3)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_texts_are_refused_where_a_variable_is_not_defined() -> None:
         def main(A: T.Buffer((4,), "int32")):
             n = T.int32()
             A[0] = n
-        #   ^^^^^^^^ a variable is used that nothing defines: 'n' [PX-7]
+        #   ^^^^^^^^ a variable is used without a definition: 'n' [PX-7]
     """)
     check_marks("""
         @I.ir_module
@@ -180,11 +180,11 @@ def test_texts_are_refused_where_a_variable_is_not_defined() -> None:
                 with T.LetStmt(3, var=m):
                     A[0] = m
                 A[1] = m
-        #       ^^^^^^^^ a variable is used behind the end of its scope: 'm' [PX-7]
+        #       ^^^^^^^^ a variable is used after the end of its scope: 'm' [PX-7]
     """)
     text = "def main(A: T.Buffer((4,), 'int32')):\n    n = T.int32()\n    A[0] = n\n"
     found = from_source(f"@T.prim_func(check_well_formed=False)\n{text}")
-    assert faults(found) == ["a variable is used that nothing defines: 'n' [PX-7]"]
+    assert faults(found) == ["a variable is used without a definition: 'n' [PX-7]"]
     assert from_source(f"@T.prim_func\n{text}", check_well_formed=False).params
-    with pytest.raises(WellFormedError, match="nothing defines: 'n'"):
+    with pytest.raises(WellFormedError, match="without a definition: 'n'"):
         from_source(f"@T.prim_func\n{text}@T.prim_func\n{text.replace('main', 'other')}")

@@ -50,7 +50,7 @@ def test_separators_stand_between_axes() -> None:
     ("make", "says"),
     [
         (lambda: IndexMap.from_func(3), "is a function, found 3"),
-        (lambda: IndexMap.from_func(lambda *i: i), r"how many indices \*i are"),
+        (lambda: IndexMap.from_func(lambda *i: i), r"the number of indices, since there is \*i"),
         (lambda: IndexMap.from_func(lambda i: i, ndim=2), "takes 1 indices, ndim is 2"),
         (lambda: IndexMap.from_func(lambda *, i: i), "no arguments by keyword, as i"),
         (lambda: IndexMap.from_func(lambda **i: i), "no arguments by keyword, as i"),

@@ -159,7 +159,7 @@ def test_a_pointer_needs_declared_regions() -> None:
     )
     block = func.body.block
     buffer = next(iter(func.buffer_map.values()))
-    with pytest.raises(MisuseError, match="say it with"):
+    with pytest.raises(MisuseError, match="declare them with"):
         access_regions(block, {buffer.data})
     assert access_regions(block) == ((), ())
 

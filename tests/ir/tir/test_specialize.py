@@ -195,12 +195,12 @@ a, b, c, n = matmul.params
         ({a: tir.decl_buffer((1, 2), data_alignment=8)}, "alignment"),
         ({a: tir.decl_buffer((1, 2), offset_factor=8)}, "offset factor"),
         ({a: tir.decl_buffer((1, 2), "int8")}, "holds float32"),
-        ({a: tir.decl_buffer((1, 2)), b: tir.decl_buffer((3, 2))}, "at once"),
-        ({a: 3}, "a Buffer says"),
+        ({a: tir.decl_buffer((1, 2)), b: tir.decl_buffer((3, 2))}, "two values"),
+        ({a: 3}, "whose value is a Buffer"),
         ({n: tir.decl_buffer((1, 2))}, "has no buffer"),
         ({n: tir.const(3, "int64")}, "cannot be int64"),
-        ({tir.Var("n", "int32"): 3}, "no parameter"),
-        ([n], "param_map gives"),
+        ({tir.Var("n", "int32"): 3}, "not a parameter"),
+        ([n], "param_map maps"),
     ],
 )
 def test_what_does_not_fit(table: object, message: str) -> None:
@@ -210,5 +210,5 @@ def test_what_does_not_fit(table: object, message: str) -> None:
 
 def test_only_lone_variables_get_values() -> None:
     first = folding.params[0]
-    with pytest.raises(TypeError, match="lone variable"):
+    with pytest.raises(TypeError, match="dimension that is a variable"):
         folding.specialize({first: tir.decl_buffer((2, 8), "int32")})

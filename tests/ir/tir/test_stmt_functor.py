@@ -60,7 +60,7 @@ def test_values_take_the_place_of_variables() -> None:
         substitute(STORE, {I: ops.const(3, "int64")})
     with pytest.raises(MisuseError, match=r"defines a tir\.Var, found 'i'"):
         substitute(STORE, {"i": 3})
-    with pytest.raises(MisuseError, match="vmap gives variables their values, found 3"):
+    with pytest.raises(MisuseError, match="vmap maps variables to values, found 3"):
         substitute(STORE, 3)
 
 

@@ -465,7 +465,7 @@ def combine(name: str, lhs: Any, rhs: Any) -> Any:
             isinstance(v, float) for v in (lhs, rhs)
         ):
             raise MisuseError(
-                "/ on integers leaves the rounding open",
+                "the rounding of / on integers is ambiguous",
                 hint="use topi.floor_divide (down) or topi.divide (toward zero)",
             )
     return cast(lhs, rhs) if name == "cast" else _binary_functions[name](lhs, rhs)

@@ -37,7 +37,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
             buffer with several physical axes has an offset.
     """
     if not isinstance(indices, (tuple, list)):
-        raise MisuseError(f"indices stand in a list, found {indices!r:.60}", about=indices)
+        raise MisuseError(f"expected a list of indices, found {indices!r:.60}", about=indices)
     values = [_integer(index, "an index") for index in indices]
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))

@@ -84,7 +84,8 @@ class IndexMap(Node):
         )
         if separators:
             raise MisuseError(
-                "the function gives axis separators", hint="use IndexMap.from_func_with_separators"
+                "the function returns axis separators",
+                hint="use IndexMap.from_func_with_separators",
             )
         return index_map
 
@@ -253,7 +254,7 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
             raise MisuseError(f"an index map takes no arguments by keyword, as {name}")
     if rest is not None:
         if ndim is None:
-            raise MisuseError(f"ndim says how many indices *{rest} are")
+            raise MisuseError(f"ndim is required as the number of indices, since there is *{rest}")
         names += [f"{rest}_{k}" for k in range(ops.as_int(ndim) - len(names))]
     if ndim is not None and len(names) != ops.as_int(ndim):
         raise MisuseError(f"the function takes {len(names)} indices, ndim is {ndim}", about=ndim)

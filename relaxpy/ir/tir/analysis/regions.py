@@ -149,9 +149,9 @@ class Accesses:
                     stack.append(body)
                 case Var() if node in self.pointers:
                     raise MisuseError(
-                        f"the data of buffer {node.name} is used as a pointer, so what the block "
-                        "reads and writes cannot be told",
-                        hint="say it with T.reads(...) and T.writes(...)",
+                        f"the data of buffer {node.name} is used as a pointer, so the regions that "
+                        "the block reads and writes are unknown",
+                        hint="declare them with T.reads(...) and T.writes(...)",
                     )
                 case _:
                     stack += [c for c in reversed(list(children(node))) if isinstance(c, PrimExpr)]

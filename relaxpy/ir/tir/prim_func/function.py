@@ -59,7 +59,7 @@ class PrimFunc(BaseFunc):
         params: list[Var] = []
         if not isinstance(self.params, (list, tuple)):
             raise MisuseError(
-                f"parameters stand in a list, found {self.params!r:.60}", rule="AST-4"
+                f"expected a list of parameters, found {self.params!r:.60}", rule="AST-4"
             )
         if not isinstance(self.body, Stmt):
             raise MisuseError(
@@ -69,7 +69,7 @@ class PrimFunc(BaseFunc):
         for buffer in buffers.values():
             if not isinstance(buffer, Buffer):
                 raise MisuseError(
-                    f"buffer_map gives each handle its Buffer, found {buffer!r:.60}",
+                    f"buffer_map maps handles to Buffers, found {buffer!r:.60}",
                     rule="AST-4",
                     about=buffer,
                 )

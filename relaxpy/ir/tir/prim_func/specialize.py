@@ -40,13 +40,13 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
         MisuseError (also TypeError, ValueError): see `PrimFunc.specialize`.
     """
     if not isinstance(param_map, Mapping):
-        raise MisuseError(f"param_map gives parameters their values, found {param_map!r:.60}")
+        raise MisuseError(f"param_map maps parameters to values, found {param_map!r:.60}")
     if not param_map:
         return func
     values = _Values(func)
     for param, value in param_map.items():
         if not isinstance(param, Var) or param not in func.params:
-            raise MisuseError(f"{param!r:.60} is no parameter of the function", about=param_map)
+            raise MisuseError(f"{param!r:.60} is not a parameter of the function", about=param_map)
         values.enter(param, value)
     kept = [p for p in func.params if p not in values.values and p not in values.pointers]
     buffers = {p: b for p, b in func.buffer_map.items() if p in kept}
@@ -96,7 +96,7 @@ class _Values:
             return
         if buffer is not None:
             raise MisuseError(
-                f"{param.name} is a handle of buffer {buffer.name}, so a Buffer says what it is",
+                f"{param.name} is a handle of buffer {buffer.name}, whose value is a Buffer",
                 about=value,
             )
         new = ops.const(value, param.dtype) if type(value) is int else ops.convert(value)
@@ -126,8 +126,8 @@ class _Values:
                 self.assign(one, ops.cast_to(other, one.dtype))
             elif prove_equal(one, other) is not True:
                 raise MisuseError(
-                    f"buffer {old.name} has `{one}` where `{other}` is found, and only a lone "
-                    "variable can be given a value",
+                    f"buffer {old.name} has `{one}`, found `{other}`; only a dimension that is a "
+                    "variable can be specialised",
                     about=new,
                 )
         if any(new is own for own in self.func.buffer_map.values()):
@@ -138,7 +138,7 @@ class _Values:
             return
         known = self.values.setdefault(var, value)
         if prove_equal(known, value) is not True:
-            raise MisuseError(f"{var.name} would be `{known}` and `{value}` at once")
+            raise MisuseError(f"{var.name} has two values, `{known}` and `{value}`")
 
     def with_pointers(self, body: Stmt) -> Stmt:
         """Bind pointers to their values around the declarations of buffers that use them."""

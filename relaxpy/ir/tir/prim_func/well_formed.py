@@ -47,7 +47,7 @@ class _Definitions:
 
     def use(self, var: Var) -> None:
         if var not in self.live:
-            when = "behind the end of its scope" if var in self.defined else "that nothing defines"
+            when = "after the end of its scope" if var in self.defined else "without a definition"
             self.fault(f"a variable is used {when}:", var, "PX-7")
 
     def define(self, var: Var, scope: Scope, *, again: bool = False) -> None:
