@@ -120,7 +120,7 @@ def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int
                 f"{title} has stride {stride} in dimension {axis}, expected {expected}"
             )
     if offset != 0:
-        raise RuntimeCheckError(f"{title} begins at its first element, expected offset {offset}")
+        raise RuntimeCheckError(f"{title} has offset 0, expected {offset}")
 
 
 def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:

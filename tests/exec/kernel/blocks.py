@@ -33,7 +33,7 @@ def const(value: int) -> PrimExpr:
 
 
 class Blocks:
-    """Builds one kernel over A[n, m], B[n], C[m] and places P[n], which lie in [0, n)."""
+    """Builds one kernel over A[n, m], B[n], C[m] and indices P[n], which lie in [0, n)."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

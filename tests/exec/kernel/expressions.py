@@ -99,7 +99,7 @@ class Generator:
         return BufferLoad(buffer, [row, self.random.choice([j, size(1)])])
 
     def converted(self, kind: str, depth: int) -> PrimExpr:
-        """A conversion; what becomes of a float outside the integers is left to the machine."""
+        """A conversion; the result for a float out of range depends on the machine."""
         source = self.random.choice(KINDS)
         value = self.value(source, depth - 1)
         if source in FLOATS and kind in INTEGERS:

@@ -1,9 +1,9 @@
-"""A checker of schedules: replays a plan's steps against the order of the text, element by element.
+"""A checker of schedules: replays the steps of a plan and compares it with the text, by element.
 
-Every store of the plan is matched with one of the text, and must read what the same stores wrote
-there; in the end each element of an argument must have been written by the same stores. Shared and
-private memory is what the plan makes of it, and a step that performs many iterations at once reads
-everything before it writes, or may use its target as scratch memory where it reads nothing there.
+Every store of the plan is matched with one of the text, and must read values of the same writers.
+In the end each element of an argument must have the same last writer. Buffers share memory as the
+plan states. A step that executes many iterations at once reads all operands before it writes, and
+may use its target as scratch memory if it does not read it.
 It shares no code with the analysis of dependences, nor with the scheduler.
 """
 
@@ -56,29 +56,29 @@ from tests.exec.kernel.schedule_text import (
     accumulation,
     compact,
     evaluate,
-    place_of,
+    position_of,
     sizes_of,
     wrapped,
 )
 
 Memory: TypeAlias = tuple[object, int]
-"""An element as the plan has it: whose memory, and the place in it."""
+"""An element in the plan: the owner of the memory, and the position in it."""
 SCRATCH = "an intermediate result"
 
 
 class OrderError(Exception):
-    """Two things changed places."""
+    """The plan violates a dependence."""
 
 
 class _JumpError(Exception):
-    """The end of a loop, or of an iteration of it."""
+    """A jump out of a loop, or out of an iteration."""
 
 
 def first_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan | None = None) -> str | None:
-    """The first pair of `func` that its plan performs in another order than the text, in words.
+    """A description of the first dependence of `func` that its plan violates, or None.
 
     Errors:
-        UnsupportedError: something in the program is not replayed.
+        UnsupportedError: the program contains a construct that cannot be replayed.
     """
     text = TextRun(func, args)
     try:
@@ -90,12 +90,12 @@ def first_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan | None = None)
 
 @dataclass
 class _Ready:
-    """A store whose operands were read."""
+    """A store whose operands have been read."""
 
     stored: Stored
     memory: Memory
     value: Callable[[Any], Any]
-    """The new value for the one that the element has when it is written."""
+    """The new value of the element, from its value when it is written."""
 
 
 @dataclass
@@ -107,14 +107,14 @@ class _PlanRun:
 
     def __post_init__(self) -> None:
         self.env: Env = sizes_of(self.text.func, self.text.args)
-        self.stretch: tuple[frozenset[Buffer], int] = frozenset(), 0
+        self.block: tuple[frozenset[Buffer], int] = frozenset(), 0
         self.serial: list[Var] = []
         self.named: dict[str, int] = {}
         self.left: defaultdict[object, deque[Stored]] = defaultdict(deque)
         self.by_cell: defaultdict[Cell, deque[Stored]] = defaultdict(deque)
         self.done: set[int] = set()
         for stored in self.text.stores:
-            self.left[stored.place, stored.cell, stored.sources].append(stored)
+            self.left[stored.position, stored.cell, stored.sources].append(stored)
             self.by_cell[stored.cell].append(stored)
         self.arguments = {b.name: b for b in self.text.func.buffer_map.values()}
         for name, buffer in self.arguments.items():
@@ -126,43 +126,42 @@ class _PlanRun:
         self.steps(self.plan.steps)
         for stored in self.text.stores:
             if stored.number not in self.done:
-                raise OrderError(f"{stored} is never performed")
+                raise OrderError(f"{stored} is never executed")
         for cell, token in self.text.results():
             found = self.tokens.get((self.owner(self.arguments[cell[0]]), cell[1]))
             if found != token:
-                raise OrderError(
-                    f"{cell[0]}[{cell[1]}] is left by {self.said(found)}, not by {self.said(token)}"
-                )
+                actual, expected = self.described(found), self.described(token)
+                raise OrderError(f"{cell[0]}[{cell[1]}] is left by {actual}, not by {expected}")
 
-    def said(self, token: Token) -> str:
+    def described(self, token: Token) -> str:
         match token:
             case None:
-                return "what was there at first"
+                return "its initial value"
             case int():
                 return str(self.text.stores[token])
             case (str() as kind, base, frozenset() as numbers):
                 added = "; ".join(str(self.text.stores[n]) for n in sorted(numbers))
-                return f"{self.said(base)}, then {kind} of {added}"
+                return f"{self.described(base)}, then {kind} of {added}"
             case _:
                 return str(token)
 
     # -- memory
 
     def owner(self, buffer: Buffer) -> object:
-        """Whose memory `buffer` really is, followed to the end."""
+        """The owner of the memory of `buffer`."""
         buffer = self.plan.views.get(buffer, buffer)
         while buffer in self.plan.shared:
             buffer = self.plan.shared[buffer]
-        local, number = self.stretch
+        local, number = self.block
         return (buffer, number) if buffer in local else buffer
 
     def believed(self, buffer: Buffer) -> Buffer:
-        """Whose memory `buffer` is as far as an emitter looks."""
+        """The owner of the memory of `buffer` as an emitter sees it."""
         buffer = self.plan.views.get(buffer, buffer)
         return self.plan.shared.get(buffer, buffer)
 
-    def place(self, buffer: Buffer, indices: tuple[int, ...]) -> tuple[Cell, Memory]:
-        """The element as the text has it, and as the plan has it."""
+    def locate(self, buffer: Buffer, indices: tuple[int, ...]) -> tuple[Cell, Memory]:
+        """The element in the text, and in the plan."""
         shape = tuple(self.index(d) if _is_known(d, self.env) else 1 for d in buffer.shape)
         strides = tuple(map(self.index, buffer.strides)) or compact(shape)
         offset = self.index(buffer.elem_offset) + sum(map(int.__mul__, indices, strides))
@@ -172,7 +171,7 @@ class _PlanRun:
             own = self.text.shapes.get(name)
             if own is None:
                 raise UnsupportedError(f"the buffer {name}, which the text does not have")
-            inner = indices[len(indices) - len(own) :]  # less the loops that it is private to
+            inner = indices[len(indices) - len(own) :]  # without the dimensions of loops
             where = sum(map(int.__mul__, inner, compact(own)))
         return (name, where), (self.owner(buffer), offset)
 
@@ -184,7 +183,7 @@ class _PlanRun:
     # -- one store
 
     def operands(self, store: Assignment | Store, target: Buffer) -> _Ready:
-        """What a store reads, in this iteration, compared with what it reads in the text."""
+        """Read the operands of a store in this iteration, and compare them with the text."""
         own = BufferLoad(target, store.indices)
         kind = accumulated(store.value, own)
         found: dict[Cell, Token] = {}
@@ -199,8 +198,8 @@ class _PlanRun:
             return value
 
         value = evaluate(store.value, self.env, noted)
-        cell, memory = self.place(target, indices)
-        stored = self.match(place_of(store), cell, frozenset(found) - {cell})
+        cell, memory = self.locate(target, indices)
+        stored = self.match(position_of(store), cell, frozenset(found) - {cell})
         if stored.kind is not None and cell not in stored.reads:
             found.pop(cell, None)
         self.compare(stored, found)
@@ -215,17 +214,17 @@ class _PlanRun:
 
         return _Ready(stored, memory, combined)
 
-    def match(self, place: str, cell: Cell, sources: frozenset[Cell]) -> Stored:
-        queue = self.left[place, cell, sources]
+    def match(self, position: str, cell: Cell, sources: frozenset[Cell]) -> Stored:
+        queue = self.left[position, cell, sources]
         while queue and queue[0].number in self.done:
             queue.popleft()
         if not queue:
             reads = ", ".join(f"{name}[{where}]" for name, where in sorted(sources))
             raise OrderError(
-                f"the store in {place} to {cell[0]}[{cell[1]}] from {reads or 'nothing'} "
+                f"the store in {position} to {cell[0]}[{cell[1]}] from {reads or 'nothing'} "
                 "is not in the text, or not so often"
             )
-        # Of stores that look alike, the one in this iteration: by the names of loops.
+        # Of equal stores choose the one in this iteration, by the names of loops.
         left = (s for s in queue if s.number not in self.done)
         here = (s for s in left if all(self.named.get(v.name) == n for v, n in s.loops.items()))
         stored = next(here, queue[0])
@@ -236,9 +235,9 @@ class _PlanRun:
         for cell, token in found.items():
             expected = stored.reads.get(cell, {None})
             if token not in expected:
-                wanted = " or ".join(map(self.said, expected))
+                wanted = " or ".join(map(self.described, expected))
                 raise OrderError(
-                    f"{stored} reads {cell[0]}[{cell[1]}] as left by {self.said(token)}, "
+                    f"{stored} reads {cell[0]}[{cell[1]}] as left by {self.described(token)}, "
                     f"not by {wanted}"
                 )
 
@@ -248,7 +247,7 @@ class _PlanRun:
                 found.update((cell, token) for cell, [token] in load.reads.items())
                 return load.value
             indices = tuple(evaluate(i, env, read) for i in load.indices)
-            cell, memory = self.place(load.buffer, indices)
+            cell, memory = self.locate(load.buffer, indices)
             if load is not skipped:
                 found[cell] = self.tokens.get(memory)
             return self.values.get(memory, 0)
@@ -269,21 +268,21 @@ class _PlanRun:
     def iterate(self, var: Var, value: int) -> None:
         self.env[var] = self.named[var.name] = value
 
-    def rounds(self, axes: Sequence[Axis]) -> Iterator[None]:
+    def iterations(self, axes: Sequence[Axis]) -> Iterator[None]:
         if not axes:
             yield
             return
         first, *rest = axes
         for n in range(self.index(first.start), self.index(first.stop)):
             self.iterate(first.var, n)
-            yield from self.rounds(rest)
+            yield from self.iterations(rest)
 
-    def takes_part(self, part: Statement, axes: Sequence[Axis]) -> bool:
-        """Whether this iteration of the loops around is one of the part's, which has any."""
+    def is_in_domain(self, statement: Statement, axes: Sequence[Axis]) -> bool:
+        """Whether this iteration of the enclosing loops is in the domain of the statement."""
         free = {a.var for a in axes}
         outer = {var: self.env[var] for var in self.serial}
         self.named = {var.name: value for var, value in outer.items()}
-        for axis in part.axes:
+        for axis in statement.axes:
             start, stop = self.bound(axis.start), self.bound(axis.stop)
             if axis.var in self.serial:
                 if not start <= self.env[axis.var] < stop:
@@ -319,69 +318,71 @@ class _PlanRun:
                     self.steps(steps)
                 self.serial.pop()
             case Blocked(axis=axis, low=low, high=high, steps=inner, local=local):
-                outer = self.stretch
+                outer = self.block
                 for n in reversed(range(self.index(axis.start), self.index(axis.stop))):
                     self.env[low], self.env[high] = n, n + 1
-                    self.stretch = local, n
+                    self.block = local, n
                     self.steps(inner)
-                self.stretch = outer
-            case Scalar(statement=Assignment() as part):
-                if self.takes_part(part, ()) and self.holds(part.guards):
-                    self.write(self.operands(part, part.target))
-            case Scalar(statement=Compound() as part):
-                if self.takes_part(part, ()):
-                    self.items(part.items)
-            case Map(statement=part, axes=axes):
-                self.map(part, axes)
-            case Scatter(statement=part, axes=axes):
-                if self.takes_part(part, axes):
-                    for ready in self.at_once(part, axes):
+                self.block = outer
+            case Scalar(statement=Assignment() as statement):
+                if self.is_in_domain(statement, ()) and self.holds(statement.guards):
+                    self.write(self.operands(statement, statement.target))
+            case Scalar(statement=Compound() as statement):
+                if self.is_in_domain(statement, ()):
+                    self.items(statement.items)
+            case Map(statement=statement, axes=axes):
+                self.map(statement, axes)
+            case Scatter(statement=statement, axes=axes):
+                if self.is_in_domain(statement, axes):
+                    for ready in self.at_once(statement, axes):
                         self.write(ready)
-            case Reduce(statement=part) | Contract(statement=part):
-                self.reduce(step, part)
-            case Scan(statement=part, axes=axes):
-                if self.takes_part(part, axes):
-                    for _ in self.rounds(axes):
-                        self.write(self.operands(part, part.target))
-            case ArgReduce(statement=group, axes=axes, extreme=extreme):
-                if self.takes_part(group, (*axes, extreme.axis)):
+            case Reduce(statement=statement) | Contract(statement=statement):
+                self.reduce(step, statement)
+            case Scan(statement=statement, axes=axes):
+                if self.is_in_domain(statement, axes):
+                    for _ in self.iterations(axes):
+                        self.write(self.operands(statement, statement.target))
+            case ArgReduce(statement=compound, axes=axes, extreme=extreme):
+                if self.is_in_domain(compound, (*axes, extreme.axis)):
                     self.arg_reduce(step)
 
-    def at_once(self, part: Assignment, axes: Sequence[Axis]) -> list[_Ready]:
-        """What many iterations write, once all of them have read."""
+    def at_once(self, statement: Assignment, axes: Sequence[Axis]) -> list[_Ready]:
+        """The stores of many iterations, whose operands are all read first."""
         return [
-            self.operands(part, part.target) for _ in self.rounds(axes) if self.holds(part.guards)
+            self.operands(statement, statement.target)
+            for _ in self.iterations(axes)
+            if self.holds(statement.guards)
         ]
 
-    def map(self, part: Assignment, axes: Sequence[Axis]) -> None:
-        if not self.takes_part(part, axes):
+    def map(self, statement: Assignment, axes: Sequence[Axis]) -> None:
+        if not self.is_in_domain(statement, axes):
             return
         before = dict(self.tokens)
-        reads = {self.believed(r.buffer) for r in part.reads}
-        if not part.guards and self.believed(part.target) not in reads:
-            for _ in self.rounds(axes):
-                indices = tuple(evaluate(i, self.env, self.reader({})) for i in part.indices)
-                self.tokens[self.place(part.target, indices)[1]] = SCRATCH
-        ready = self.at_once(part, axes)
+        reads = {self.believed(r.buffer) for r in statement.reads}
+        if not statement.guards and self.believed(statement.target) not in reads:
+            for _ in self.iterations(axes):
+                indices = tuple(evaluate(i, self.env, self.reader({})) for i in statement.indices)
+                self.tokens[self.locate(statement.target, indices)[1]] = SCRATCH
+        ready = self.at_once(statement, axes)
         self.tokens = before
         if len({r.memory for r in ready}) != len(ready) and any(r.stored.kind for r in ready):
             raise OrderError(f"{ready[0].stored} and others meet in one step")
         for one in ready:
             self.write(one)
 
-    def reduce(self, step: Reduce | Contract, part: Assignment) -> None:
-        if not self.takes_part(part, (*step.axes, *step.over)):
+    def reduce(self, step: Reduce | Contract, statement: Assignment) -> None:
+        if not self.is_in_domain(statement, (*step.axes, *step.over)):
             return
-        ready = self.at_once(part, (*step.axes, *step.over))
-        some = any(True for _ in self.rounds(step.over))
+        ready = self.at_once(statement, (*step.axes, *step.over))
+        some = any(True for _ in self.iterations(step.over))
         if step.initial is not None and (step.always_initialises or some):
-            for _ in self.rounds(step.axes):
+            for _ in self.iterations(step.axes):
                 found: dict[Cell, Token] = {}
                 value = wrapped(
-                    evaluate(step.initial, self.env, self.reader(found)), part.target.dtype
+                    evaluate(step.initial, self.env, self.reader(found)), statement.target.dtype
                 )
-                indices = tuple(map(self.index, part.indices))
-                cell, memory = self.place(part.target, indices)
+                indices = tuple(map(self.index, statement.indices))
+                cell, memory = self.locate(statement.target, indices)
                 first = next((r.stored for r in ready if r.memory == memory), None)
                 stored = self.initial(cell, first)
                 self.compare(stored, found)
@@ -390,26 +391,28 @@ class _PlanRun:
             self.write(one)
 
     def initial(self, cell: Cell, first: Stored | None) -> Stored:
-        """The store that an accumulation begins with, of which `first` is a part."""
-        begun = None if first is None else first.before
-        while isinstance(begun, tuple):
-            begun = begun[1]
+        """The store of the initial value of the accumulation that contains `first`."""
+        base = None if first is None else first.before
+        while isinstance(base, tuple):
+            base = base[1]
         for stored in self.by_cell[cell]:
-            if stored.number not in self.done and (first is None or stored.number == begun):
+            if stored.number not in self.done and (first is None or stored.number == base):
                 self.done.add(stored.number)
                 return stored
         raise OrderError(f"the initial value of {cell[0]}[{cell[1]}] is not in the text")
 
     def arg_reduce(self, step: ArgReduce) -> None:
         extreme = step.extreme
-        met: set[Memory] = set()
-        for _ in self.rounds(step.axes):
+        targets: set[Memory] = set()
+        for _ in self.iterations(step.axes):
             indices = tuple(map(self.index, extreme.best.indices))
-            memory = self.place(extreme.best.buffer, indices)[1]
-            if memory in met:
-                raise OrderError(f"{extreme.best.buffer.name}[{memory[1]}] is met by two extremes")
-            met.add(memory)
-            for _ in self.rounds([extreme.axis]):
+            memory = self.locate(extreme.best.buffer, indices)[1]
+            if memory in targets:
+                raise OrderError(
+                    f"{extreme.best.buffer.name}[{memory[1]}] is the target of two extremes"
+                )
+            targets.add(memory)
+            for _ in self.iterations([extreme.axis]):
                 self.items(step.statement.items)
 
     # -- groups

@@ -1,4 +1,4 @@
-"""What a kernel does in the order of its text: each store, what it reads, and who wrote that.
+"""Executes a kernel in the order of its text, and records the reads and the writer of each value.
 
 A small interpreter of TIR over Python's numbers. It shares no code with the kernel compiler.
 """
@@ -22,15 +22,15 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 Cell: TypeAlias = tuple[str, int]
-"""An element as the text has it: the buffer that owns the memory, and the place in it."""
+"""An element in the text: the buffer that owns the memory, and the position in it."""
 Token: TypeAlias = object
-"""Who wrote an element: None, the number of a store, or an accumulation as a tuple."""
+"""The writer of an element: None, the number of a store, or an accumulation as a tuple."""
 Env: TypeAlias = dict[e.Var, Any]
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a variable was bound to, and what that read."""
+    """The value of a variable, and the elements read for it."""
 
     value: Any
     reads: Mapping[Cell, set[Token]]
@@ -40,7 +40,7 @@ Read: TypeAlias = Callable[["BufferLoad | Bound", Env], Any]
 
 
 class UnsupportedError(Exception):
-    """The program has something that is not replayed."""
+    """The program contains a construct that cannot be replayed."""
 
 
 # ---- values
@@ -64,7 +64,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def wrapped(value: Any, dtype: DataType) -> Any:
-    """`value` as `dtype` holds it."""
+    """`value` converted to `dtype`."""
     if dtype.is_bool:
         return bool(value)
     if not dtype.is_int:
@@ -74,17 +74,17 @@ def wrapped(value: Any, dtype: DataType) -> Any:
 
 
 def evaluate(expr: e.PrimExpr, env: Env, read: Read) -> Any:
-    """The value of `expr`; what a condition leaves out is not read."""
+    """The value of `expr`; only the branches that conditions choose are evaluated."""
 
-    def go(part: e.PrimExpr) -> Any:
-        match part:
+    def go(node: e.PrimExpr) -> Any:
+        match node:
             case e.IntImm(value=value) | e.FloatImm(value=value):
                 return value
             case e.Var():
-                found = env[part]
-                return read(found, env) if isinstance(found, Bound) else found
+                value = env[node]
+                return read(value, env) if isinstance(value, Bound) else value
             case BufferLoad():
-                return read(part, env)
+                return read(node, env)
             case e.Or(a=a, b=b):
                 return go(a) or go(b)
             case e.And(a=a, b=b):
@@ -99,18 +99,18 @@ def evaluate(expr: e.PrimExpr, env: Env, read: Read) -> Any:
                 return go(inner)
             case e.Cast(value=inner, dtype=dtype):
                 return wrapped(go(inner), dtype)
-            case e.Call(args=args) if isinstance(part.op, Op):
-                return wrapped(sum(map(go, args)), part.dtype)  # the same number for the same ones
-            case e.Div(a=a, b=b) if part.dtype.is_float:
+            case e.Call(args=args) if isinstance(node.op, Op):
+                return wrapped(sum(map(go, args)), node.dtype)  # any function of the arguments
+            case e.Div(a=a, b=b) if node.dtype.is_float:
                 below = go(b)
                 return go(a) / below if below else math.inf
             case e.Let(var=var, value=value, body=body):
                 env[var] = go(value)
                 return go(body)
-            case e.BinaryOpExpr(a=a, b=b) if type(part) in _ARITHMETIC:
-                return wrapped(_ARITHMETIC[type(part)](go(a), go(b)), part.dtype)
+            case e.BinaryOpExpr(a=a, b=b) if type(node) in _ARITHMETIC:
+                return wrapped(_ARITHMETIC[type(node)](go(a), go(b)), node.dtype)
             case _:
-                raise UnsupportedError(type(part).__name__)
+                raise UnsupportedError(type(node).__name__)
 
     return go(expr)
 
@@ -120,7 +120,7 @@ def evaluate(expr: e.PrimExpr, env: Env, read: Read) -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a buffer lie in the memory of `root`."""
+    """The positions of the elements of a buffer in the memory of `root`."""
 
     root: str
     offset: int
@@ -135,7 +135,7 @@ def compact(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def sizes_of(func: PrimFunc, args: tuple[Any, ...]) -> Env:
-    """The variables that shapes of arguments, and scalar arguments, give."""
+    """The values of variables in shapes of arguments, and of scalar arguments."""
     env: Env = {}
     for param, arg in zip(func.params, args, strict=True):
         buffer = func.buffer_of(param)
@@ -153,14 +153,14 @@ def sizes_of(func: PrimFunc, args: tuple[Any, ...]) -> Env:
 
 @dataclass
 class Stored:
-    """One store: statement and iteration, what it wrote, and who had written what it read.
+    """One store: its statement and iteration, the element, and the writers of the elements it read.
 
-    `sources` are the other elements that its value and indices read. One that accumulates, by
-    `kind`, does so into what was there `before`.
+    `sources` are the other elements that its value and indices read. An accumulation has a `kind`,
+    and `before` is the writer of the previous value.
     """
 
     number: int
-    place: str
+    position: str
     loops: Mapping[e.Var, int]
     cell: Cell
     sources: frozenset[Cell]
@@ -171,24 +171,24 @@ class Stored:
     def __str__(self) -> str:
         name, where = self.cell
         iteration = ", ".join(f"{var.name}={value}" for var, value in self.loops.items())
-        return f"{self.place} at {iteration or 'once'} (stores {name}[{where}])"
+        return f"{self.position} at {iteration or 'once'} (stores {name}[{where}])"
 
 
-def place_of(store: Any) -> str:
-    """What a store is known by, in the text and in the plan."""
+def position_of(store: Any) -> str:
+    """The position of a store, by which the text and the plan identify it."""
     if store.span is None:
         raise UnsupportedError("a store without a position")
     return f"line {store.span.line}, column {store.span.column}"
 
 
 def accumulated(value: e.PrimExpr, own: BufferLoad) -> str | None:
-    """The operation that combines `own` with the rest of `value`, where that does not read it."""
+    """The operation that combines `own` with the rest of `value`, if that does not read it."""
     kinds = {e.Add: "+", e.Sub: "+", e.Mul: "*", e.Min: "min", e.Max: "max"}
     kind = kinds.get(type(value))
     sides = [value]
     while len(sides) == 1 and kind == kinds.get(type(sides[0])) and kind is not None:
         [inner] = sides
-        loads = [any(part is own for part in walk(side)) for side in (inner.a, inner.b)]
+        loads = [any(node is own for node in walk(side)) for side in (inner.a, inner.b)]
         if all(loads) or not any(loads) or (isinstance(inner, e.Sub) and loads[1]):
             return None
         chosen = inner.a if loads[0] else inner.b
@@ -199,7 +199,7 @@ def accumulated(value: e.PrimExpr, own: BufferLoad) -> str | None:
 
 
 def accumulation(kind: str, before: Token, number: int) -> Token:
-    """`before` with store `number` accumulated: of several, the order is nobody's business."""
+    """`before` with store `number` accumulated; the order of several does not matter."""
     match before:
         case (str() as other, base, frozenset() as numbers) if other == kind:
             return kind, base, numbers | {number}
@@ -209,7 +209,7 @@ def accumulation(kind: str, before: Token, number: int) -> Token:
 
 @dataclass
 class TextRun:
-    """Performs a function in the order of its text and keeps what each store did."""
+    """Executes a function in the order of its text and records each store."""
 
     func: PrimFunc
     args: tuple[Any, ...]
@@ -264,7 +264,7 @@ class TextRun:
         return value
 
     def reader(self, reads: dict[Cell, set[Token]], skipped: BufferLoad | None = None) -> Read:
-        """What loads elements, and enters them in `reads`, but for one load."""
+        """A function that loads elements and records them in `reads`, except for one load."""
 
         def read(load: BufferLoad | Bound, env: Env) -> Any:
             if isinstance(load, Bound):
@@ -285,15 +285,15 @@ class TextRun:
     def run(self, stmt: Any) -> None:
         match stmt:
             case s.SeqStmt(seq=seq):
-                for part in seq:
-                    self.run(part)
+                for node in seq:
+                    self.run(node)
             case s.For(loop_var=var, min=low, extent=extent, body=body):
                 reads: dict[Cell, set[Token]] = {}
                 first = evaluate(low, self.env, self.reader(reads))
-                rounds = evaluate(extent, self.env, self.reader(reads))
+                iterations = evaluate(extent, self.env, self.reader(reads))
                 self.conditions.append(reads)
                 self.loops.append(var)
-                for n in range(first, first + rounds):
+                for n in range(first, first + iterations):
                     self.env[var] = n
                     self.run(body)
                 self.loops.pop()
@@ -306,10 +306,10 @@ class TextRun:
                     self.run(yes if holds else no)
                 self.conditions.pop()
             case s.While(condition=condition, body=body):
-                asked: dict[Cell, set[Token]] = {}
-                self.conditions.append(asked)
+                cells: dict[Cell, set[Token]] = {}
+                self.conditions.append(cells)
                 for _ in range(1000):
-                    if not evaluate(condition, self.env, self.reader(asked)):
+                    if not evaluate(condition, self.env, self.reader(cells)):
                         break
                     self.run(body)
                 else:
@@ -317,8 +317,8 @@ class TextRun:
                 self.conditions.pop()
             case s.LetStmt(var=var, value=value, body=body):
                 let_reads: dict[Cell, set[Token]] = {}
-                found = evaluate(value, self.env, self.reader(let_reads))
-                self.env[var] = Bound(found, let_reads)
+                bound = evaluate(value, self.env, self.reader(let_reads))
+                self.env[var] = Bound(bound, let_reads)
                 self.run(body)
             case s.BlockRealize():
                 self.block(stmt)
@@ -335,11 +335,11 @@ class TextRun:
 
     def block(self, realize: s.BlockRealize) -> None:
         block = realize.block
-        begins = True
+        is_first = True
         for var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             self.env[var.var] = self.number(bound)
             if var.iter_type == e.IterVarKind.CommReduce:
-                begins &= self.env[var.var] == self.number(var.dom.min)
+                is_first &= self.env[var.var] == self.number(var.dom.min)
         reads: dict[Cell, set[Token]] = {}
         if not evaluate(realize.predicate, self.env, self.reader(reads)):
             return
@@ -355,7 +355,7 @@ class TextRun:
                 raise UnsupportedError("strides of a matched region")
             self.layouts[match.buffer] = Layout(source.root, offset, last)
         self.conditions.append(reads)
-        if block.init is not None and begins:
+        if block.init is not None and is_first:
             self.run(block.init)
         self.run(block.body)
         self.conditions.pop()
@@ -377,16 +377,16 @@ class TextRun:
         else:
             self.tokens[key] = number
         for condition in self.conditions:
-            for asked, tokens in condition.items():
-                reads.setdefault(asked, set()).update(tokens)
+            for cells, tokens in condition.items():
+                reads.setdefault(cells, set()).update(tokens)
         loops = {v: self.env[v] for v in self.loops}
         self.values[key] = wrapped(value, store.buffer.dtype)
         self.stores.append(
-            Stored(number, place_of(store), loops, cell, sources, reads, kind, before)
+            Stored(number, position_of(store), loops, cell, sources, reads, kind, before)
         )
 
     def results(self) -> Iterator[tuple[Cell, Token]]:
-        """Who wrote each element of the arguments last."""
+        """The last writer of each element of the arguments."""
         for param, arg in zip(self.func.params, self.args, strict=True):
             buffer = self.func.buffer_of(param)
             for where in range(arg.size if isinstance(arg, np.ndarray) and buffer else 0):

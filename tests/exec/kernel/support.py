@@ -1,4 +1,4 @@
-"""Running compiled kernels beside the reference evaluator."""
+"""Runs compiled kernels and compares them with the reference evaluator."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def source_of(func: PrimFunc, name: str = "kernel") -> str:
-    """The generated text of `func`."""
+    """The generated source of `func`."""
     tree = compile_kernel(func, name).tree
     return pysource.render(ast.Module([tree], []))
 
 
 def load(func: PrimFunc, name: str = "kernel") -> Callable[..., Any]:
-    """The running kernel of `func`."""
+    """The compiled function of `func`."""
     names = {"np": np, "math": math, "rt": runtime}
     loaded: Callable[..., Any] = pysource.load(source_of(func, name), name, names)[name]
     return loaded
@@ -48,5 +48,5 @@ def check(func: PrimFunc, *args: Any, rtol: float = 1e-5, atol: float = 1e-6) ->
 
 
 def methods(func: PrimFunc) -> list[str]:
-    """How each part of `func` runs."""
+    """How each statement of `func` runs."""
     return [entry.method for entry in compile_kernel(func, "kernel").report]

@@ -1,4 +1,4 @@
-"""Accumulations of every kind, in every datatype, give what the scalar program gives."""
+"""Accumulations of every kind and datatype have the results of the scalar program."""
 
 import warnings
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def loops(body: Stmt, *extents: tuple[Var, int]) -> Stmt:
 
 
 class Buffers:
-    """X[4, 3], Y[4, 3] and S[4] of one datatype, and places P[4]."""
+    """X[4, 3], Y[4, 3] and S[4] of one datatype, and indices P[4]."""
 
     def __init__(self, kind: str) -> None:
         self.x = decl_buffer([size(4), size(3)], kind, "X")

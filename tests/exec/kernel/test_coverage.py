@@ -1,4 +1,4 @@
-"""What the reference evaluator runs, compiled kernels run: calls, vectors, constants, views."""
+"""Compiled kernels run all that the reference evaluator runs: calls, vectors, constants, views."""
 
 import ast
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def floats(*shape: int) -> np.ndarray:
 
 @pytest.fixture
 def calls() -> Iterator[list[tuple[object, ...]]]:
-    """Packed functions; what they are called with."""
+    """The arguments of calls of packed functions."""
     seen: list[tuple[object, ...]] = []
 
     def double(array: np.ndarray, number: int) -> None:
@@ -62,14 +62,14 @@ def test_a_packed_function_is_called_once_between_whole_steps(calls: list[object
 
 
 @T.prim_func
-def called_each_round(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+def called_each_iteration(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     for i in range(4):
         B[i] = A[i] + B[3 - i]
         T.evaluate(T.call_packed("test.double", B.data, i))
 
 
-def test_calls_keep_their_place_among_the_rounds_of_a_loop(calls: list[object]) -> None:
-    check(called_each_round, floats(4), floats(4))
+def test_calls_are_made_in_the_iterations_of_their_loop(calls: list[object]) -> None:
+    check(called_each_iteration, floats(4), floats(4))
     assert [c[0] for c in calls] == [0, 1, 2, 3] * 2  # type: ignore[index]
 
 
@@ -104,7 +104,7 @@ def wrong_result(A: T.Buffer((2,), "float32")):
     A[0] = T.call_extern("float32", "test.name", A[0])
 
 
-def test_what_a_called_function_gives_must_be_a_scalar(calls: list[object]) -> None:
+def test_the_result_of_an_external_function_must_be_a_scalar(calls: list[object]) -> None:
     with pytest.raises(
         RuntimeCheckError, match=r"kernel: test\.name returned .*, expected float32"
     ):
@@ -145,7 +145,7 @@ def matched(A: T.Buffer((4, 6), "float32")):
             T.evaluate(T.call_packed("test.double", R.data, vi))
 
 
-def test_a_call_is_handed_the_region_that_was_matched(calls: list[object]) -> None:
+def test_a_matched_region_is_passed_to_a_call(calls: list[object]) -> None:
     check(matched, floats(4, 6))
 
 
@@ -254,7 +254,7 @@ def moving_view(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
             B[i, j] = R[5 - j] + T.float32(1)
 
 
-def test_a_view_that_moves_with_a_loop_is_an_access_of_the_memory() -> None:
+def test_a_view_whose_offset_depends_on_a_loop_is_an_access_of_the_memory() -> None:
     check(moving_view, floats(4, 6), floats(4, 6))
     assert methods(moving_view) == ["elementwise"]
 
@@ -270,7 +270,7 @@ def growing(A: T.Buffer((5,), "float32"), B: T.Buffer((5,), "float32")):
             B[vi] = row[vi] + row[0]
 
 
-def test_memory_whose_size_a_loop_decides_is_made_in_the_loop() -> None:
+def test_memory_whose_shape_depends_on_a_loop_is_allocated_in_the_loop() -> None:
     check(growing, floats(5), floats(5))
     [entry] = compile_kernel(growing, "growing").report
     assert entry.reason == "the shape of row is known only here"
@@ -353,7 +353,7 @@ def test_memory_may_come_as_a_pointer() -> None:
     np.testing.assert_array_equal(memory, wanted)
 
 
-def test_hardware_intrinsics_are_named_wherever_they_stand() -> None:
+def test_hardware_intrinsics_are_named_wherever_they_occur() -> None:
     @T.prim_func
     def in_a_condition(X: T.Buffer((3,), "float32")):
         for i in range(3):

@@ -1,4 +1,4 @@
-"""Arithmetic in every datatype is that of the scalar program."""
+"""Arithmetic in every datatype has the results of the scalar program."""
 
 import math
 import warnings

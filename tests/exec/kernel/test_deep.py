@@ -1,4 +1,4 @@
-"""Kernels of more loops than Python nests blocks in a function."""
+"""Kernels with more nested loops than Python permits."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def nest(lines: int, inner: str, *, between: str = "") -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_loops_run_one_after_the_other_in_their_order(target: str) -> None:
-    """Each round reads what those before it wrote, so that no other order gives the same."""
+    """Each iteration reads the results of all previous ones, so the order matters."""
     place = "(i0 * 5 + i1 * 3 + i2 + i3 * 7 + i4 * 11 + i6 * 13 + i29) % 64"
     func = from_source(nest(30, f"A[{place}] = (A[({place} + 9) % 64] * 3 + B[i0 + i6]) % 1000"))
     a, b = np.arange(64, dtype="int32"), np.arange(64, dtype="int32")[::-1].copy()
@@ -61,7 +61,7 @@ ONCE = [f"i{k}" for k in range(2, 16) if k != 9]
 
 
 def deep(inner: str, **stops: str) -> str:
-    """Sixteen loops of two rounds, or as many as `stops` say."""
+    """Sixteen nested loops with two iterations, or with extents in `stops`."""
     text = '@T.prim_func\ndef main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):\n'
     for k in range(16):
         text += f"{'    ' * (k + 1)}for i{k} in range({stops.get(f'i{k}', 2)}):\n"
@@ -77,7 +77,7 @@ def test_a_break_ends_the_innermost_of_many_loops_only(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_how_often_an_inner_loop_runs_is_asked_anew_each_time(target: str) -> None:
+def test_the_extent_of_an_inner_loop_is_evaluated_each_time(target: str) -> None:
     text = deep("A[i0] = A[i0] + 1", **dict.fromkeys(ONCE, "1"), i9="A[0]")
     a, b = np.array([1, 0, 0, 0, 0, 0, 0, 0], "int32"), np.zeros(8, "int32")
     relaxpy.compile(IRModule({"main": from_source(text)}), target=target)["main"](a, b)
@@ -85,7 +85,7 @@ def test_how_often_an_inner_loop_runs_is_asked_anew_each_time(target: str) -> No
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_divides_in_a_bound_is_asked_only_where_its_loop_is_reached(target: str) -> None:
+def test_a_division_in_a_bound_is_evaluated_only_if_its_loop_is_reached(target: str) -> None:
     text = deep("A[0] = A[0] + 1", i3="A[1]", i12="4 // A[2]")
     a, b = np.array([7, 0, 0, 0, 0, 0, 0, 0], "int32"), np.zeros(8, "int32")
     main = relaxpy.compile(IRModule({"main": from_source(text)}), target=target)["main"]
@@ -96,7 +96,7 @@ def test_what_divides_in_a_bound_is_asked_only_where_its_loop_is_reached(target:
         main(a, b)
 
 
-def test_what_python_cannot_nest_is_refused() -> None:
+def test_loops_that_python_cannot_nest_are_refused() -> None:
     func = from_source(nest(25, "A[i0] = B[i1 + 1]", between="A[0] = A[1] + B[0]"))
     with pytest.raises(CompileError, match="nest deeper than Python"):
         relaxpy.compile(IRModule({"main": func}))
@@ -109,7 +109,7 @@ def test_a_grid_has_every_combination_in_the_order_of_loops() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_lets_that_double_a_value_again_and_again_are_computed_one_by_one(target: str) -> None:
-    """Put in for each other, forty squares are 2**40 factors."""
+    """After substitution forty squares are 2**40 factors."""
     lets = "".join(f"        x{k + 1} = x{k} * x{k} % 9973 + x{k}\n" for k in range(40))
     func = from_source(f"""
 @T.prim_func
@@ -140,7 +140,7 @@ def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), k: T.int64):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_remainders_of_data_are_not_multiplied_out(target: str) -> None:
-    """What fits 64 bits as it is written would not, as a polynomial of the values."""
+    """As a polynomial of the values the expression would overflow 64 bits."""
     a, b, k = np.arange(8, dtype="int64") * 20_000_000, np.zeros(8, "int64"), 1_000_000_007
     numbers = [int(x) for x in a]
     relaxpy.compile(IRModule({"main": from_source(DATA)}), target=target)["main"](a, b, k)

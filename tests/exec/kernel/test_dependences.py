@@ -1,4 +1,4 @@
-"""Programs whose parts meet in memory in ways that are easily overlooked, beside the reference."""
+"""Programs with dependences that are easily overlooked, compared with the reference."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ def halves_of_rows(A: T.Buffer((24,), "float32"), B: T.Buffer((4, 8), "float32")
             B[i, j] = A[4 * i + j]
 
 
-def test_digits_are_no_number_where_two_parts_run_through_different_ones() -> None:
+def test_digits_with_different_extents_in_two_statements_do_not_determine_a_number() -> None:
     check(halves_of_rows, numbers(24), numbers(4, 8))
 
 
@@ -61,7 +61,7 @@ def columns(a: T.handle, b: T.handle):
         B[i, 1] = A[i * m] + T.float32(1)
 
 
-def test_a_stride_that_is_a_size_of_its_dimension_meets_no_element_twice() -> None:
+def test_a_stride_that_is_a_dimension_accesses_no_element_twice() -> None:
     check(columns, numbers(12), numbers(3, 4))
     assert methods(columns) == ["elementwise", "elementwise"]
 
@@ -170,9 +170,7 @@ def vectors(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 @pytest.mark.parametrize("offset", range(4))
 @pytest.mark.parametrize("func", [bound_before, vectors])
-def test_what_is_read_first_is_read_first_in_memory_that_overlaps(
-    func: PrimFunc, offset: int
-) -> None:
+def test_loads_stay_before_stores_in_memory_that_overlaps(func: PrimFunc, offset: int) -> None:
     found = []
     for run in (load(func), lambda *args: run_prim_func(func, args)):
         memory = numbers(8)
@@ -207,7 +205,7 @@ def has_a_successor(X: T.Buffer((4,), "int8"), Y: T.Buffer((4,), "float32")):
         Y[i] = T.if_then_else(X[i] + T.int8(1) > X[i], T.float32(1), T.float32(2))
 
 
-def test_what_holds_of_indices_need_not_hold_of_data() -> None:
+def test_laws_of_indices_do_not_apply_to_data() -> None:
     check(is_number, np.array([1, np.nan, 3, np.inf], np.float32), numbers(4))
     check(has_a_successor, np.array([1, 127, 3, -5], np.int8), numbers(4))
 
@@ -230,7 +228,7 @@ def scratch_in_a_loop(a: T.handle, b: T.handle):
 
 
 @pytest.mark.parametrize("n", [0, 3, 5, 7])
-def test_a_loop_whose_end_lies_before_its_start_has_no_round(n: int) -> None:
+def test_a_loop_with_a_negative_extent_has_no_iteration(n: int) -> None:
     check(scratch_in_a_loop, numbers(n), numbers(n))
 
 
@@ -259,7 +257,7 @@ def where_it_fits(x: T.handle, y: T.handle, g: T.handle):
             Y[i] = Y[i] + X[i, k]
 
 
-def test_a_start_stays_where_a_condition_leaves_nothing_to_add() -> None:
+def test_an_initial_value_stays_if_a_condition_excludes_all_terms() -> None:
     check(if_asked, numbers(3, 4), numbers(1), numbers(3))
     check(if_asked, numbers(3, 4), -numbers(1), numbers(3))
     check(where_it_fits, numbers(3, 4), numbers(5), numbers(3))
@@ -331,7 +329,7 @@ def unsigned(
         D[i] = D[i - T.uint64(1)] + T.Select(i - T.uint64(3) > T.uint64(4), A[i], T.float32(1))
 
 
-def test_differences_without_sign_wrap_round() -> None:
+def test_differences_without_sign_wrap_around() -> None:
     zeros = np.zeros((3, 8), np.float32)
     args = [numbers(8), *zeros]
     check(unsigned, *args)
@@ -367,7 +365,7 @@ def digits_that_slide_back(A: T.Buffer((64,), "float32"), B: T.Buffer((16,), "fl
 @pytest.mark.parametrize(
     ("func", "size"), [(sliding_stores, 16), (sliding_loads, 16), (digits_that_slide_back, 64)]
 )
-def test_bounds_that_move_with_a_loop_are_others_in_another_round(
+def test_bounds_that_depend_on_a_loop_differ_between_its_iterations(
     func: PrimFunc, size: int
 ) -> None:
     check(func, numbers(size), numbers(16) * 3)
@@ -376,7 +374,7 @@ def test_bounds_that_move_with_a_loop_are_others_in_another_round(
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_moving_bounds_agree_with_the_reference(data: st.DataObject) -> None:
-    """Two stores in a loop whose bounds, and places, move with the loop around it."""
+    """Two stores in a loop whose bounds and indices depend on the enclosing loop."""
     number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
     lines = []
     for loop, (target, source) in zip("jk", ("AB", "BA"), strict=True):
@@ -403,7 +401,7 @@ def test_moving_bounds_agree_with_the_reference(data: st.DataObject) -> None:
 
 
 def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
-    """A loop of as many stores into one buffer, each to its own stretch, and one that reads."""
+    """A loop with `count` stores into disjoint ranges of one buffer, and one that reads."""
     n, size = ("n", "n = T.int64()") if symbolic else ("4", "pass")
     lines = [
         "@T.prim_func",
@@ -422,7 +420,7 @@ def side_by_side(count: int, *, symbolic: bool) -> PrimFunc:
 
 
 @T.prim_func
-def one_round_of_the_outer(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+def one_iteration_of_the_outer(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     for i in range(6):
         for j in range(i + 2):
             for k in range(j, j + 1):
@@ -431,20 +429,20 @@ def one_round_of_the_outer(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"
 
 
 @T.prim_func
-def all_of_one_round(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+def all_of_one_iteration(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     for i in range(2, 3):
         for j in range(i, i + 1):
             for k in range(j, 5):
                 B[k] = A[k] + j
 
 
-@pytest.mark.parametrize("func", [one_round_of_the_outer, all_of_one_round])
-def test_bounds_follow_a_loop_of_which_one_round_is_left(func: PrimFunc) -> None:
+@pytest.mark.parametrize("func", [one_iteration_of_the_outer, all_of_one_iteration])
+def test_bounds_use_the_one_iteration_that_is_left_of_a_loop(func: PrimFunc) -> None:
     check(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"))
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) -> None:
+def test_disjoint_stores_are_compared_with_their_neighbours(symbolic: bool) -> None:
     check(side_by_side(5, symbolic=symbolic), numbers(4), numbers(20), numbers(20))
     assert set(methods(side_by_side(5, symbolic=symbolic))) == {"elementwise"}
     few, many = (
@@ -455,7 +453,7 @@ def test_stores_side_by_side_are_compared_with_their_neighbours(symbolic: bool) 
 
 
 def windows(count: int) -> PrimFunc:
-    """A loop of as many steps, each on three elements of which two are the next one's, too."""
+    """A loop with `count` statements on three elements each, two of them shared with the next."""
     steps = "".join(
         f"        for i in range(3):\n            A[{k} + i] = A[{k} + i] * 2 + {k}\n"
         for k in range(count)
@@ -471,7 +469,7 @@ def test_stores_that_overlap_in_a_row_are_compared_with_their_neighbours() -> No
 
 
 def columns_from_one(count: int) -> PrimFunc:
-    """A loop of as many statements, each of which reads the same elements."""
+    """A loop with `count` statements that read the same elements."""
     steps = "".join(f"        B[i, {k}] = A[i] * {k}\n" for k in range(count))
     return from_source(
         "@T.prim_func\ndef main(A: T.Buffer((4,), 'int32'), "
@@ -484,7 +482,7 @@ def test_elements_that_are_only_read_are_not_compared() -> None:
     assert many < 2.5 * few
 
 
-def test_a_sum_of_many_arrays_needs_no_deep_stack() -> None:
+def test_a_sum_of_many_arrays_needs_no_deep_recursion() -> None:
     def added(count: int) -> PrimFunc:
         arrays = [te.placeholder((4,), "float32", f"x{k}") for k in range(count)]
 

@@ -1,8 +1,8 @@
-"""What runs as a whole, and in which order, is what a list of all iterations says.
+"""Which statements are vectorised, and in which order, compared with a list of all iterations.
 
 A loop is kept where an iteration reads what an earlier one stores, and only there: a step that
 performs all iterations at once reads everything before it stores anything. Statements that need
-nothing from each other's later iterations are taken apart, each before those that depend on it.
+nothing from each other's later iterations are split, each before those that depend on it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Store:
 
 
 def plan_of(text: str) -> list[str]:
-    """How each statement runs, in the order of the plan."""
+    """The method of each statement, in the order of the plan."""
     func = from_source(text)
     assert isinstance(func, PrimFunc)
     report = report_of(make_plan(func, "kernel"))
@@ -55,7 +55,7 @@ def one_loop(stores: Sequence[Store], low: int, high: int) -> str:
 
 
 def enumerated(stores: Sequence[Store], low: int, high: int) -> list[str]:
-    """What `plan_of` is to give: statements in cycles of dependences stay in the loop."""
+    """The expected result of `plan_of`: statements in cycles of dependences stay in the loop."""
     performed = [
         (n, (s.target, eval(s.index, {"i": i})), (s.source, eval(s.read, {"i": i})))
         for i in range(low, high)
@@ -93,7 +93,7 @@ def test_a_statement_that_reads_its_own_results(stride: int, gap: int) -> None:
 
 @pytest.mark.parametrize("stride", [-2, 1, 3])
 @pytest.mark.parametrize("gap", range(-3, 4))
-def test_two_statements_are_taken_apart_unless_each_needs_the_other(stride: int, gap: int) -> None:
+def test_two_statements_are_split_unless_each_needs_the_other(stride: int, gap: int) -> None:
     here = f"{stride} * i + 20"
     for other in range(-3, 4):
         stores = [

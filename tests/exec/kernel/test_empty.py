@@ -1,4 +1,4 @@
-"""Loops without any round: nothing is read, no program stops, and what begins has begun."""
+"""Loops without iterations: nothing is read, no program stops, and reductions are initialised."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def scaled_sums(x: T.handle, y: T.handle, z: T.handle):
 
 
 @pytest.mark.parametrize("shape", [(0, 2), (2, 0), (0, 0), (3, 2)])
-def test_what_is_read_in_every_round_is_not_read_in_none(shape: tuple[int, int]) -> None:
+def test_what_is_read_in_every_iteration_is_not_read_in_none(shape: tuple[int, int]) -> None:
     check(less_first, floats(*shape), floats(*shape), floats(*shape))
     n = shape[0]
     check(scaled_sums, floats(*shape), floats(n), floats(n, n), rtol=1e-4)
@@ -61,7 +61,7 @@ def quotients(x: T.handle, D: T.Buffer((1,), "int32")):
         X[i] = X[i] // D[0]
 
 
-def test_nothing_is_divided_by_zero_in_no_round() -> None:
+def test_nothing_is_divided_by_zero_in_no_iteration() -> None:
     zero = np.zeros(1, np.int32)
     check(quotients, np.zeros(0, np.int32), zero)
     with pytest.raises(RuntimeCheckError, match="division by zero"):

@@ -77,7 +77,7 @@ def test_a_quotient_that_is_used_twice_stops_the_program_where_either_use_would(
     refused(shared, ints(7, 8, -9), ints(2, 0, 4), ints(0, 0, 0), match="division by zero")
 
 
-def test_a_divisor_that_is_the_same_in_all_rounds_counts_where_it_divides() -> None:
+def test_a_divisor_that_is_the_same_in_all_iterations_counts_where_it_divides() -> None:
     check(uniform, ints(1, 2, 5), ints(0), ints(0, 0, 0))
     check(uniform, ints(1, 2, 9), ints(-4), ints(0, 0, 0))
     refused(uniform, ints(1, 2, 9), ints(0), ints(0, 0, 0), match="division by zero")

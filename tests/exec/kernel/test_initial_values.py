@@ -1,4 +1,4 @@
-"""Initial values read from memory: drawn into an accumulation, they are still read first."""
+"""Initial values that are loaded: folded into an accumulation, they are still read first."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_a_bias_may_share_memory_with_the_result(k: int, offset: int) -> None:
 
 @pytest.mark.parametrize("func", [sums_from, from_scratch])
 @pytest.mark.parametrize("offset", range(4))
-def test_sums_may_begin_in_the_memory_of_their_results(func: T.prim_func, offset: int) -> None:
+def test_initial_values_may_share_memory_with_the_result(func: T.prim_func, offset: int) -> None:
     found = []
     for target in ("numpy", "reference"):
         base = np.arange(1, 8, dtype="float32")

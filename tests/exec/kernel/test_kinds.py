@@ -1,4 +1,4 @@
-"""Each way in which a kernel can run, beside the reference."""
+"""Each method by which a kernel can run, compared with the reference."""
 
 import numpy as np
 import pytest
@@ -346,7 +346,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("func", "shapes"), WHOLE)
-def test_it_runs_as_a_whole_and_right(func: PrimFunc, shapes: list[tuple[int, ...]]) -> None:
+def test_it_is_vectorised_and_correct(func: PrimFunc, shapes: list[tuple[int, ...]]) -> None:
     assert not [m for m in methods(func) if "loop" in m or "element" in m.split()]
     check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
 
@@ -357,7 +357,7 @@ def test_a_product_of_half_floats_is_summed_in_single_precision() -> None:
     assert methods(scaled_half) == ["contraction over k"]
 
 
-def test_a_gather_takes_rows_and_refuses_what_is_outside() -> None:
+def test_a_gather_takes_rows_and_refuses_indices_out_of_bounds() -> None:
     index = np.array([3, 0, 8, 3, 1])
     check(gather, floats(9, 4), index, floats(5, 4))
     for wrong in (9, -1):
@@ -401,7 +401,7 @@ def running(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
-def test_running_values_wrap_round_and_begin_as_the_loop_does(n: int) -> None:
+def test_running_values_wrap_around_and_start_like_the_loop(n: int) -> None:
     a = np.arange(7, 8 + n).astype(np.int8)
     check(running, a, floats(3, n + 1).astype(np.float16), floats(n + 1), floats(n, 3), rtol=1e-4)
     assert methods(running) == [
@@ -433,7 +433,7 @@ def test_a_kernel_can_return_a_scalar() -> None:
     assert load(answer)(x) == x[0] == x[1] + x[2]
 
 
-def test_what_is_written_may_be_read_through_another_argument() -> None:
+def test_an_output_may_be_read_through_another_argument() -> None:
     base = floats(5, 9)
     for shift in (0, 1, 2):
         ours, theirs = base.copy(), base.copy()
@@ -450,7 +450,7 @@ def test_what_is_written_may_be_read_through_another_argument() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_hardware_intrinsics_are_named_with_their_place() -> None:
+def test_hardware_intrinsics_are_named_with_their_position() -> None:
     @T.prim_func
     def hardware(X: T.Buffer((3,), "float32")):
         for i in range(3):
@@ -482,7 +482,7 @@ def sums(x: T.handle, y: T.handle, z: T.handle):
 
 
 @pytest.mark.parametrize("m", [0, 1, 4])
-def test_a_reduction_without_any_round_is_its_init(m: int) -> None:
+def test_a_reduction_without_iterations_is_its_init(m: int) -> None:
     check(sums, floats(3, m), floats(3), floats(3, 3))
     assert methods(sums) == ["add reduction over k", "contraction over k"]
 

@@ -1,4 +1,4 @@
-"""Kernels whose loops were split, fused and reordered run as those that were not."""
+"""Kernels with split, fused and reordered loops run like the original ones."""
 
 from random import Random
 
@@ -134,7 +134,7 @@ def test_a_schedule_leaves_no_trace(
     check(func, *(floats(*s) for s in shapes), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_laid_flat_may_lie_anywhere() -> None:
+def test_a_flattened_array_may_have_any_layout() -> None:
     check(flatten, floats(4, 3, 2).T, floats(48)[::2])
     check(reshape, floats(6, 4).T, floats(3, 16)[:, ::2])
 
@@ -173,5 +173,5 @@ def guarded_load(
                 C[k, j] = C[(k + 5) % 6, j] + A[k]
 
 
-def test_what_a_guard_protects_is_not_read_in_other_rounds() -> None:
+def test_a_guarded_load_is_not_read_in_other_iterations() -> None:
     check(guarded_load, floats(4), np.array([True, False, True]), floats(6, 3))

@@ -1,4 +1,4 @@
-"""A kernel whose loops a schedule has split or fused is compiled to the text of the one before."""
+"""A kernel whose loops were split or fused is compiled to the same text as the original."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ SAME = {
 
 
 def steps_of(func: PrimFunc) -> str:
-    """The text of its steps, without that for arguments which overlap."""
+    """The text of the steps, without the fallback for arguments that overlap."""
     return source_of(func).rpartition("return\n")[2]
 
 
@@ -124,7 +124,7 @@ def test_loops_run_as_they_would_be_written(written: str) -> None:
         check(func, *arguments(n, m, s))
 
 
-def test_loops_in_branches_are_taken_apart() -> None:
+def test_loops_in_branches_are_split() -> None:
     fused = "for f in range(12): X[f // 4, f % 4] = 2", "for f in range(8): Y[f // 4, f % 4] = 3"
     plain = "for i, j in T.grid(3, 4): X[i, j] = 2", "for i, j in T.grid(2, 4): Y[i, j] = 3"
     texts = []
@@ -135,7 +135,7 @@ def test_loops_in_branches_are_taken_apart() -> None:
     assert texts[0] == texts[1]
 
 
-def test_statements_that_share_a_split_loop_are_taken_apart_first() -> None:
+def test_statements_that_share_a_split_loop_are_split_first() -> None:
     shared = "    for i in range(3):\n" + lines(
         "for j in range(4): A[i * 4 + j] = B[i * 4 + j] * 2",
         "for k in range(4): if i * 4 + k < 10: C[i * 4 + k] = D[i * 4 + k] * 3",
@@ -149,13 +149,13 @@ def test_statements_that_share_a_split_loop_are_taken_apart_first() -> None:
 @pytest.mark.parametrize(
     ("outer", "inner", "name"), [("k_0", "k_1", "k"), ("k", "k1", "k"), ("p", "q", "p")]
 )
-def test_a_joined_loop_is_called_what_both_are(outer: str, inner: str, name: str) -> None:
+def test_a_coalesced_loop_is_called_what_both_are(outer: str, inner: str, name: str) -> None:
     loop = f"for i, {outer}, {inner} in T.grid(3, 2, 4): A[i] = A[i] + X[i, {outer} * 4 + {inner}]"
     decided(lines(loop), f"A: add reduction over {name}")
 
 
 def test_a_divisor_in_memory_may_change() -> None:
-    """The loop has as many iterations as its end says at first; the divisor is read in each."""
+    """The extent of the loop is evaluated once; the divisor is read in each iteration."""
     decided(
         """
     for f in range(P[0] * 2):
@@ -201,7 +201,7 @@ def test_a_divisor_in_memory_may_change() -> None:
         "for i in range(10): A[i] = T.Cast('int32', T.Cast('int8', i) * T.int8(20) // T.int8(20))",
         "for i in range(10): "
         "A[i] = T.Cast('int32', (T.Cast('uint32', i) * T.uint32(2) - T.uint32(4)) // T.uint32(2))",
-        # A byte wraps round, and so does a number of 32 bits before it is made longer.
+        # A byte wraps around, and so does a number of 32 bits before it is made longer.
         "for i, j in T.grid(4, 10): "
         "A[i * 10 + j] = T.Cast('int32', T.Cast('int8', (i * 10 + j) * 20) + T.int8(100))",
         "for i, j in T.grid(4, 10): "
@@ -230,8 +230,10 @@ def test_loops_that_no_index_mentions_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("beside", ["", "        C[i] = 1\n"])
-def test_a_condition_that_stops_the_program_is_asked_where_a_later_one_fails(beside: str) -> None:
-    """All conditions up to the one that fails count, whatever stands beside the branch."""
+def test_a_condition_that_stops_the_program_is_evaluated_although_a_later_one_fails(
+    beside: str,
+) -> None:
+    """All conditions up to the one that fails are evaluated, whatever follows the branch."""
     head = "    for i in range(8):\n        if X[0, P[i]] > -99 and B[i] > -99 and i < 5:\n"
     func = kernel(f"{head}            A[i] = 2\n{beside}")
     check(func, *arguments(2, 3, 1))
@@ -251,7 +253,7 @@ def rounded(
         C[i * 4 + j] = A[i * 4 + j] + B[i * 4 + j] - A[i * 4 + j]
 
 
-def test_equal_terms_of_a_float_sum_do_not_meet() -> None:
+def test_equal_terms_of_a_float_sum_are_not_combined() -> None:
     args = np.full(12, 1e8, np.float32), np.ones(12, np.float32), np.ones(12, np.float32)
     check(rounded, *args)
     load(rounded)(*args)
@@ -280,7 +282,7 @@ def test_a_remainder_of_data_that_overflows_stays() -> None:
     check(bound, np.zeros(3, np.int32), np.array([8, -9, 10], np.int32))
 
 
-def test_a_joined_loop_counts_as_far_as_the_wider_one() -> None:
+def test_a_coalesced_loop_counts_as_far_as_the_wider_one() -> None:
     halves = (
         "for i in range(T.int64(1073741824)): for j in range(8): if i * 8 + j < 10: A[i * 8 + j]"
     )

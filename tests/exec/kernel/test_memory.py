@@ -1,4 +1,4 @@
-"""Regions, allocations, vectors and views of memory dissolve into plain accesses."""
+"""Accesses of regions, allocations, vectors and views of memory."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which scratch buffers live in a result's memory, and which arguments a plan keeps apart.
+"""Which scratch buffers use the memory of a result, and which arguments must not overlap.
 
 A scratch buffer may be the result where each of its elements is read for the last time just when
 the result's element in its place is stored, and nobody needs the result's memory before. An
@@ -196,7 +196,7 @@ APART = {
 }
 
 
-def alpha_rename_clashes(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]:
+def exclusions_of(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]:
     """For each argument that is written: those that must not overlap it, and may only be it."""
     found = {}
     for target, others, same in exclusions(make_plan(func, "kernel")):
@@ -209,7 +209,7 @@ def alpha_rename_clashes(func: PrimFunc) -> dict[str, tuple[set[str], set[str]]]
 def test_an_argument_may_be_the_result(value: str) -> None:
     func = kernel(f"    for i in range(n):\n        Y[i] = {value}\n")
     differ, same = APART[value]
-    assert alpha_rename_clashes(func) == {"Y": (set(differ), set(same))}
+    assert exclusions_of(func) == {"Y": (set(differ), set(same))}
     check(func, *arguments())
 
 
@@ -254,8 +254,8 @@ STEPS = {
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_what_else_is_kept_apart(case: str) -> None:
+def test_other_arguments_must_not_overlap(case: str) -> None:
     body, expected = STEPS[case]
     func = kernel(body)
-    assert alpha_rename_clashes(func) == expected
+    assert exclusions_of(func) == expected
     check(func, *arguments())

@@ -61,7 +61,7 @@ def clamped_factor(
             C[()] = C[()] + A[vk] * S[T.min(T.max(vk % 2, 0), 0)]
 
 
-def test_a_factor_may_be_the_same_in_all_rounds_of_a_loop_that_it_mentions() -> None:
+def test_a_factor_may_be_the_same_in_all_iterations_of_a_loop_that_it_mentions() -> None:
     check(clamped_factor, whole(5), whole(1), whole())
 
 
@@ -95,7 +95,7 @@ def beside_an_empty_loop(A: T.Buffer((3,), "float32"), B: T.Buffer((3, 2), "floa
         B[i % 2, i % 2] = A[T.min(i % 2, 1)]
 
 
-def test_a_loop_without_rounds_says_nothing_of_what_stands_beside_it() -> None:
+def test_a_loop_without_iterations_says_nothing_of_what_stands_beside_it() -> None:
     check(beside_an_empty_loop, whole(3), whole(3, 2))
 
 

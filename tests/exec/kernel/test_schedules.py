@@ -112,20 +112,20 @@ def test_the_checker_finds_memory_whose_owner_is_followed_one_step_only() -> Non
     )
 
 
-def test_the_checker_names_what_changed_places() -> None:
+def test_the_checker_names_the_dependence_that_is_violated() -> None:
     args = NUMBERS, np.zeros(4, np.int32), np.zeros((), np.int32)
     plan = make_plan(STAGES, "f")
     assert first_fault(STAGES, args, plan) is None
     total, spread, reverse = plan.steps
     assert first_fault(STAGES, args, replace(plan, steps=(total, reverse, spread))) == (
-        "line 10, column 9 at i=0 (stores Y[0]) reads X[3] as left by what was there at first, "
+        "line 10, column 9 at i=0 (stores Y[0]) reads X[3] as left by its initial value, "
         "not by line 8, column 9 at i=3 (stores X[3])"
     )
     fault = first_fault(STAGES, args, replace(plan, steps=(spread, total, reverse)))
     assert fault is not None
     assert fault.startswith("line 8, column 9 at i=0 (stores X[0]) reads S[0] as left by")
     assert first_fault(STAGES, args, replace(plan, steps=(total, spread))) == (
-        "line 10, column 9 at i=0 (stores Y[0]) is never performed"
+        "line 10, column 9 at i=0 (stores Y[0]) is never executed"
     )
     fault = first_fault(STAGES, args, replace(plan, steps=(total, spread, reverse, reverse)))
     assert fault is not None

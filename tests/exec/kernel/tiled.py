@@ -1,4 +1,4 @@
-"""Random kernels of which the loops were split, fused and put into another order."""
+"""Random kernels with loops that were split, fused and reordered."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Tiled:
         return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, scaled, [i, j]), None)
 
     def flat(self) -> Stmt:
-        """D is A laid flat, written by rows or by its own index."""
+        """D is A flattened, written by rows or by its own index."""
         n, m, _ = self.dims
         i, j, f = (Var(v, "int64") for v in ("vi", "vj", "vf"))
         if self.random.random() < 0.5:

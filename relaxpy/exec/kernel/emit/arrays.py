@@ -400,7 +400,7 @@ class ArrayEmitter:
             return self._flat_view(load) or self._row_gather(load, out) or self._gather(load)
         if not self._inside(load.buffer, maps, load.indices):
             return self._gather(load)
-        elements = view(self.scope, load.buffer, self.sizes(load.buffer), maps, self.layout)
+        elements = view(self.scope, load.buffer, self.shape_of(load.buffer), maps, self.layout)
         return Value(elements.node, frozenset(elements.dims), load.dtype)
 
     def _flat_view(self, load: BufferLoad) -> Value | None:
@@ -458,7 +458,7 @@ class ArrayEmitter:
             maps.append(index_map)
         return maps
 
-    def sizes(self, buffer: Buffer) -> list[IndexPoly]:
+    def shape_of(self, buffer: Buffer) -> list[IndexPoly]:
         """The dimensions of `buffer` in this code, which may only see some rows of it."""
         sizes = [as_poly(s) for s in buffer.shape]
         rows = self.rows.get(buffer)
@@ -480,7 +480,7 @@ class ArrayEmitter:
         return [
             index
             for index, size in zip(indices, buffer.shape, strict=True)
-            if not is_inside(index, size, axes, self.scope.sizes)
+            if not is_inside(index, size, axes, self.scope.shape_vars)
         ]
 
     def is_unproved(self, access: Access) -> bool:
@@ -502,7 +502,7 @@ class ArrayEmitter:
             if rows is not None and rows.axis == axis:
                 continue
             full = affine(index, variables)
-            if full is not None and is_affine_inside(full, size, axes, self.scope.sizes):
+            if full is not None and is_affine_inside(full, size, axes, self.scope.shape_vars):
                 continue
             if self.guards:
                 return False
@@ -517,9 +517,9 @@ class ArrayEmitter:
             if factor is None:
                 continue
             ends = factor * as_poly(a.start), factor * (as_poly(a.stop) - 1)
-            if factor.is_at_least(0, self.scope.sizes):
+            if factor.is_at_least(0, self.scope.shape_vars):
                 least, most = ends
-            elif (factor * -1).is_at_least(0, self.scope.sizes):
+            elif (factor * -1).is_at_least(0, self.scope.shape_vars):
                 most, least = ends
             else:
                 both = ends[0].expr(), ends[1].expr()
@@ -566,7 +566,7 @@ class ArrayEmitter:
         maps = self.maps(buffer, indices)
         assert maps is not None
         self._inside(buffer, maps, indices)
-        elements = view(self.scope, buffer, self.sizes(buffer), maps, self.layout, whole=True)
+        elements = view(self.scope, buffer, self.shape_of(buffer), maps, self.layout, whole=True)
         return Output(elements.node, frozenset(elements.dims), buffer.dtype, not read(buffer))
 
 

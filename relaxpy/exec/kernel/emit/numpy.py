@@ -143,7 +143,7 @@ class NumpyEmitter:
 
     def _begin(self) -> tuple[Entry, list[ast.stmt]]:
         """Create a scope with the parameters and shape variables, and the lines that check them."""
-        self.scope = KernelScope(Names(self.taken), self.plan.sizes, self.functions)
+        self.scope = KernelScope(Names(self.taken), self.plan.shape_vars, self.functions)
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
@@ -179,7 +179,7 @@ class NumpyEmitter:
         nest = self.plan.sequential
         local = (entry.buffer for entry in nest.local)
         lines = list(allocations(nest, self.scope, local, {}))
-        items = with_initialisation(nest.items, self.plan.sizes)
+        items = with_initialisation(nest.items, self.plan.shape_vars)
         lines += ScalarEmitter(self.scope, self.plan.name).items(items)
         written = [target for target, _, _ in exclusions(self.plan)]
         names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
@@ -223,18 +223,18 @@ class NumpyEmitter:
         """Conditions for an iteration of the enclosing loops to be in the bounds of `axes`."""
         tests: list[ast.expr] = []
         for outer in self.serial:
-            own = next((a for a in axes if a.var is outer.var), None)
-            if own is None or own is outer:
+            axis = next((a for a in axes if a.var is outer.var), None)
+            if axis is None or axis is outer:
                 continue
             name = self.scope.variable(outer.var)
-            low, high = as_poly(own.start), as_poly(own.stop)
+            low, high = as_poly(axis.start), as_poly(axis.stop)
             if (high - low).same(1):
-                tests.append(compare(name, ast.Eq, self.scope.index(own.start)))
+                tests.append(compare(name, ast.Eq, self.scope.index(axis.start)))
                 continue
             if not low.same(as_poly(outer.start)):
-                tests.append(compare(name, ast.GtE, self.scope.index(own.start)))
+                tests.append(compare(name, ast.GtE, self.scope.index(axis.start)))
             if not high.same(as_poly(outer.stop)):
-                tests.append(compare(name, ast.Lt, self.scope.index(own.stop)))
+                tests.append(compare(name, ast.Lt, self.scope.index(axis.stop)))
         return tests
 
     def _scalar(self, step: Scalar) -> list[ast.stmt]:
@@ -257,8 +257,8 @@ class NumpyEmitter:
 
         Unless `always`, only for axes whose extent may be negative.
         """
-        tested = (a for a in axes if always or may_be_empty(a, self.scope.sizes))
-        conditions = (nonempty_condition(a, self.scope.sizes) for a in tested)
+        tested = (a for a in axes if always or may_be_empty(a, self.scope.shape_vars))
+        conditions = (nonempty_condition(a, self.scope.shape_vars) for a in tested)
         return [self.scope.truth(test) for test in conditions if test is not None]
 
     def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
@@ -418,7 +418,7 @@ class NumpyEmitter:
 
     def _is_size(self, value: PrimExpr | None) -> bool:
         """Whether `value` is a shape variable with the datatype that NumPy gives to int."""
-        return isinstance(value, Var) and value in self.scope.sizes and value.dtype == INT64
+        return isinstance(value, Var) and value in self.scope.shape_vars and value.dtype == INT64
 
     def _combined(
         self,
@@ -470,15 +470,15 @@ class NumpyEmitter:
         others = [a for a in layout if a is not axis]
         start = {axis.var: ops.cast_to(axis.start, axis.var.dtype)}
         first = self._emitter(others, statement)
-        begin = first.output(target, [substitute(i, start) for i in indices], lambda _: True)
+        element = first.output(target, [substitute(i, start) for i in indices], lambda _: True)
         before = first.compute(substitute(step.before, start))
         ufunc = UFUNCS[step.update.combine]
-        first.lines.append(do(call(ufunc, before.node, begin.node, out=begin.node)))
+        first.lines.append(do(call(ufunc, before.node, element.node, out=element.node)))
         kind = dtype_name(target.dtype)
         along = layout.index(axis)
         scan = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
         lines = [*arrays.lines, *first.lines, do(scan)]
-        test = nonempty_condition(axis, self.scope.sizes)
+        test = nonempty_condition(axis, self.scope.shape_vars)
         return lines if test is None else [when(self.scope.truth(test), lines)]
 
     def _scatter(self, step: Scatter) -> list[ast.stmt]:

@@ -171,7 +171,7 @@ class ScalarEmitter:
         self, index: PrimExpr, size: PrimExpr, axis: int, buffer: Buffer
     ) -> ast.expr:
         value = self.index(index)
-        if is_inside(index, size, self.axes, self.scope.sizes):
+        if is_inside(index, size, self.axes, self.scope.shape_vars):
             return value
         extent = subscript(attribute(self.scope.buffer(buffer), "shape"), axis)
         return call("rt.checked_index", value, extent, axis, title(self.name, buffer))

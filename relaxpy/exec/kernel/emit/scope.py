@@ -121,14 +121,16 @@ def division(kind: type[PrimExpr], dtype: DataType) -> str:
 
 
 class KernelScope:
-    """The names of variables and buffers in one generated function; `sizes` are never negative.
+    """The names of variables and buffers in a generated function; `shape_vars` are never negative.
 
     `functions` has the names of the functions of the module that can be called.
     """
 
-    def __init__(self, names: Names, sizes: frozenset[Var], functions: Mapping[str, str]) -> None:
+    def __init__(
+        self, names: Names, shape_vars: frozenset[Var], functions: Mapping[str, str]
+    ) -> None:
         self.names = names
-        self.sizes = sizes
+        self.shape_vars = shape_vars
         self.functions = functions
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
@@ -217,7 +219,7 @@ class KernelScope:
 
     def _is_not_zero(self, divisor: PrimExpr) -> bool:
         poly = as_poly(divisor)
-        return poly.is_at_least(1, self.sizes) or (poly * -1).is_at_least(1, self.sizes)
+        return poly.is_at_least(1, self.shape_vars) or (poly * -1).is_at_least(1, self.shape_vars)
 
     def truth(self, condition: PrimExpr) -> ast.expr:
         """A condition on shapes and indices."""

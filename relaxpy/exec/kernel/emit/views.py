@@ -140,7 +140,7 @@ def _index(scope: KernelScope, index: Affine, size: IndexPoly, ranges: dict[Var,
     stop = as_poly(axis.stop) * step + index.offset
     lower = None if start.same(0) else scope.index(start)
     # The stop of a slice may exceed the dimension.
-    upper = None if (stop - size).is_at_least(0, scope.sizes) else scope.index(stop)
+    upper = None if (stop - size).is_at_least(0, scope.shape_vars) else scope.index(stop)
     return ast.Slice(lower, upper, None if step == 1 else code(step))
 
 

@@ -14,7 +14,7 @@ from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, M
 
 
 def bounds_of(
-    f: Affine, axes: Sequence[Axis], sizes: Container[Var]
+    f: Affine, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> tuple[IndexPoly, IndexPoly] | None:
     """The minimum and maximum of `f` over all iterations, or None if a sign is unknown.
 
@@ -26,8 +26,8 @@ def bounds_of(
     low = high = f
     for axis in reversed(axes):
         ends = (
-            _eliminated(low, axis, loops, sizes, upper=False),
-            _eliminated(high, axis, loops, sizes, upper=True),
+            _eliminated(low, axis, loops, shape_vars, upper=False),
+            _eliminated(high, axis, loops, shape_vars, upper=True),
         )
         if ends[0] is None or ends[1] is None:
             return None
@@ -36,36 +36,40 @@ def bounds_of(
 
 
 def bounds_of_axis(
-    axis: Axis, axes: Sequence[Axis], sizes: Container[Var]
+    axis: Axis, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> tuple[IndexPoly, IndexPoly] | None:
     """The minimum and maximum of one of `axes` over all iterations of the enclosing loops."""
-    return bounds_of(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, sizes)
+    return bounds_of(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, shape_vars)
 
 
-def is_inside(index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+def is_inside(
+    index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
+) -> bool:
     """Whether `index` provably lies in a dimension of `size` in every iteration of `axes`."""
     index_map = affine(index, {a.var for a in axes})
-    return index_map is not None and is_affine_inside(index_map, size, axes, sizes)
+    return index_map is not None and is_affine_inside(index_map, size, axes, shape_vars)
 
 
 def is_range_inside(
-    domain: Range, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
+    domain: Range, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
     """Whether `domain` provably lies in a dimension of `size` in every iteration of `axes`."""
     loops = {a.var for a in axes}
     first, stop = affine(domain.min, loops), affine(domain.stop, loops)
-    low = None if first is None else bounds_of(first, axes, sizes)
-    high = None if stop is None else bounds_of(stop, axes, sizes)
+    low = None if first is None else bounds_of(first, axes, shape_vars)
+    high = None if stop is None else bounds_of(stop, axes, shape_vars)
     if low is None or high is None:
         return False
-    return low[0].is_at_least(0, sizes) and (as_poly(size) - high[1]).is_at_least(0, sizes)
+    return low[0].is_at_least(0, shape_vars) and (as_poly(size) - high[1]).is_at_least(
+        0, shape_vars
+    )
 
 
-def may_fail(expr: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
     return any(
         not all(
-            is_inside(index, size, axes, sizes)
+            is_inside(index, size, axes, shape_vars)
             for index, size in zip(node.indices, node.buffer.shape, strict=True)
         )
         if isinstance(node, BufferLoad)
@@ -103,25 +107,25 @@ def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:
 
 
 def is_affine_inside(
-    index: Affine, size: PrimExpr, axes: Sequence[Axis], sizes: Container[Var]
+    index: Affine, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
     """The same as `is_inside`, for an affine map."""
-    bounds = bounds_of(index, axes, sizes)
+    bounds = bounds_of(index, axes, shape_vars)
     if bounds is None:
         return False
     low, high = bounds
-    return low.is_at_least(0, sizes) and (as_poly(size) - 1 - high).is_at_least(0, sizes)
+    return low.is_at_least(0, shape_vars) and (as_poly(size) - 1 - high).is_at_least(0, shape_vars)
 
 
 def _eliminated(
-    index: Affine, axis: Axis, loops: set[Var], sizes: Container[Var], *, upper: bool
+    index: Affine, axis: Axis, loops: set[Var], shape_vars: Container[Var], *, upper: bool
 ) -> Affine | None:
     """The upper (or lower) bound of `index` over `axis`, or None if a sign is unknown."""
     factor = index.coefficients.get(axis.var)
     if factor is None:
         return index
-    rising = factor.is_at_least(0, sizes)
-    if not rising and not (factor * -1).is_at_least(0, sizes):
+    rising = factor.is_at_least(0, shape_vars)
+    if not rising and not (factor * -1).is_at_least(0, shape_vars):
         return None
     bound = affine(as_poly(axis.stop) - 1 if rising == upper else axis.start, loops)
     if bound is None:
@@ -133,14 +137,14 @@ def _eliminated(
     return affine(result.poly() + factor * (bound.poly() - bound.offset), loops)
 
 
-def is_injective(f: Affine, axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+def is_injective(f: Affine, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether the map provably takes no value twice, as the digits of a number do not."""
     width = as_poly(0)
     ordered = sorted(f.coefficients.items(), key=lambda item: _weight(item[1]))
     for var, factor in ordered:
-        if not (factor - width).is_at_least(1, sizes):
+        if not (factor - width).is_at_least(1, shape_vars):
             return False
-        ends = bounds_of_axis(next(a for a in axes if a.var is var), axes, sizes)
+        ends = bounds_of_axis(next(a for a in axes if a.var is var), axes, shape_vars)
         if ends is None:
             return False
         width = width + factor * (ends[1] - ends[0])
@@ -152,7 +156,7 @@ def _weight(factor: IndexPoly) -> tuple[int, int]:
     return max(map(len, factor.terms), default=0), constant if constant is not None else 0
 
 
-def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], sizes: Container[Var]) -> bool:
+def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether different iterations of the axes in `maps` provably have different indices."""
     unknown = {v for m in maps for v in m.coefficients}
     while unknown:
@@ -160,7 +164,7 @@ def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], sizes: Container
         for m in maps:
             left = {v: c for v, c in m.coefficients.items() if v in unknown}
             alone = len(left) == 1 and next(iter(left.values())).constant is not None
-            if alone or (left and is_injective(Affine(left, as_poly(0)), axes, sizes)):
+            if alone or (left and is_injective(Affine(left, as_poly(0)), axes, shape_vars)):
                 determined |= set(left)
         if not determined:
             return False

@@ -121,8 +121,8 @@ class BufferTable:
         dims = {Var("i", "int64"): (n, s) for n, s in every if getattr(n, "value", 0) != 1}
         position = Affine({v: as_poly(stride) for v, (_, stride) in dims.items()}, as_poly(0))
         axes = [Axis(v, ops.const(0, "int64"), size) for v, (size, _) in dims.items()]
-        sizes = {s for b in self._arguments for s in b.shape if isinstance(s, Var)}
-        return is_injective(position, axes, sizes)
+        shape_vars = {s for b in self._arguments for s in b.shape if isinstance(s, Var)}
+        return is_injective(position, axes, shape_vars)
 
     # ---- accesses
 
@@ -131,7 +131,7 @@ class BufferTable:
         buffer: Buffer,
         indices: Indices,
         axes: Sequence[Axis] = (),
-        sizes: Container[Var] = (),
+        shape_vars: Container[Var] = (),
     ) -> tuple[Buffer, Indices]:
         """The access as one of an underlying buffer, through matched regions and dynamic views.
 
@@ -161,7 +161,7 @@ class BufferTable:
         tests = [
             ops.convert(test)
             for index, size in inside
-            if not is_inside(index, size, axes, sizes)
+            if not is_inside(index, size, axes, shape_vars)
             for test in (index >= 0, index < size)
         ]
         position = _position(buffer, indices)

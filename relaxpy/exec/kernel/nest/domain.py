@@ -39,12 +39,12 @@ class Split:
     fails: tuple[Box, ...]
 
 
-def split(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
+def split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
     """Split `box` by `condition`, or return None if the results are not boxes, or too many.
 
     A condition on loaded values splits nothing: unlike indices, these may wrap or be NaN.
     """
-    result = _split(condition, box, sizes)
+    result = _split(condition, box, shape_vars)
     if result is None or len(result.holds) + len(result.fails) > MAX_BOXES:
         return None
     return result
@@ -59,45 +59,45 @@ def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
         yield condition
 
 
-def _split(condition: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
+def _split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
     match condition:
         case IntImm(value=value):
             return Split((box,), ()) if value else Split((), (box,))
         case Not(a=a):
-            inner = _split(a, box, sizes)
+            inner = _split(a, box, shape_vars)
             return None if inner is None else Split(inner.fails, inner.holds)
         case Or(a=a, b=b):
-            return _either(a, b, box, sizes)
+            return _either(a, b, box, shape_vars)
         case And(a=a, b=b):
-            return _both(a, b, box, sizes)
+            return _both(a, b, box, shape_vars)
         case CmpExpr(a=a) if not a.dtype.is_int or any(True for _ in loads(condition)):
             return None
         case CmpExpr(a=a, b=b) if not keeps_divisions(condition, (as_poly(a) - as_poly(b)).expr()):
             return None
         case LT(a=a, b=b):
-            return _at_least(as_poly(b) - as_poly(a) - 1, box, sizes)
+            return _at_least(as_poly(b) - as_poly(a) - 1, box, shape_vars)
         case LE(a=a, b=b):
-            return _at_least(as_poly(b) - as_poly(a), box, sizes)
+            return _at_least(as_poly(b) - as_poly(a), box, shape_vars)
         case GT(a=a, b=b):
-            return _at_least(as_poly(a) - as_poly(b) - 1, box, sizes)
+            return _at_least(as_poly(a) - as_poly(b) - 1, box, shape_vars)
         case GE(a=a, b=b):
-            return _at_least(as_poly(a) - as_poly(b), box, sizes)
+            return _at_least(as_poly(a) - as_poly(b), box, shape_vars)
         case EQ(a=a, b=b):
-            return _both(LE(a, b), LE(b, a), box, sizes)
+            return _both(LE(a, b), LE(b, a), box, shape_vars)
         case NE(a=a, b=b):
-            return _split(Not(EQ(a, b)), box, sizes)
+            return _split(Not(EQ(a, b)), box, shape_vars)
         case _:
             return None
 
 
-def _both(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
-    first = _split(a, box, sizes)
+def _both(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
+    first = _split(a, box, shape_vars)
     if first is None:
         return None
     holds: list[Box] = []
     fails = list(first.fails)
     for inner in first.holds:
-        second = _split(b, inner, sizes)
+        second = _split(b, inner, shape_vars)
         if second is None:
             return None
         holds += second.holds
@@ -105,17 +105,17 @@ def _both(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Split | 
     return Split(tuple(holds), tuple(fails))
 
 
-def _either(a: PrimExpr, b: PrimExpr, box: Box, sizes: Container[Var]) -> Split | None:
-    neither = _both(Not(a), Not(b), box, sizes)
+def _either(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split | None:
+    neither = _both(Not(a), Not(b), box, shape_vars)
     return None if neither is None else Split(neither.fails, neither.holds)
 
 
-def _at_least(poly: IndexPoly, box: Box, sizes: Container[Var]) -> Split | None:
+def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[Var]) -> Split | None:
     """Split `box` by `poly >= 0`."""
     if not any(a in {axis.var for axis in box} for a in poly.atoms()):
-        if poly.is_at_least(0, sizes):
+        if poly.is_at_least(0, shape_vars):
             return Split((box,), ())
-        if (poly * -1).is_at_least(1, sizes):
+        if (poly * -1).is_at_least(1, shape_vars):
             return Split((), (box,))
     linear = affine(poly, {axis.var for axis in box})
     if linear is None or len(linear.coefficients) != 1:
@@ -129,16 +129,18 @@ def _at_least(poly: IndexPoly, box: Box, sizes: Container[Var]) -> Split | None:
     cut = _cut(linear.offset, step)
     if step > 0:
         low, high = (
-            replace(axis, stop=min_bound(axis.stop, cut, sizes)),
-            replace(axis, start=max_bound(axis.start, cut, sizes)),
+            replace(axis, stop=min_bound(axis.stop, cut, shape_vars)),
+            replace(axis, start=max_bound(axis.start, cut, shape_vars)),
         )
     else:
         low, high = (
-            replace(axis, start=max_bound(axis.start, cut, sizes)),
-            replace(axis, stop=min_bound(axis.stop, cut, sizes)),
+            replace(axis, start=max_bound(axis.start, cut, shape_vars)),
+            replace(axis, stop=min_bound(axis.stop, cut, shape_vars)),
         )
     # `high` is where the condition holds, `low` where it fails.
-    return Split(_nonempty(box, position, high, sizes), _nonempty(box, position, low, sizes))
+    return Split(
+        _nonempty(box, position, high, shape_vars), _nonempty(box, position, low, shape_vars)
+    )
 
 
 def _cut(offset: IndexPoly, step: int) -> IndexPoly:
@@ -152,27 +154,27 @@ def _cut(offset: IndexPoly, step: int) -> IndexPoly:
     return as_poly(ops.floordiv(offset.expr(), -step)) + 1
 
 
-def _nonempty(box: Box, position: int, axis: Axis, sizes: Container[Var]) -> tuple[Box, ...]:
+def _nonempty(box: Box, position: int, axis: Axis, shape_vars: Container[Var]) -> tuple[Box, ...]:
     """`box` with `axis` at `position`, unless that is provably empty."""
-    if is_empty(axis, sizes):
+    if is_empty(axis, shape_vars):
         return ()
     return ((*box[:position], axis, *box[position + 1 :]),)
 
 
-def min_bound(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
+def min_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> PrimExpr:
     """The minimum of the two, simplified if one is provably smaller."""
-    if (cut - as_poly(bound)).is_at_least(0, sizes):
+    if (cut - as_poly(bound)).is_at_least(0, shape_vars):
         return bound
-    if (as_poly(bound) - cut).is_at_least(0, sizes):
+    if (as_poly(bound) - cut).is_at_least(0, shape_vars):
         return cut.expr()
     return ops.minimum(ops.cast_to(bound, INT64), cut.expr())
 
 
-def max_bound(bound: PrimExpr, cut: IndexPoly, sizes: Container[Var]) -> PrimExpr:
+def max_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> PrimExpr:
     """The maximum of the two, simplified if one is provably larger."""
-    if (as_poly(bound) - cut).is_at_least(0, sizes):
+    if (as_poly(bound) - cut).is_at_least(0, shape_vars):
         return bound
-    if (cut - as_poly(bound)).is_at_least(0, sizes):
+    if (cut - as_poly(bound)).is_at_least(0, shape_vars):
         return cut.expr()
     return ops.maximum(ops.cast_to(bound, INT64), cut.expr())
 
@@ -182,45 +184,45 @@ def is_point(axis: Axis) -> bool:
     return (as_poly(axis.stop) - as_poly(axis.start)).same(1)
 
 
-def is_empty(axis: Axis, sizes: Container[Var]) -> bool:
+def is_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether the axis provably has no iteration."""
-    return (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, sizes)
+    return (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, shape_vars)
 
 
-def nonempty_condition(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+def nonempty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has an iteration, or None if that is proved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
-    if (stop - start).is_at_least(1, sizes):
+    if (stop - start).is_at_least(1, shape_vars):
         return None
     return ops.convert(start.expr() < stop.expr())
 
 
-def empty_condition(axis: Axis, sizes: Container[Var]) -> PrimExpr | None:
+def empty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has no iteration, or None if that is disproved."""
     start, stop = as_poly(axis.start), as_poly(axis.stop)
-    if (stop - start).is_at_least(1, sizes):
+    if (stop - start).is_at_least(1, shape_vars):
         return None
     return ops.convert(stop.expr() <= start.expr())
 
 
-def has_first_iteration(part: Axis, whole: Axis, sizes: Container[Var]) -> bool:
+def has_first_iteration(part: Axis, whole: Axis, shape_vars: Container[Var]) -> bool:
     """Whether `part` of a split axis provably has the first iteration of `whole`, if any."""
     if not as_poly(part.start).same(as_poly(whole.start)):
         return False
     if as_poly(part.stop).same(as_poly(whole.stop)):
         return True
-    condition = nonempty_condition(part, sizes)
-    return condition is None or is_implied(condition, (whole,), sizes)
+    condition = nonempty_condition(part, shape_vars)
+    return condition is None or is_implied(condition, (whole,), shape_vars)
 
 
-def is_implied(test: PrimExpr, axes: Iterable[Axis], sizes: Container[Var]) -> bool:
+def is_implied(test: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> bool:
     """Whether `test` provably holds if each of `axes` has an iteration."""
-    known = [some for axis in axes if (some := nonempty_condition(axis, sizes)) is not None]
+    known = [some for axis in axes if (some := nonempty_condition(axis, shape_vars)) is not None]
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(True, *known)):
         return analyzer.can_prove(test)
 
 
-def may_be_empty(axis: Axis, sizes: Container[Var]) -> bool:
+def may_be_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether `stop` may be less than `start`, as can happen after a split."""
-    return not (as_poly(axis.stop) - as_poly(axis.start)).is_at_least(0, sizes)
+    return not (as_poly(axis.stop) - as_poly(axis.start)).is_at_least(0, shape_vars)

@@ -90,15 +90,15 @@ def _tree_size(value: PrimExpr) -> int:
     return size[value]
 
 
-def read(func: PrimFunc, sizes: Container[Var], *, may_alias: bool = False) -> Nest:
+def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
     """The nest of `func`; unless `may_alias`, its arguments share no memory.
 
-    `sizes` are variables that are never negative.
+    `shape_vars` are variables that are never negative.
 
     Errors:
         CompileError: a statement or intrinsic has no meaning outside special hardware.
     """
-    reader = _Reader(func, sizes, may_alias=may_alias)
+    reader = _Reader(func, shape_vars, may_alias=may_alias)
     items = tuple(reader.items(func.body))
     table = reader.buffers
     return Nest(
@@ -112,9 +112,9 @@ def read(func: PrimFunc, sizes: Container[Var], *, may_alias: bool = False) -> N
 
 
 class _Reader:
-    def __init__(self, func: PrimFunc, sizes: Container[Var], *, may_alias: bool) -> None:
+    def __init__(self, func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool) -> None:
         self.func = func
-        self.sizes = sizes
+        self.shape_vars = shape_vars
         self.may_alias = may_alias
         self.assumes_no_alias = False
         """Whether the result is correct only if arguments share no memory."""
@@ -242,7 +242,7 @@ class _Reader:
         """Checks that a matched region is in bounds and has the right shape, unless proved."""
         buffer, source = match.buffer, match.source
         for dom, size in zip(source.region, source.buffer.shape, strict=True):
-            if not is_range_inside(dom, size, self.axes, self.sizes):
+            if not is_range_inside(dom, size, self.axes, self.shape_vars):
                 inside = ops.all_of(*_in_order(ops.const(0, size.dtype), dom.min, dom.stop, size))
                 message = f"the region {source} of {buffer.name} lies outside its buffer"
                 yield Check(self.value(inside), message, self.span)
@@ -348,19 +348,19 @@ class _Reader:
             operands.append(store.predicate)
         root = self.buffers.root(store.buffer)
         reads = [load for e in operands for load in loads(e)]
-        own = [load for load in reads if self.buffers.root(load.buffer) is root]
+        aliases = [load for load in reads if self.buffers.root(load.buffer) is root]
         if self._may_overlap({root}, {self.buffers.root(load.buffer) for load in reads} - {root}):
             return True
-        if not own and not any(True for e in operands for _ in external_calls(e)):
+        if not aliases and not any(True for e in operands for _ in external_calls(e)):
             return False
         last = store.indices[-1]
         distinct = isinstance(last, Ramp) and getattr(last.stride, "value", 0) != 0
         aligned = all(
             load.buffer is store.buffer
             and all(a is b for a, b in zip(load.indices, store.indices, strict=True))
-            for load in own
+            for load in aliases
         )
-        return not (own and distinct and aligned)
+        return not (aliases and distinct and aligned)
 
     def _may_overlap(self, written: Set[Buffer], read: Set[Buffer]) -> bool:
         """Whether a buffer in `written` may share memory with another one in `read`."""
@@ -400,13 +400,13 @@ class _Reader:
         reads = {self.buffers.root(load.buffer) for load in loads(value)}
         passed_on = reads and any(True for _ in external_calls(body))
         changed = reads & written or self._may_overlap(written, reads)
-        stops = may_fail(value, self.axes, self.sizes) and not is_always_evaluated(var, body)
+        stops = may_fail(value, self.axes, self.shape_vars) and not is_always_evaluated(var, body)
         return bool(called or passed_on or changed or stops)
 
     def _evaluated(self, value: PrimExpr) -> Iterator[Item]:
         """The evaluation of the unused `value`, if that may stop the program."""
         read = self.value(value)
-        if may_fail(read, self.axes, self.sizes):
+        if may_fail(read, self.axes, self.shape_vars):
             yield from self._let(Var("unused", value.dtype), read, Evaluate(ops.const(0)))
 
     def _evaluate(self, value: PrimExpr) -> Iterator[Item]:
@@ -435,7 +435,7 @@ class _Reader:
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         try:
-            return self.buffers.resolve(buffer, indices, self.axes, self.sizes)
+            return self.buffers.resolve(buffer, indices, self.axes, self.shape_vars)
         except CompileError as error:
             raise self.error(error.diagnostics[0].message) from None
 
@@ -482,7 +482,7 @@ class _Reader:
         """The replacement of `node`, whose children are replaced; None if it stays."""
         match node:
             case Let(var=var, value=value, body=body):
-                stops = var.dtype.lanes == 1 and may_fail(value, self.axes, self.sizes)
+                stops = var.dtype.lanes == 1 and may_fail(value, self.axes, self.shape_vars)
                 if stops and not is_always_evaluated(var, body):
                     # An unused value may stop the program, so it is evaluated.
                     evaluated = Or(ops.cast_to(value, BOOL), ops.const(True))

@@ -1,1 +1,1 @@
-"""What runs at once and in which order: parts, dependences, schedule, memory."""
+"""Plans of kernels: statements, dependences, schedules, and memory."""

@@ -45,7 +45,7 @@ def block_rows(
     local: Container[Buffer],
     shared: Mapping[Buffer, Buffer],
     fixed: Container[Buffer],
-    sizes: Container[Var],
+    shape_vars: Container[Var],
 ) -> tuple[Step, ...]:
     """`steps` with consecutive elementwise steps over a common axis fused into blocks.
 
@@ -57,13 +57,13 @@ def block_rows(
     for step in steps:
         if not isinstance(step, (Serial, Scalar, Blocked)) and run.extended(step, fixed):
             continue
-        result += _blocked(run, steps, local, sizes)
+        result += _blocked(run, steps, local, shape_vars)
         run = _Run(shared)
         if isinstance(step, Serial):
-            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, sizes))
+            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, shape_vars))
         if isinstance(step, (Serial, Scalar, Blocked)) or not run.extended(step, fixed):
             result.append(step)
-    return (*result, *_blocked(run, steps, local, sizes))
+    return (*result, *_blocked(run, steps, local, shape_vars))
 
 
 @dataclass(slots=True)
@@ -136,21 +136,21 @@ def _row(access: Access, axis: Axis) -> Row | None:
     return Row(using[0], index.offset.constant)
 
 
-def _is_inside(buffer: Buffer, row: Row, axis: Axis, sizes: Container[Var]) -> bool:
+def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether the rows of all iterations are provably inside the buffer."""
     first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
     left = as_poly(buffer.shape[row.axis]) - end
-    return first.is_at_least(0, sizes) and left.is_at_least(0, sizes)
+    return first.is_at_least(0, shape_vars) and left.is_at_least(0, shape_vars)
 
 
 def _blocked(
-    run: _Run, steps: Sequence[Step], local: Container[Buffer], sizes: Container[Var]
+    run: _Run, steps: Sequence[Step], local: Container[Buffer], shape_vars: Container[Var]
 ) -> Sequence[Step]:
     """The steps of the run in blocks if that is worth the overhead, else as they are."""
     if sum(map(_passes, run.steps)) < _WORTH_IT:
         return run.steps
     axes = run.axes
-    whole = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], sizes)}
+    whole = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
     rows = {b: whole[run.memory(b)] for b in accessed if run.memory(b) in whole}
     inside = {step.statement for step in run.steps}

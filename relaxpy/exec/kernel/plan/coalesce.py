@@ -16,24 +16,24 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def coalesced(
-    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+    statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]]:
     """`statement` with as few `axes` as possible; their iterations may run in any order.
 
     A guard on one axis becomes a bound of the axis.
     """
-    while (result := _coalesced_once(statement, axes, sizes)) is not None:
+    while (result := _coalesced_once(statement, axes, shape_vars)) is not None:
         statement, axes = result
-    return _guards_as_bounds(statement, axes, sizes)
+    return _guards_as_bounds(statement, axes, shape_vars)
 
 
 def _coalesced_once(
-    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+    statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]] | None:
     """Coalesce two of the axes, or return None if that is not possible."""
     pairs = permutations(axes, 2)
     return next(
-        filter(None, (_coalesced_pair(statement, axes, *pair, sizes) for pair in pairs)), None
+        filter(None, (_coalesced_pair(statement, axes, *pair, shape_vars) for pair in pairs)), None
     )
 
 
@@ -42,12 +42,12 @@ def _coalesced_pair(
     axes: tuple[Axis, ...],
     outer: Axis,
     inner: Axis,
-    sizes: Container[Var],
+    shape_vars: Container[Var],
 ) -> tuple[Assignment, tuple[Axis, ...]] | None:
     pair = {outer.var, inner.var}
     if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
         return None
-    both = coalesced_axis(outer, inner, sizes)
+    both = coalesced_axis(outer, inner, shape_vars)
     if both is None:
         return None
 
@@ -73,15 +73,15 @@ def _coalesced_pair(
 
 
 def _guards_as_bounds(
-    statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]
+    statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]]:
     """`statement` with guards on one axis as bounds of the axis."""
     left: list[PrimExpr] = []
     stops = False
     for test in (t for guard in statement.guards for t in conjuncts(guard)):
         # A test that may stop the program must see all iterations that earlier tests leave.
-        stops |= may_fail(test, statement.axes, sizes)
-        boxes = None if stops else split(test, axes, sizes)
+        stops |= may_fail(test, statement.axes, shape_vars)
+        boxes = None if stops else split(test, axes, shape_vars)
         if boxes is None or len(boxes.holds) != 1:
             left.append(test)
         else:

@@ -23,7 +23,7 @@ class _Use:
 
 
 def possible_conflicts(
-    statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[tuple[int, int]]:
     """Pairs of statements, by number, that are not proved independent.
 
@@ -38,7 +38,7 @@ def possible_conflicts(
                 root = roots.get(access.buffer, access.buffer)
                 uses.setdefault(root, []).append(_Use(i, access, writes))
     for group in uses.values():
-        for first, second in _overlapping_pairs(group, statements, sizes):
+        for first, second in _overlapping_pairs(group, statements, shape_vars):
             if first.writes or second.writes:
                 i, j = sorted((first.statement, second.statement))
                 pairs.add((i, j))
@@ -46,7 +46,7 @@ def possible_conflicts(
 
 
 def _overlapping_pairs(
-    group: list[_Use], statements: Sequence[Statement], sizes: Container[Var]
+    group: list[_Use], statements: Sequence[Statement], shape_vars: Container[Var]
 ) -> Iterator[tuple[_Use, _Use]]:
     """Pairs of uses of one buffer, without those that are disjoint in some dimension."""
     if not any(use.writes for use in group):
@@ -55,10 +55,10 @@ def _overlapping_pairs(
     buffer, rank = group[0].access.buffer, len(group[0].access.maps)
     spans: dict[_Use, list[_Span]] = {use: [] for use in group}
     if all(u.access.buffer is buffer and len(u.access.maps) == rank for u in group):
-        spans = {use: _spans(use, statements[use.statement], sizes) for use in group}
+        spans = {use: _spans(use, statements[use.statement], shape_vars) for use in group}
         for dimension in range(rank):
             along = {use: dims[dimension] for use, dims in spans.items()}
-            divided = [_disjoint_groups(g, along, sizes) for g in groups]
+            divided = [_disjoint_groups(g, along, shape_vars) for g in groups]
             for members, (_, wide) in zip(groups, divided, strict=True):
                 yield from ((first, second) for first in wide for second in members)
             groups = [g for disjoint, _ in divided for g in disjoint]
@@ -74,8 +74,10 @@ _Span: TypeAlias = tuple[IndexPoly, IndexPoly] | None
 """The minimum and maximum index of a use in one dimension."""
 
 
-def _spans(use: _Use, statement: Statement, sizes: Container[Var]) -> list[_Span]:
-    return [None if m is None else bounds_of(m, statement.axes, sizes) for m in use.access.maps]
+def _spans(use: _Use, statement: Statement, shape_vars: Container[Var]) -> list[_Span]:
+    return [
+        None if m is None else bounds_of(m, statement.axes, shape_vars) for m in use.access.maps
+    ]
 
 
 def _constant_span(span: _Span) -> tuple[int, int] | None:
@@ -92,7 +94,7 @@ def _are_disjoint(one: list[tuple[int, int] | None], other: list[tuple[int, int]
 
 
 def _disjoint_groups(
-    group: list[_Use], along: Mapping[_Use, _Span], sizes: Container[Var]
+    group: list[_Use], along: Mapping[_Use, _Span], shape_vars: Container[Var]
 ) -> tuple[list[list[_Use]], list[_Use]]:
     """The uses in groups with increasing spans, and those that may overlap several groups.
 
@@ -115,9 +117,11 @@ def _disjoint_groups(
         start = spans[use][0]
         if not groups:
             groups.append([use])
-        elif not (start - spans[groups[-1][0]][0]).is_at_least(0, sizes):
+        elif not (start - spans[groups[-1][0]][0]).is_at_least(0, shape_vars):
             wide.append(use)
-        elif all((start - spans[other][1]).is_at_least(1, sizes) for other in reversed(groups[-1])):
+        elif all(
+            (start - spans[other][1]).is_at_least(1, shape_vars) for other in reversed(groups[-1])
+        ):
             groups.append([use])
         else:
             groups[-1].append(use)

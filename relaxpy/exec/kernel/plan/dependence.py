@@ -48,18 +48,18 @@ class Edge:
 
 
 def edges(
-    statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> set[Edge]:
     """The dependences between `statements`, in the order of the text, that share a loop.
 
     Statements without a common loop stay in the order of the text.
     """
-    compare = _Comparison(sizes)
+    compare = _Comparison(shape_vars)
     result: set[Edge] = set()
     begin = 0
     for _, nest in groupby(statements, lambda s: s.axes[0].var if s.axes else None):
         members = tuple(nest)
-        for i, j in possible_conflicts(members, sizes, roots):
+        for i, j in possible_conflicts(members, shape_vars, roots):
             result.update(_between(begin + i, members[i], begin + j, members[j], roots, compare))
         begin += len(members)
     return result
@@ -138,8 +138,8 @@ def common_axes(first: Statement, second: Statement) -> int:
 class _Comparison:
     """Compares pairs of accesses, with memoised results."""
 
-    def __init__(self, sizes: Container[Var]) -> None:
-        self.sizes = sizes
+    def __init__(self, shape_vars: Container[Var]) -> None:
+        self.shape_vars = shape_vars
         self._results: dict[object, Directions | None] = {}
         self._ends: dict[object, list[Ends]] = {}
 
@@ -158,21 +158,24 @@ class _Comparison:
     def _directions(
         self, x: Access, x_axes: Sequence[Axis], y: Access, y_axes: Sequence[Axis], common: int
     ) -> Directions | None:
-        sizes = self.sizes
+        shape_vars = self.shape_vars
         ends = self._ends.get((x_axes, y_axes))
         if ends is None:
             ends = self._ends[x_axes, y_axes] = []
             for a, b in zip(x_axes[:common], y_axes[:common], strict=True):
-                of_x, of_y = bounds_of_axis(a, x_axes, sizes), bounds_of_axis(b, y_axes, sizes)
+                of_x, of_y = (
+                    bounds_of_axis(a, x_axes, shape_vars),
+                    bounds_of_axis(b, y_axes, shape_vars),
+                )
                 ends.append(None if of_x is None or of_y is None else (of_x, of_y))
-        possible: Directions = [_by_range(both, sizes) for both in ends]
+        possible: Directions = [_by_range(both, shape_vars) for both in ends]
         if x.buffer is not y.buffer:
             return possible
         shared = {axis.var: level for level, axis in enumerate(x_axes[:common])}
         for f, g, size in zip(x.maps, y.maps, x.buffer.shape, strict=False):
             if f is None or g is None:
                 continue
-            if not _restrict(possible, f, x_axes, g, y_axes, shared, ends, size, sizes):
+            if not _restrict(possible, f, x_axes, g, y_axes, shared, ends, size, shape_vars):
                 return None
         return possible if all(possible) else None
 
@@ -181,24 +184,24 @@ Ends: TypeAlias = tuple[tuple[IndexPoly, IndexPoly], tuple[IndexPoly, IndexPoly]
 """The minimum and maximum of a loop variable, for either statement, over the enclosing loops."""
 
 
-def _by_range(ends: Ends, sizes: Container[Var]) -> set[Direction]:
+def _by_range(ends: Ends, shape_vars: Container[Var]) -> set[Direction]:
     """The directions that the bounds of one loop permit; these may differ for the statements."""
     possible = set(Direction)
     if ends is None:
         return possible
     (a_start, a_last), (b_start, b_last) = ends
-    if (b_start - a_last).is_at_least(0, sizes):
+    if (b_start - a_last).is_at_least(0, shape_vars):
         possible.discard(LATER)
-    if (a_start - b_last).is_at_least(0, sizes):
+    if (a_start - b_last).is_at_least(0, shape_vars):
         possible.discard(EARLIER)
-    if _is_less(a_last, b_start, sizes) or _is_less(b_last, a_start, sizes):
+    if _is_less(a_last, b_start, shape_vars) or _is_less(b_last, a_start, shape_vars):
         possible.discard(SAME)
     return possible
 
 
-def _is_less(a: IndexPoly, b: IndexPoly, sizes: Container[Var]) -> bool:
+def _is_less(a: IndexPoly, b: IndexPoly, shape_vars: Container[Var]) -> bool:
     """Whether `a` is provably less than `b`."""
-    return (b - a).is_at_least(1, sizes)
+    return (b - a).is_at_least(1, shape_vars)
 
 
 def _restrict(
@@ -210,7 +213,7 @@ def _restrict(
     shared: dict[Var, int],
     ends: Sequence[Ends],
     size: PrimExpr,
-    sizes: Container[Var],
+    shape_vars: Container[Var],
 ) -> bool:
     """Restrict `possible` by one dimension of that `size`, where x has index `f` and y `g`.
 
@@ -224,31 +227,31 @@ def _restrict(
             [(var, factor)] = f.coefficients.items()
             level = shared[var]
             if not gap.terms:
-                if _is_nonzero_stride(factor, size, sizes):
+                if _is_nonzero_stride(factor, size, shape_vars):
                     possible[level] &= {SAME}
                 return True
-            return _one_axis(possible, level, factor, gap, ends[level], sizes)
+            return _one_axis(possible, level, factor, gap, ends[level], shape_vars)
         alike = all(_same_bounds(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
-        if not gap.terms and alike and is_injective(f, x_axes, sizes):
+        if not gap.terms and alike and is_injective(f, x_axes, shape_vars):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
             return True
-    lowest, highest = bounds_of(f, x_axes, sizes), bounds_of(g, y_axes, sizes)
+    lowest, highest = bounds_of(f, x_axes, shape_vars), bounds_of(g, y_axes, shape_vars)
     if lowest is None or highest is None:
         return True
     f_low, f_high = lowest
     g_low, g_high = highest
-    return not (_is_less(g_high, f_low, sizes) or _is_less(f_high, g_low, sizes))
+    return not (_is_less(g_high, f_low, shape_vars) or _is_less(f_high, g_low, shape_vars))
 
 
 def _same_bounds(a: Axis, b: Axis) -> bool:
     return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
 
 
-def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, sizes: Container[Var]) -> bool:
+def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:
     """Whether `factor` is never 0, unless the dimension has no element."""
     zero = as_poly(0)
-    if _is_less(zero, factor, sizes) or _is_less(factor, zero, sizes):
+    if _is_less(zero, factor, shape_vars) or _is_less(factor, zero, shape_vars):
         return True
     return quotient(as_poly(size), factor) is not None
 
@@ -259,7 +262,7 @@ def _one_axis(
     factor: IndexPoly,
     gap: IndexPoly,
     ends: Ends,
-    sizes: Container[Var],
+    shape_vars: Container[Var],
 ) -> bool:
     """As `_restrict`, for f = factor * v + gap and g = factor * v: the distance is gap / factor."""
     step, difference = factor.constant, gap.constant
@@ -267,9 +270,9 @@ def _one_axis(
         return True
     if difference is None:
         ahead, zero = gap if step > 0 else gap * -1, as_poly(0)
-        if _is_less(zero, ahead, sizes):
+        if _is_less(zero, ahead, shape_vars):
             possible[level] &= {EARLIER}
-        elif _is_less(ahead, zero, sizes):
+        elif _is_less(ahead, zero, shape_vars):
             possible[level] &= {LATER}
         return True
     if difference % step:
@@ -279,7 +282,7 @@ def _one_axis(
     if ends is not None:
         x, y = ends
         farthest = y[1] - x[0] if direction is EARLIER else x[1] - y[0]
-        if _is_less(farthest, as_poly(abs(distance)), sizes):
+        if _is_less(farthest, as_poly(abs(distance)), shape_vars):
             return False
     possible[level] &= {direction}
     return True

@@ -29,7 +29,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 
 def fold_initial(
     steps: Sequence[Step],
-    sizes: Container[Var],
+    shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...] = (),
 ) -> tuple[Step, ...]:
@@ -40,11 +40,11 @@ def fold_initial(
     result: list[Step] = []
     for step in steps:
         if isinstance(step, Serial):
-            inner = fold_initial(step.steps, sizes, roots, (*serial, step.axis.var))
+            inner = fold_initial(step.steps, shape_vars, roots, (*serial, step.axis.var))
             result.append(replace(step, steps=inner))
             continue
-        if isinstance(step, (Reduce, Contract)) and _initialises_all(step, sizes):
-            init = _initial(result, step, sizes, roots, serial)
+        if isinstance(step, (Reduce, Contract)) and _initialises_all(step, shape_vars):
+            init = _initial(result, step, shape_vars, roots, serial)
             if init is not None:
                 position, value, always = init
                 step = replace(step, initial=value, always_initialises=always)
@@ -53,7 +53,7 @@ def fold_initial(
     return tuple(result)
 
 
-def _initialises_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
+def _initialises_all(step: Reduce | Contract, shape_vars: Container[Var]) -> bool:
     """Whether `step` would initialise all elements, also those for which no guard holds."""
     statement = step.statement
     axes = (*step.axes, *step.over)
@@ -61,7 +61,7 @@ def _initialises_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
     return not statement.guards or (
         all(mentions(guard, variables) for guard in statement.guards)
         and all(
-            is_inside(index, size, axes, sizes)
+            is_inside(index, size, axes, shape_vars)
             for index, size in zip(statement.indices, statement.target.shape, strict=True)
         )
     )
@@ -70,7 +70,7 @@ def _initialises_all(step: Reduce | Contract, sizes: Container[Var]) -> bool:
 def _initial(
     steps: Sequence[Step],
     step: Reduce | Contract,
-    sizes: Container[Var],
+    shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...],
 ) -> tuple[int, PrimExpr, bool] | None:
@@ -91,7 +91,7 @@ def _initial(
             case _:
                 return None
         always = not store.guards
-        if store.target is not target or not (always or _same_guards(store, step, sizes)):
+        if store.target is not target or not (always or _same_guards(store, step, shape_vars)):
             return None
         if not _same_iterations(store, step.statement, serial):
             return None
@@ -112,9 +112,9 @@ def _same_iterations(store: Assignment, update: Assignment, serial: Container[Va
     return all(_same_bounds(axis, axes[axis.var]) for axis in store.axes if axis.var in serial)
 
 
-def _same_guards(store: Assignment, step: Reduce | Contract, sizes: Container[Var]) -> bool:
+def _same_guards(store: Assignment, step: Reduce | Contract, shape_vars: Container[Var]) -> bool:
     """Whether the store runs exactly if the accumulation has an iteration."""
-    conditions = (nonempty_condition(axis, sizes) for axis in step.over)
+    conditions = (nonempty_condition(axis, shape_vars) for axis in step.over)
     tests = {test for test in conditions if test is not None}
     guards = set(store.guards)
     if not tests or not tests <= guards:

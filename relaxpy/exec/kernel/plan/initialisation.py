@@ -22,24 +22,24 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
-def with_initialisation(items: tuple[Item, ...], sizes: Container[Var]) -> tuple[Item, ...]:
+def with_initialisation(items: tuple[Item, ...], shape_vars: Container[Var]) -> tuple[Item, ...]:
     """`items`, where a reduction loop without iterations still runs the inits of its blocks."""
-    return tuple(result for item in items for result in _item(item, sizes))
+    return tuple(result for item in items for result in _item(item, shape_vars))
 
 
-def _item(item: Item, sizes: Container[Var]) -> Iterator[Item]:
+def _item(item: Item, shape_vars: Container[Var]) -> Iterator[Item]:
     match item:
         case Loop(axis=axis, body=body):
-            yield Loop(axis, with_initialisation(body, sizes))
+            yield Loop(axis, with_initialisation(body, shape_vars))
             whole = reduction_loops(body).get(axis.var)
-            none = None if whole is None else empty_condition(whole, sizes)
+            none = None if whole is None else empty_condition(whole, shape_vars)
             if whole is not None and none is not None:
-                yield Branch(none, with_initialisation(tuple(_inits(body, whole, ())), sizes))
+                yield Branch(none, with_initialisation(tuple(_inits(body, whole, ())), shape_vars))
         case Branch(body=body, orelse=orelse):
-            yes, no = with_initialisation(body, sizes), with_initialisation(orelse, sizes)
+            yes, no = with_initialisation(body, shape_vars), with_initialisation(orelse, shape_vars)
             yield replace(item, body=yes, orelse=no)
         case WhileLoop(body=body):
-            yield replace(item, body=with_initialisation(body, sizes))
+            yield replace(item, body=with_initialisation(body, shape_vars))
         case _:
             yield item
 

@@ -48,14 +48,14 @@ from relaxpy.ir.tir.expr import (
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
-def normalise_loops(nest: Nest, sizes: Container[Var]) -> Nest:
+def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
     """`nest` with split loops coalesced, fused loops split, and indices simplified."""
-    return replace(nest, items=_Loops(sizes).items(nest.items, ()))
+    return replace(nest, items=_Loops(shape_vars).items(nest.items, ()))
 
 
 class _Loops:
-    def __init__(self, sizes: Container[Var]) -> None:
-        self.sizes = sizes
+    def __init__(self, shape_vars: Container[Var]) -> None:
+        self.shape_vars = shape_vars
 
     def items(self, items: tuple[Item, ...], outer: tuple[Axis, ...]) -> tuple[Item, ...]:
         return tuple(self._item(item, outer) for item in items)
@@ -71,7 +71,7 @@ class _Loops:
                 return item
 
     def _loop(self, loop: Loop, outer: tuple[Axis, ...]) -> Item:
-        while (both := _coalesced(loop, self.sizes)) is not None:
+        while (both := _coalesced(loop, self.shape_vars)) is not None:
             loop = both
         loop = self._narrowed(loop, outer)
         axes = (*outer, loop.axis)
@@ -93,9 +93,9 @@ class _Loops:
         stops = False
         for test in conjuncts(condition):
             # A test that may stop the program must see all iterations that earlier tests leave.
-            stops |= may_fail(test, (*outer, loop.axis), self.sizes)
+            stops |= may_fail(test, (*outer, loop.axis), self.shape_vars)
             fixed = stops or mentions(test, variables)
-            boxes = None if fixed else split(test, (axis,), self.sizes)
+            boxes = None if fixed else split(test, (axis,), self.shape_vars)
             if boxes is None or len(boxes.holds) != 1:
                 left.append(test)
             else:
@@ -107,7 +107,7 @@ class _Loops:
         """`loop` with indices simplified by the bounds of `axes` and of the loops inside."""
         if not any(_divides(e) for i in loop.body for e in _all_expressions(i)):
             return loop
-        return replace(loop, body=_simpler(loop.body, axes, self.sizes))
+        return replace(loop, body=_simpler(loop.body, axes, self.shape_vars))
 
     def _split(self, loop: Loop, outer: tuple[Axis, ...]) -> Loop | None:
         """A loop for each digit if the body only uses digits, as `f // m` and `f % m`."""
@@ -125,7 +125,7 @@ class _Loops:
         whole: PrimExpr = ops.const(0, kind)
         for digit in digits:
             whole = ops.add(ops.mul(whole, digit.stop), digit.var)
-        items = _with_init_conditions(loop.body, [axis], digits, self.sizes)
+        items = _with_init_conditions(loop.body, [axis], digits, self.shape_vars)
         if items is None:
             return None
         nest = Loop(digits[-1], tuple(_substituted(i, {axis.var: whole}) for i in items))
@@ -138,20 +138,20 @@ class _Loops:
 
 
 def _simpler(
-    items: tuple[Item, ...], axes: Sequence[Axis], sizes: Container[Var]
+    items: tuple[Item, ...], axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> tuple[Item, ...]:
     """`items` with indices and conditions simplified by the bounds of the enclosing loops.
 
     The bounds of a loop are facts only inside of the loop, as it may have no iteration.
     """
-    change = _Simpler(analyzer_of(axes), axes, sizes).expr
+    change = _Simpler(analyzer_of(axes), axes, shape_vars).expr
 
     def changed(item: Item) -> Item:
         match item:
             case Loop(axis=axis, body=body):
                 bare = map_expressions(Loop(axis, ()), change)
                 assert isinstance(bare, Loop)
-                return replace(bare, body=_simpler(body, (*axes, axis), sizes))
+                return replace(bare, body=_simpler(body, (*axes, axis), shape_vars))
             case _:
                 return map_expressions(item, change)
 
@@ -160,14 +160,14 @@ def _simpler(
 
 @dataclass(frozen=True, slots=True)
 class _Simpler:
-    """Simplifies divisions of expressions over loop variables and `sizes`.
+    """Simplifies divisions of expressions over loop variables and `shape_vars`.
 
     Other variables are data, whose datatype a simplified expression may overflow.
     """
 
     analyzer: Analyzer
     axes: Sequence[Axis]
-    sizes: Container[Var]
+    shape_vars: Container[Var]
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """`expr` with simpler indices and conditions on loops."""
@@ -184,7 +184,7 @@ class _Simpler:
     def _is_known(self, expr: PrimExpr) -> bool:
         loops = {axis.var for axis in self.axes}
         return all(
-            node in loops or node in self.sizes for node in walk(expr) if isinstance(node, Var)
+            node in loops or node in self.shape_vars for node in walk(expr) if isinstance(node, Var)
         )
 
 
@@ -224,7 +224,7 @@ def _all_expressions(item: Item) -> Iterator[PrimExpr]:
 # ---- coalescing
 
 
-def _coalesced(loop: Loop, sizes: Container[Var]) -> Loop | None:
+def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     """One loop for `loop` and the loop that is its body, if the body only uses the joint index."""
     match loop.body:
         case (Loop(axis=inner, body=body),) if not any(True for _ in jumps(body)):
@@ -233,10 +233,10 @@ def _coalesced(loop: Loop, sizes: Container[Var]) -> Loop | None:
             return None
     if mentions(inner.stop, {loop.axis.var}):
         return None
-    both = coalesced_axis(loop.axis, inner, sizes)
+    both = coalesced_axis(loop.axis, inner, shape_vars)
     if both is None:
         return None
-    items = _with_init_conditions(body, [loop.axis, inner], [both.axis], sizes)
+    items = _with_init_conditions(body, [loop.axis, inner], [both.axis], shape_vars)
     if items is None:
         return None
     values = {inner.var: both.inner}
@@ -257,22 +257,22 @@ class Coalesced:
     inner: PrimExpr
 
 
-def coalesced_axis(outer: Axis, inner: Axis, sizes: Container[Var]) -> Coalesced | None:
+def coalesced_axis(outer: Axis, inner: Axis, shape_vars: Container[Var]) -> Coalesced | None:
     """The axis of `outer * size + inner`, or None if an axis does not start at 0.
 
     Or if both extents may be negative, as their product would be positive.
     """
     if not (as_poly(outer.start).same(0) and as_poly(inner.start).same(0)):
         return None
-    if not any(as_poly(axis.stop).is_at_least(0, sizes) for axis in (outer, inner)):
+    if not any(as_poly(axis.stop).is_at_least(0, shape_vars) for axis in (outer, inner)):
         return None
     kind = max(outer.var.dtype, inner.var.dtype, key=lambda dtype: dtype.bits)
     size = as_poly(inner.stop)
     var = Var(_common_name(outer.var.name, inner.var.name), kind)
     stop = ops.cast_to((as_poly(outer.stop) * size).expr(), kind)
     before = ops.mul(ops.cast_to(outer.var, kind), ops.cast_to(size.expr(), kind))
-    own = ops.cast_to(ops.sub(var, before), inner.var.dtype)
-    return Coalesced(Axis(var, ops.const(0, kind), stop), own)
+    value = ops.cast_to(ops.sub(var, before), inner.var.dtype)
+    return Coalesced(Axis(var, ops.const(0, kind), stop), value)
 
 
 def _common_name(a: str, b: str) -> str:
@@ -301,7 +301,7 @@ def _substituted(item: Item, values: Mapping[Var, PrimExpr]) -> Item:
 
 
 def _with_init_conditions(
-    items: tuple[Item, ...], old: Sequence[Axis], new: Sequence[Axis], sizes: Container[Var]
+    items: tuple[Item, ...], old: Sequence[Axis], new: Sequence[Axis], shape_vars: Container[Var]
 ) -> tuple[Item, ...] | None:
     """`items` with inits in the first iteration of the axes `new` instead of the axes `old`.
 
@@ -312,7 +312,7 @@ def _with_init_conditions(
     new_starts = [ops.convert(a.var.equal(a.start)) for a in new]
     branches = (i for i in walk_items(items) if isinstance(i, Branch))
     changing = (a for branch in branches for a in branch.init_loops if a.var in gone)
-    if not all(has_first_iteration(gone[a.var], a, sizes) for a in changing):
+    if not all(has_first_iteration(gone[a.var], a, shape_vars) for a in changing):
         return None
 
     def changed(item: Item) -> Item:

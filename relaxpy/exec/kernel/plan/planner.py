@@ -25,19 +25,19 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
         CompileError: a statement has no meaning outside special hardware.
     """
     buffers = list(func.buffer_map.values())
-    sizes = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
-    nest = normalise_loops(expand_locals(read(func, sizes), buffers), sizes)
-    sequential = nest if nest.allows_aliasing else read(func, sizes, may_alias=True)
-    steps = schedule(statements_of(nest, sizes), sizes, nest.views)
-    steps = fold_initial(steps, sizes, nest.views)
+    shape_vars = frozenset(v for b in buffers for size in b.shape for v in _not_negative(size))
+    nest = normalise_loops(expand_locals(read(func, shape_vars), buffers), shape_vars)
+    sequential = nest if nest.allows_aliasing else read(func, shape_vars, may_alias=True)
+    steps = schedule(statements_of(nest, shape_vars), shape_vars, nest.views)
+    steps = fold_initial(steps, shape_vars, nest.views)
     local = [entry.buffer for entry in nest.local]
     aliased = {*nest.views, *nest.views.values()}
     shared = shared_memory(steps, local, aliased)
     private = [b for b in local if b not in shared and b not in aliased]
-    steps = block_rows(steps, private, shared, aliased, sizes)
+    steps = block_rows(steps, private, shared, aliased, shape_vars)
     per_block = {b for step in steps if isinstance(step, Blocked) for b in step.local}
     allocated = tuple(b for b in local if b not in per_block)
-    return Plan(func, name, nest, sequential, sizes, steps, allocated, shared, nest.views)
+    return Plan(func, name, nest, sequential, shape_vars, steps, allocated, shared, nest.views)
 
 
 def _not_negative(size: PrimExpr) -> Iterable[Var]:

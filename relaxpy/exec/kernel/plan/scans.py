@@ -17,15 +17,15 @@ from relaxpy.ir.tir.expr import Var
 def scan_of(
     statement: Assignment,
     axes: tuple[Axis, ...],
-    sizes: Container[Var],
+    shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
 ) -> Scan | None:
     """`statement` over `axes` as a scan, or None; `roots` as in `edges`."""
     target = roots.get(statement.target, statement.target)
-    own = {v for v in loads(statement.value) if roots.get(v.buffer, v.buffer) is target}
-    if len(own) != 1 or statement.guards or statement.ordered or statement.target.dtype.is_bool:
+    reads = {v for v in loads(statement.value) if roots.get(v.buffer, v.buffer) is target}
+    if len(reads) != 1 or statement.guards or statement.ordered or statement.target.dtype.is_bool:
         return None
-    [before] = own
+    [before] = reads
     if before.buffer is not statement.target:
         return None
     update = update_from(statement.value, before)
@@ -35,7 +35,7 @@ def scan_of(
     variables = {a.var for a in axes}
     maps = [affine(i, variables) for i in statement.indices]
     known = [m for m in maps if m is not None]
-    if len(known) != len(maps) or not is_one_to_one(known, axes, sizes):
+    if len(known) != len(maps) or not is_one_to_one(known, axes, shape_vars):
         return None
     if {v for m in known for v in m.coefficients} != variables:
         return None

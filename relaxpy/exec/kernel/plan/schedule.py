@@ -36,22 +36,27 @@ from relaxpy.ir.tir.substitution import mentions
 
 
 def schedule(
-    statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+    statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
 ) -> tuple[Step, ...]:
     """The steps that execute `statements`, which are in the order of the text.
 
     `roots` maps buffers to the buffers that own their memory.
     """
-    orders = edges(statements, sizes, roots)
-    return tuple(_Scheduler(statements, sizes, roots).steps(range(len(statements)), orders, ()))
+    orders = edges(statements, shape_vars, roots)
+    return tuple(
+        _Scheduler(statements, shape_vars, roots).steps(range(len(statements)), orders, ())
+    )
 
 
 class _Scheduler:
     def __init__(
-        self, statements: Sequence[Statement], sizes: Container[Var], roots: Mapping[Buffer, Buffer]
+        self,
+        statements: Sequence[Statement],
+        shape_vars: Container[Var],
+        roots: Mapping[Buffer, Buffer],
     ) -> None:
         self.statements = statements
-        self.sizes = sizes
+        self.shape_vars = shape_vars
         self.roots = roots
 
     def steps(
@@ -95,7 +100,7 @@ class _Scheduler:
         """The component within one more of its common loops."""
         statements = [self.statements[i] for i in component]
         if len(statements) == 1 and isinstance(statements[0], Assignment):
-            scan = scan_of(statements[0], _free(statements[0], serial), self.sizes, self.roots)
+            scan = scan_of(statements[0], _free(statements[0], serial), self.shape_vars, self.roots)
             if scan is not None:
                 yield scan
                 return
@@ -108,7 +113,7 @@ class _Scheduler:
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
         best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
-        axis = loop_axis(statements, best, self.sizes)
+        axis = loop_axis(statements, best, self.shape_vars)
         left = {e for e in inside if not _satisfied(e, best)}
         inner = tuple(self.steps(component, left, (*serial, axis)))
         yield Serial(axis, inner, self._why(axis, statements, inside))
@@ -151,12 +156,12 @@ class _Scheduler:
             return ArgReduce(statement, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
             return Scalar(statement)
-        plain = classify(statement, axes, self.sizes)
-        simpler = classify(*coalesced(statement, axes, self.sizes), self.sizes)
+        plain = classify(statement, axes, self.shape_vars)
+        simpler = classify(*coalesced(statement, axes, self.shape_vars), self.shape_vars)
         return plain if isinstance(simpler, Scatter) else simpler
 
 
-def classify(statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var]) -> Step:
+def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Step:
     """The step that runs `statement` over all iterations of `axes`."""
     variables = {a.var for a in axes}
     update = update_of(statement)
@@ -169,7 +174,7 @@ def classify(statement: Assignment, axes: tuple[Axis, ...], sizes: Container[Var
     if update is None:
         return Map(statement, axes)
     known = [m for m in maps if m is not None]
-    if not is_one_to_one(known, axes, sizes):
+    if not is_one_to_one(known, axes, shape_vars):
         return Scatter(statement, axes, update)
     if not over:
         return Map(statement, axes)
@@ -226,12 +231,12 @@ def _factors(value: PrimExpr) -> Iterable[PrimExpr]:
         yield value
 
 
-def loop_axis(statements: Sequence[Statement], level: int, sizes: Container[Var]) -> Axis:
+def loop_axis(statements: Sequence[Statement], level: int, shape_vars: Container[Var]) -> Axis:
     """The union of the loops of `statements` at `level`; each statement tests its own bounds."""
     axis, *others = [p.axes[level] for p in statements]
     for other in others:
-        start = domain.min_bound(axis.start, as_poly(other.start), sizes)
-        stop = domain.max_bound(axis.stop, as_poly(other.stop), sizes)
+        start = domain.min_bound(axis.start, as_poly(other.start), shape_vars)
+        stop = domain.max_bound(axis.stop, as_poly(other.stop), shape_vars)
         if start is not axis.start or stop is not axis.stop:
             axis = Axis(axis.var, start, stop)
     return axis

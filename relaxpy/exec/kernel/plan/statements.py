@@ -179,15 +179,15 @@ def _reads(
                 yield access(load.buffer, load.indices, variables, varying)
 
 
-def statements_of(nest: Nest, sizes: Container[Var]) -> list[Statement]:
+def statements_of(nest: Nest, shape_vars: Container[Var]) -> list[Statement]:
     """The statements of `nest` in the order of the text; loops are distributed over them."""
-    return list(_Collector(nest, sizes).collect(nest.items, (), (), frozenset()))
+    return list(_Collector(nest, shape_vars).collect(nest.items, (), (), frozenset()))
 
 
 class _Collector:
-    def __init__(self, nest: Nest, sizes: Container[Var]) -> None:
+    def __init__(self, nest: Nest, shape_vars: Container[Var]) -> None:
         self.nest = nest
-        self.sizes = sizes
+        self.shape_vars = shape_vars
 
     def collect(
         self,
@@ -214,11 +214,13 @@ class _Collector:
         if guards:
             items = (Branch(ops.all_of(*guards), items),)
         loops = reduction_loops(items)
-        may_be_empty = {v for v, a in loops.items() if empty_condition(a, self.sizes) is not None}
+        may_be_empty = {
+            v for v, a in loops.items() if empty_condition(a, self.shape_vars) is not None
+        }
         while any(a.var in may_be_empty for a in box):
             *outer, axis = box
             box, items = tuple(outer), (Loop(axis, items),)
-        items = with_initialisation(items, self.sizes)
+        items = with_initialisation(items, self.shape_vars)
         block = next((i.block for i in walk_items(items) if isinstance(i, Store)), None)
         return Compound(box, items, ordered, block, reason)
 
@@ -237,7 +239,7 @@ class _Collector:
                 overwritten = any(self.overwritten(e, body) for e in bounds)
                 calls = any(True for e in bounds for _ in external_calls(e))
                 # If a guard fails, the bounds are not evaluated.
-                guarded = guards and any(may_fail(e, box, self.sizes) for e in bounds)
+                guarded = guards and any(may_fail(e, box, self.shape_vars) for e in bounds)
                 if calls or overwritten or guarded or any(True for _ in jumps(body)):
                     reason = "the end of a loop is decided while it runs"
                     yield self.compound((item,), box, guards, ordered, reason)
@@ -272,11 +274,11 @@ class _Collector:
         if first:
             start = [replace(a, stop=ops.add(a.start, 1)) if a.var in first else a for a in box]
             peeled = (a for a in box if a.var in first)
-            tests = [t for a in peeled if (t := nonempty_condition(a, self.sizes)) is not None]
+            tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
             yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
             return
-        whole = _is_triangular(box) or any(is_empty(a, self.sizes) for a in box)
-        boxes = None if whole else split(condition, box, self.sizes)
+        whole = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
+        boxes = None if whole else split(condition, box, self.shape_vars)
         sides = boxes and (
             (condition, boxes.holds, branch.body),
             (ops.logical_not(condition), boxes.fails, branch.orelse),
@@ -296,8 +298,8 @@ class _Collector:
         reason = ""
         if self.overwritten(condition, (branch,)):
             reason = "the branch overwrites what its condition reads"
-        elif may_fail(condition, box, self.sizes) and not (
-            _has_effect(branch.body, self.sizes) or _has_effect(branch.orelse, self.sizes)
+        elif may_fail(condition, box, self.shape_vars) and not (
+            _has_effect(branch.body, self.shape_vars) or _has_effect(branch.orelse, self.shape_vars)
         ):
             reason = "a condition may stop the program although nothing depends on it"
         if reason:
@@ -320,7 +322,7 @@ class _Collector:
             begin, end = _points_substituted((axis.start, axis.stop), start)
             if (whole := loops.get(axis.var)) is not None:
                 begin, end = _points_substituted((whole.start, ops.add(whole.start, 1)), start)
-                if not has_first_iteration(axis, whole, self.sizes):
+                if not has_first_iteration(axis, whole, self.shape_vars):
                     inside = ops.convert(axis.start <= axis.var), ops.convert(axis.var < axis.stop)
                     tests += inside
             start = (*start, Axis(axis.var, begin, end))
@@ -330,7 +332,9 @@ class _Collector:
             yield from self.collect(init.body, start, left, ordered)
             return
         yield from self.branch(replace(init, init_loops=()), box, guards, ordered)
-        none = [t for a in init.init_loops if (t := empty_condition(a, self.sizes)) is not None]
+        none = [
+            t for a in init.init_loops if (t := empty_condition(a, self.shape_vars)) is not None
+        ]
         if none:
             left = (ops.any_of(*none), *left, init.condition)
             yield from self.collect(init.body, start, left, ordered)
@@ -346,14 +350,14 @@ class _Collector:
             about = [
                 a
                 for a in loops
-                if mentions(test, {a.var}) or test is nonempty_condition(a, self.sizes)
+                if mentions(test, {a.var}) or test is nonempty_condition(a, self.shape_vars)
             ]
             if not about:
                 yield test
                 continue
             [at_start] = _points_substituted((test,), start)
-            if not is_implied(at_start, about, self.sizes):
-                none = (t for a in about if (t := empty_condition(a, self.sizes)) is not None)
+            if not is_implied(at_start, about, self.shape_vars):
+                none = (t for a in about if (t := empty_condition(a, self.shape_vars)) is not None)
                 yield ops.any_of(*none, at_start)
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
@@ -366,7 +370,7 @@ class _Collector:
     ) -> Iterator[Statement]:
         """The store over its box, split by the conditions of if_then_else in the value."""
         box = _points_eliminated(box) if _is_triangular(box) else box
-        if any(is_empty(a, self.sizes) for a in box):
+        if any(is_empty(a, self.shape_vars) for a in box):
             return
         indices, value = (
             _points_substituted(store.indices, box),
@@ -374,7 +378,7 @@ class _Collector:
         )
         guards = tuple(_points_substituted(guards, box))
         for condition in () if _is_triangular(box) else _branch_conditions(value):
-            boxes = split(condition, box, self.sizes)
+            boxes = split(condition, box, self.shape_vars)
             if boxes is None or not (boxes.holds or boxes.fails):
                 continue
             if len(boxes.holds) + len(boxes.fails) > 1 and _accumulates(store, box):
@@ -389,12 +393,12 @@ class _Collector:
         )
 
 
-def _has_effect(items: tuple[Item, ...], sizes: Container[Var]) -> bool:
+def _has_effect(items: tuple[Item, ...], shape_vars: Container[Var]) -> bool:
     """Whether `items` provably execute a statement whenever they run."""
     for item in items:
         match item:
             case Loop(axis=axis, body=body):
-                if empty_condition(axis, sizes) is None and _has_effect(body, sizes):
+                if empty_condition(axis, shape_vars) is None and _has_effect(body, shape_vars):
                     return True
             case Branch() | WhileLoop():
                 pass

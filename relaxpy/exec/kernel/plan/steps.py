@@ -178,7 +178,7 @@ class Plan:
     name: str
     nest: Nest
     sequential: Nest
-    sizes: frozenset[Var]
+    shape_vars: frozenset[Var]
     steps: tuple[Step, ...]
     allocated: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]

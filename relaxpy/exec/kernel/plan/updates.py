@@ -73,40 +73,40 @@ def update_of(statement: Assignment) -> Update | None:
     return None if may_fail(update.operand, statement.axes, ()) else update
 
 
-def update_from(value: PrimExpr, own: BufferLoad) -> Update | None:
-    """How `value` combines the load `own` with an operand that does not contain it, or None."""
-    update = _update(value, own, {})
-    if update is None or any(load is own for load in loads(update.operand)):
+def update_from(value: PrimExpr, target: BufferLoad) -> Update | None:
+    """How `value` combines `target` with an operand that does not contain it, or None."""
+    update = _update(value, target, {})
+    if update is None or any(load is target for load in loads(update.operand)):
         return None
     return update
 
 
 def _update(
-    value: PrimExpr, own: BufferLoad, known: dict[PrimExpr, Update | None]
+    value: PrimExpr, target: BufferLoad, known: dict[PrimExpr, Update | None]
 ) -> Update | None:
     """As `update_from`, memoised in `known`, since an operand may be shared."""
     if value not in known:
-        known[value] = _update_of_sides(value, own, known)
+        known[value] = _update_of_sides(value, target, known)
     return known[value]
 
 
 def _update_of_sides(
-    value: PrimExpr, own: BufferLoad, known: dict[PrimExpr, Update | None]
+    value: PrimExpr, target: BufferLoad, known: dict[PrimExpr, Update | None]
 ) -> Update | None:
     sides = _sides(value)
     if sides is None:
         return None
     combine, left, right = sides
-    if left is own:
+    if left is target:
         return Update(combine, _negated(right) if isinstance(value, Sub) else right)
-    if right is own and not isinstance(value, Sub):
+    if right is target and not isinstance(value, Sub):
         return Update(combine, left)
-    inner = _update(left, own, known)
+    inner = _update(left, target, known)
     if inner is not None and inner.combine == combine:
         return Update(combine, _with_operands(value, inner.operand, right))
     if isinstance(value, Sub):
         return None
-    inner = _update(right, own, known)
+    inner = _update(right, target, known)
     if inner is not None and inner.combine == combine:
         return Update(combine, _with_operands(value, left, inner.operand))
     return None
@@ -221,7 +221,7 @@ Candidate: TypeAlias = tuple[PrimExpr, Store, PrimExpr]
 
 
 def _guarded_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
-    """`if better: best = value; place = index`."""
+    """`if better: best = value; arg = index`."""
     match items:
         case [Branch(condition=condition, body=[Store() as first, Store() as second], orelse=[])]:
             return (condition, first, first.value), (condition, second, second.value)
@@ -240,12 +240,12 @@ def _selected_pair(items: Sequence[Item]) -> tuple[Candidate, Candidate] | None:
     news = []
     conditions = []
     for store, value in zip((first, second), values, strict=True):
-        own = BufferLoad(store.buffer, store.indices)
+        target = BufferLoad(store.buffer, store.indices)
         match value:
-            case Select(condition=condition, true_value=yes, false_value=no) if no is own:
+            case Select(condition=condition, true_value=yes, false_value=no) if no is target:
                 news.append(yes)
                 conditions.append(condition)
-            case Select(condition=condition, true_value=yes, false_value=no) if yes is own:
+            case Select(condition=condition, true_value=yes, false_value=no) if yes is target:
                 news.append(no)
                 conditions.append(ops.logical_not(condition))
             case _:

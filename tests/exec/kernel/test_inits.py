@@ -1,4 +1,4 @@
-"""When a block begins: in the first round of its reduction, or where that has no round at all."""
+"""A block is initialised in the first iteration of its reduction, or if that has no iteration."""
 
 from collections.abc import Callable
 
@@ -290,12 +290,12 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("m", [0, 1, 3, 6])
 @pytest.mark.parametrize("func", PROGRAMS)
-def test_a_block_begins_once(func: PrimFunc, m: int) -> None:
+def test_a_block_is_initialised_once(func: PrimFunc, m: int) -> None:
     check(func, numbers(3, m), numbers(3))
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])
-def test_a_fused_reduction_begins_once(m: int) -> None:
+def test_a_fused_reduction_is_initialised_once(m: int) -> None:
     check(fused, numbers(3, m, 4), numbers(3))
     assert methods(fused) == ["add reduction over f, f"]
 
@@ -311,14 +311,14 @@ def tiled(X: T.Buffer((3, 8), "float32"), Y: T.Buffer((3,), "float32")):
             Y[vi] = Y[vi] + X[vi, vk]
 
 
-def test_a_tiled_reduction_begins_as_one_over_a_single_loop() -> None:
+def test_a_tiled_reduction_is_initialised_like_one_over_a_single_loop() -> None:
     check(tiled, numbers(3, 8), numbers(3))
     assert methods(tiled) == ["add reduction over k"]
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])
 @pytest.mark.parametrize("func", PROGRAMS)
-def test_a_block_begins_in_memory_that_overlaps(func: PrimFunc, m: int) -> None:
+def test_a_block_is_initialised_in_memory_that_overlaps(func: PrimFunc, m: int) -> None:
     base = numbers(12)
 
     def arguments(memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -361,7 +361,7 @@ def up_to(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3,), "float32"), end: T.i
             Y[vi] = Y[vi] + X[vi, vk]
 
 
-def test_a_first_round_that_is_left_out_begins_nothing() -> None:
+def test_a_first_iteration_that_a_condition_excludes_initialises_nothing() -> None:
     check(later_than_the_start, numbers(3, 4), numbers(3))
     for end in (0, 2, 9):
         check(up_to, numbers(3, 4), numbers(3), end)
@@ -370,7 +370,7 @@ def test_a_first_round_that_is_left_out_begins_nothing() -> None:
     np.testing.assert_array_equal(found, numbers(3))
 
 
-def test_the_sum_of_nothing_is_what_it_begins_with() -> None:
+def test_an_empty_sum_is_its_initial_value() -> None:
     for func in (split, split_outside, beside_another, masked, nested_init):
         found = numbers(3)
         load(func)(numbers(3, 0), found)
