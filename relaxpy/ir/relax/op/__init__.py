@@ -15,6 +15,7 @@ from relaxpy.ir.relax.op.call import (
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
 from relaxpy.ir.relax.op.registry import OpDef, R, register, registered_ops
+from relaxpy.ir.relax.op.scatter import masked_fill
 
 for _home in iter_modules(__path__):
     resolve_name(f"{__name__}.{_home.name}")
@@ -32,6 +33,7 @@ __all__ = [
     "distributed",
     "grad",
     "linear",
+    "masked_fill",
     "memory",
     "nn",
     "null_value",

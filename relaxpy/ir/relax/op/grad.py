@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, Var
-from relaxpy.ir.relax.op.registry import Rows, family, register
-from relaxpy.ir.relax.op.rules import refuse
+from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.op.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.rules import by_te, normal_axis, refuse, require_integer
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -57,3 +59,43 @@ start_checkpoint, end_checkpoint = family(
     _checkpoints("grad.start_checkpoint", "a checkpoint begins", gradient=_through_checkpoint),
     _checkpoints("grad.end_checkpoint", "a checkpoint ends", gradient=_through_checkpoint),
 ).values()
+
+
+def _take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
+    return topi.take_grad(output_grad, x, indices, axis)
+
+
+def _gradient_take_backward(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    _, x, indices = call.args
+    taken = R.take(gradient, indices, call.attrs["axis"])
+    return [taken, no_grad(x), no_grad(indices)]
+
+
+@register(
+    "relax.grad.take_backward",
+    pure=True,
+    legalize=by_te(_take_grad, "take_backward"),
+    gradient=_gradient_take_backward,
+)
+def take_backward(
+    output_grad: TensorStructInfo,
+    x: TensorStructInfo,
+    indices: TensorStructInfo,
+    axis: int | None = None,
+) -> TensorStructInfo:
+    """The gradient of x in `take(x, indices, axis)`, from that of the result.
+
+    Shapes:
+        output_grad  the shape of `indices` in place of the axis of x
+        x            any; rank 1 without an axis
+        indices      integers of any shape, inside the axis
+        result       as x
+    Errors:
+        StructInfoError: the indices are known not to be integers, or the axis is out of range.
+    """
+    require_integer(indices.dtype, "indices", indices)
+    if x.ndim >= 0:
+        normal_axis(axis or 0, x.ndim)
+    return x

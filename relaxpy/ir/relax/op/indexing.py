@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
     ObjectStructInfo,
     PrimStructInfo,
+    PrimValue,
+    ShapeExpr,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    Var,
 )
-from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.gradients import require_shape
+from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     by_te,
     literal_shape,
@@ -27,13 +32,31 @@ from relaxpy.ir.relax.op.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.transform import slice_bounds
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-@register("relax.take", pure=True, legalize=by_te(topi.take))
+def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The sum of what was taken of each element, at the indices inside the axis."""
+    x, indices = call.args
+    axis = cast("int | None", call.attrs["axis"])
+    places: Expr = indices
+    if isinstance(indices.struct_info, PrimStructInfo):
+        places = R.zeros((), indices.struct_info.dtype) + indices
+    if call.attrs["mode"] != "fast":
+        size = require_shape(x, "take")[axis or 0]
+        places = R.astype(places, "int64")
+        if call.attrs["mode"] == "clip":
+            places = R.clip(places, 0, ops.sub(size, ops.const(1, size.dtype)))
+        else:
+            places = R.floor_mod(places, PrimValue(size))
+    return [R.grad.take_backward(gradient, x, places, axis=axis), R.grad.no_grad(indices)]
+
+
+@register("relax.take", pure=True, legalize=by_te(topi.take), gradient=_gradient_take)
 def take(
     x: TensorStructInfo,
     indices: TensorStructInfo | PrimStructInfo,
@@ -99,7 +122,37 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     )
 
 
-@register("relax.strided_slice", pure=True, legalize=_legalize_strided_slice)
+def _gradient_strided_slice(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The gradient at the places that the slice is taken from, one axis after the other; else 0."""
+    x, *others = call.args
+    shape = require_shape(x, "strided_slice")
+    axes, begins, ends, *strides = (
+        _values(builder.struct_info_of(operand), "strided_slice") or [] for operand in others
+    )
+    steps = strides[0] if strides else [ops.const(1, INT64)] * len(axes)
+    sizes = list(require_shape(var, "strided_slice"))
+    inbound = cast("bool", call.attrs["assume_inbound"])
+    for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
+        if begin is None or end is None or not isinstance(step, IntImm):
+            raise refuse("the gradient of strided_slice needs literal axes and strides", call)
+        place = normal_axis(cast("IntImm", axis).value, len(shape))
+        first, length = slice_bounds(shape[place], begin, end, step.value, inbound=inbound)
+        count = R.arange(PrimValue(length))
+        places = count * step.value + PrimValue(first)
+        sizes[place] = shape[place]
+        whole = R.zeros(ShapeExpr(tuple(sizes)), cast("TensorStructInfo", x.struct_info).dtype)
+        gradient = R.grad.take_backward(gradient, whole, places, axis=place)
+    return [gradient, *map(R.grad.no_grad, others)]
+
+
+@register(
+    "relax.strided_slice",
+    pure=True,
+    legalize=_legalize_strided_slice,
+    gradient=_gradient_strided_slice,
+)
 def strided_slice(
     x: TensorStructInfo,
     axes: TupleStructInfo | ObjectStructInfo,

@@ -97,7 +97,7 @@ def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
     """The sum over the repetitions, each an axis in front of that which is repeated."""
     shape, reps = require_shape(x, "tile"), cast("tuple[int, ...]", call.attrs["repeats"])
     rank = max(len(shape), len(reps))
-    times = (*[1] * (rank - len(reps)), *reps)
+    times = [ops.const(n, "int64") for n in (*[1] * (rank - len(reps)), *reps)]
     sizes = (*[one()] * (rank - len(shape)), *shape)
     apart = [n for pair in zip(times, sizes, strict=True) for n in pair]
     total = R.sum(R.reshape(g, ShapeExpr(tuple(apart))), tuple(range(0, 2 * rank, 2)))

@@ -1,9 +1,18 @@
 """Common tensor functions as tensor expressions, which operators are legalised to."""
 
-from relaxpy.ir.te.topi import contraction, elementwise, nn, reduction, repetition, transform
+from relaxpy.ir.te.topi import (
+    contraction,
+    elementwise,
+    indexing,
+    nn,
+    reduction,
+    repetition,
+    transform,
+)
 from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.contraction import *
 from relaxpy.ir.te.topi.elementwise import *
+from relaxpy.ir.te.topi.indexing import *
 from relaxpy.ir.te.topi.reduction import *
 from relaxpy.ir.te.topi.repetition import *
 from relaxpy.ir.te.topi.transform import *
@@ -11,6 +20,7 @@ from relaxpy.ir.te.topi.transform import *
 __all__ = ["nn"]
 __all__ += contraction.__all__
 __all__ += elementwise.__all__
+__all__ += indexing.__all__
 __all__ += reduction.__all__
 __all__ += repetition.__all__
 __all__ += transform.__all__
