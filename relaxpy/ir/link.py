@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from typing import cast
 
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
@@ -15,13 +15,18 @@ from relaxpy.ir.tir import expr as tir
 
 
 def linked(
-    functions: Mapping[str, BaseFunc], present: Mapping[str, BaseFunc], taken: Container[str]
+    functions: Mapping[str, BaseFunc],
+    present: Mapping[str, BaseFunc],
+    taken: Container[str],
+    *,
+    separator: str = "",
 ) -> dict[str, tuple[str, BaseFunc]]:
     """Return the name in a module, and the renamed function, for each of `functions`.
 
     A function that the module has already, perhaps under another name, is identified with that
     one. Another function whose name is taken gets a free name, and so do its callers whose names
-    are taken, since they differ from the module's functions.
+    are taken, since they differ from the module's functions. In a new name, `separator` precedes
+    the number.
     """
     names: dict[str, str] = {}
     uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
@@ -33,7 +38,7 @@ def linked(
         new_name = next(same, None)
         if new_name is None:
             others = functions.keys() - {name}
-            new_name = _free_name(name, others, names.values(), taken)
+            new_name = _free_name(name, others, names.values(), taken, separator=separator)
         names[name] = new_name
     return {n: (names[n], _entry(f, n, names[n], names)) for n, f in functions.items()}
 
@@ -127,11 +132,7 @@ def _same(found: BaseFunc, func: BaseFunc) -> bool:
     return found is func or structural_equal(found, func)
 
 
-def _free_name(prefix: str, *taken: Container[str]) -> str:
-    return next(n for n in _numbered(prefix) if not any(n in names for names in taken))
-
-
-def _numbered(prefix: str) -> Iterator[str]:
-    """`prefix`, then `prefix` with the numbers from 1 on behind it."""
-    yield prefix
-    yield from (f"{prefix}{number}" for number in count(1))
+def _free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:
+    """`prefix`, or the first of `prefix` and a number that is not taken."""
+    names = chain((prefix,), (f"{prefix}{separator}{number}" for number in count(1)))
+    return next(n for n in names if not any(n in others for others in taken))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.link import renamed_in
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
@@ -125,6 +127,10 @@ class Instantiate:
         images.update(shape_var_images(pairs).items())
         images.update((var, type(var)(var.name_hint)) for var in _derived_variables(func))
         return replace_variables(func.body, images)
+
+    def with_names(self, names: Mapping[str, str]) -> Instantiate:
+        """The same for a function that calls others by new names."""
+        return Instantiate(cast("Function", renamed_in(self.func, names)), self.params)
 
 
 def _derived_variables(func: Function) -> Iterator[Var]:

@@ -126,8 +126,8 @@ class PatternMatchingRewriter(Pass):
             return func if after is before else after
 
         result = map_functions(mod, Function, step)
-        for var in extra.variables:
-            result[var] = extra.functions[var.name_hint]
+        for name, func in extra.called_in(result).items():
+            result[name] = func
         return result
 
     @user_facing
