@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from operator import is_
 from typing import Any, TypeVar
 
@@ -140,28 +141,19 @@ class _Rewriting(BindingRewriter):
     def _block(self, block: BindingBlock, rule: Rule) -> Sequence[Binding]:
         bindings = block.bindings
         if isinstance(block, DataflowBlock):
-            found = rule.sweep(bindings, self.replacer, DataflowBlock, ordered=False)
-            self._see(found)
-            self.replacer.leave(found)
-            return found
-        result: list[Binding] = []
-        run: list[Binding] = []
-        for binding in bindings:
-            if self.replacer.effects.is_barrier(binding):
-                result += self._run(run, rule)
-                run = []
-                result.append(binding)
-                self.replacer.enter(binding)
-            else:
-                run.append(binding)
-        result += self._run(run, rule)
+            result = rule.sweep(bindings, self.replacer, DataflowBlock, ordered=False)
+            self._enter_all(result)
+            self.replacer.leave(result)
+            return result
+        result = []
+        for is_barrier, group in groupby(bindings, self.replacer.effects.is_barrier):
+            run: Sequence[Binding] = list(group)
+            if not is_barrier:
+                run = rule.sweep(run, self.replacer, BindingBlock, ordered=True)
+            self._enter_all(run)
+            result += run
         return result
 
-    def _run(self, run: Sequence[Binding], rule: Rule) -> Sequence[Binding]:
-        found = rule.sweep(run, self.replacer, BindingBlock, ordered=True) if run else run
-        self._see(found)
-        return found
-
-    def _see(self, bindings: Iterable[Binding]) -> None:
+    def _enter_all(self, bindings: Iterable[Binding]) -> None:
         for binding in bindings:
             self.replacer.enter(binding)
