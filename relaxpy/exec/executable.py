@@ -135,7 +135,7 @@ class EntryPoint:
                 if names.count(name) > 1:
                     problem = f"has several parameters {name!r}"
                 elif name in positional:
-                    problem = f"is given parameter {name!r} twice"
+                    problem = f"gets parameter {name!r} twice"
                 raise RuntimeCheckError(
                     f"{self.signature.name} {problem}",
                     rule="FN-11",

@@ -186,7 +186,7 @@ def test_arguments_may_be_named(build: Build) -> None:
     assert ex["main"](b=2, a=1) == (1, 2)
     for args, named, message in [
         ((1,), {"c": 2}, "has no parameter 'c'"),
-        ((1,), {"a": 2}, "is given parameter 'a' twice"),
+        ((1,), {"a": 2}, "gets parameter 'a' twice"),
         ((), {"b": 2}, "takes 2 arguments, found 1"),
     ]:
         with pytest.raises(RuntimeCheckError, match=message):

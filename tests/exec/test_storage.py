@@ -55,9 +55,9 @@ def test_tvms_names_for_saving_and_loading(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no saved executable"),
-        ("[]", "no saved executable"),
-        ('{"a":' * 100_000, "no saved executable"),
+        ("", "not a saved executable"),
+        ("[]", "not a saved executable"),
+        ('{"a":' * 100_000, "not a saved executable"),
         (json.dumps({"format": "relaxpy-executable", "version": 2}), "version 2"),
         (json.dumps({"format": "relaxpy-executable", "version": 1}), "cannot be read"),
     ],

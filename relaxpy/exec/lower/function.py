@@ -142,7 +142,7 @@ class FunctionLowering(CallLowering):
         return CapturedVars(
             sizes,
             tuple(v for v in shapes if v in scope.values),
-            {v: scope.origins.get(v, "") or "the surroundings" for v in sizes},
+            {v: scope.origins.get(v, "") or "the enclosing scope" for v in sizes},
         )
 
     def _captured_values(self, captured: CapturedVars) -> list[ast.expr]:

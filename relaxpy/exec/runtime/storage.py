@@ -45,7 +45,7 @@ def new_storage(shape: Value, device: Value, dtype: Value, scope: Value) -> Stor
     kind = _datatype(dtype, "alloc_storage")
     sizes = _sizes(shape, "alloc_storage")
     if min(sizes, default=0) < 0:
-        raise RuntimeCheckError(f"there is no storage of shape {list(sizes)}", rule="PX-9")
+        raise RuntimeCheckError(f"cannot allocate storage of shape {list(sizes)}", rule="PX-9")
     return Storage(empty((math.prod(sizes) * kind.itemsize,), np.dtype(np.uint8)))
 
 
