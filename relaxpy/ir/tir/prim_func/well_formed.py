@@ -84,22 +84,22 @@ class _Definitions:
         steps: list[Step] = [("visit", body, [])]
         while steps:
             kind, item, scope = steps.pop()
-            match kind, item:
-                case "leave", _:
-                    self.live.difference_update(scope)
-                case "visit", Var():
-                    self.use(item)
-                case "bind" | "bind again", _:
-                    self.bound(item, scope, again=kind == "bind again")
-                case _, Buffer():
-                    self.use(item.data)
-                case _, MatchBufferRegion():
-                    steps += [("bind", item, scope), ("visit", item.source, scope)]
-                case _, Node() if not isinstance(item, ConstExpr):
-                    self.span = getattr(item, "span", None) or self.span
-                    steps += reversed(_steps(item))
-                case _:
-                    pass
+            if kind == "leave":
+                self.live.difference_update(scope)
+            elif kind != "visit":
+                self.bound(item, scope, again=kind == "bind again")
+            elif isinstance(item, Var):
+                self.use(item)
+            elif isinstance(item, Buffer):
+                self.use(item.data)
+            elif isinstance(item, MatchBufferRegion):
+                steps += [("bind", item, scope), ("visit", item.source, scope)]
+            elif isinstance(item, PrimExpr) and not item._binds and not isinstance(item, Reduce):
+                operands = (child for child in children(item) if not isinstance(child, ConstExpr))
+                steps += reversed([("visit", operand, scope) for operand in operands])
+            elif isinstance(item, Node):
+                self.span = getattr(item, "span", None) or self.span
+                steps += reversed(_steps(item))
 
     def bound(self, item: object, scope: Scope, *, again: bool) -> None:
         """Define the variables of a binding position."""
@@ -135,8 +135,6 @@ class _Definitions:
 
 def _steps(node: Node) -> list[Step]:
     """Return the steps through the fields of a node."""
-    if isinstance(node, PrimExpr) and not node._binds and not isinstance(node, Reduce):
-        return [("visit", child, []) for child in children(node)]
     own: Scope = []
     if isinstance(node, (DeclBuffer, BufferRealize)):
         steps: list[Step] = [("bind", node, own)]
