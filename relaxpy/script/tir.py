@@ -1,7 +1,7 @@
 """`T`: the directives of kernels.
 
-Expressions are built at once, so that they work in any Python code; words that make statements give
-records (`relaxpy.script.language.records`) which the parser acts upon.
+Functions of expressions build them at once, so that they work in any Python code. Directives that
+denote statements return records (`relaxpy.script.language.records`), which the parser applies.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _INTRINSICS = (
 )
 _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 
-_WORDS: dict[str, Any] = {
+_MEMBERS: dict[str, Any] = {
     **{name: getattr(_expr, name) for name in _NODES},
     **{name: _directive(getattr(_directives, name)) for name in _STATEMENTS if name != "axis"},
     "axis": _directives.axis,
@@ -109,7 +109,7 @@ _WORDS: dict[str, Any] = {
     "truncdiv": _ops.truncdiv,
     "truncmod": _ops.truncmod,
 }
-globals().update(_WORDS)
+globals().update(_MEMBERS)
 
 if TYPE_CHECKING:
 
@@ -139,10 +139,10 @@ else:
 
     @_user_facing
     def __getattr__(name):
-        found = _directives.unlisted_datatype(name)
-        if found is None:
+        datatype = _directives.unlisted_datatype(name)
+        if datatype is None:
             raise _unknown_member(_sys.modules[__name__], "T", name)
-        return found
+        return datatype
 
 
 def _offers(name: str) -> Any:
@@ -152,4 +152,4 @@ def _offers(name: str) -> Any:
 
 __all__ = ["Buffer", "BufferLoad", "BufferRegion", "IterVar", "Range", "handle"]
 __all__ += ["call_kernel", "llvm_lookup_intrinsic_id", "macro", "prim_func"]
-__all__ += sorted(_WORDS)
+__all__ += sorted(_MEMBERS)

@@ -137,7 +137,7 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
                     vj = T.axis.remap("SS", [i])
                     #                 ^^^^ 2 kinds for 1 loop variable
                     vk = T.axis.spatial(4, 1.5)
-                    #                      ^^^ a block variable stands for an integer, found
+                    #                      ^^^ a block variable is bound to an integer, found
                     # ... `T.float32(1.5)` of float32
                     T.reads(A[0])
                     T.reads(A[0])
@@ -235,7 +235,7 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             B = T.alloc_buffer((1.5,))
             #                   ^^^ a dimension of a buffer is an integer, found 1.5
             C = T.alloc_buffer((4,), strides=8)
-            #                                ^ a stride of a buffer stands in a list, found 8
+            #                                ^ a stride of a buffer is a member of a list, found 8
             D = T.alloc_buffer((4,), elem_offset=n > 1)
             #                                    ^^^^^ the offset of a buffer is an integer, found
             # ... n > 1
@@ -244,16 +244,16 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             F = T.decl_buffer((4,), data=A)
             #                            ^ data of a buffer is a pointer variable, found A
             G = T.match_buffer(n, (4,))
-            #                  ^ only a handle has a buffer behind it, n is int32
+            #                  ^ only a handle is matched with a buffer, n is int32
             # hint: declare it as n: T.handle
             p = T.allocate_const([1, 2, 3], "int8", [4])
             #                    ^^^^^^^^^ 4 elements are allocated, the constant has 3
             q = T.allocate_const(["a"], "int8", [1])
-            #                    ^^^^^ the constant is of numbers, found ['a']
+            #                    ^^^^^ expected an array of numbers, found ['a']
             r = T.allocate_const(["1"], "float32", [1])
-            #                    ^^^^^ the constant is of numbers, found ['1']
+            #                    ^^^^^ expected an array of numbers, found ['1']
             s = T.allocate_const([1, 300], "int8", [2])
-            #                    ^^^^^^^^ the constant holds 300, which is no int8
+            #                    ^^^^^^^^ element 300 of the constant is no int8
     """)
 
 
@@ -275,7 +275,7 @@ def test_a_view_has_the_sizes_and_the_datatype_of_its_region() -> None:
                 # ... [1, 4]
                 # hint: without a shape, a view has that of its region
                 Y = T.match_buffer(A[0, 0:4], (4,), "int32")
-                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ Y holds int32, A float32
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ Y is of int32, A of float32
     """)
     fine = from_source(
         "@T.prim_func\ndef f(A: T.Buffer((8, 8), 'float32'), n: T.int32):\n"
@@ -290,7 +290,8 @@ def test_words_around_statements_take_what_they_name() -> None:
         @T.prim_func
         def f(A: T.Buffer((4,), "float32"), n: T.int32):
             T.launch_thread(3, 4)
-            #               ^ a hardware index is named by a string or made by T.env_thread, found 3
+            #               ^ a hardware index is named by a string or returned by T.env_thread,
+            # ... found 3
             T.realize(A, "global")
             #         ^ expected a region of a buffer such as A[0:4], found A
             T.let(3, 4)
@@ -451,7 +452,7 @@ def test_truth_values_are_no_positions() -> None:
                 A[0] = 1.0
             with T.block("b"):
                 v = T.axis.spatial(4, n > 1)
-                #                     ^^^^^ a block variable stands for an integer, found `n > 1`
+                #                     ^^^^^ a block variable is bound to an integer, found `n > 1`
                 # ... of bool
                 T.reads(A[n > 1:4])
                 #       ^^^^^^^^^^ a begin is an integer, found `n > 1` of bool
@@ -492,7 +493,7 @@ def test_augmented_assignments_are_marked_as_a_whole() -> None:
         #   ^^^^^^^^^ the rounding of / on integers is ambiguous
             # hint: use // or T.floordiv (down), T.truncdiv or T.Div (toward zero)
             A[0], B[0] = 1.0, 2
-        #   ^^^^ an element is assigned to in a statement of its own
+        #   ^^^^ each element is assigned in a separate statement
     """)
 
 

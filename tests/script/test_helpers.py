@@ -231,7 +231,7 @@ def test_helpers_that_do_what_they_cannot() -> None:
     for helper, message in [
         (leaves_open, "a loop of a kernel is entered and never left"),
         (half, "a loop of a kernel is entered and never left"),
-        (enters_twice, "a loop of a kernel is entered once"),
+        (enters_twice, "a loop of a kernel can be entered only once"),
         (crosses, "a loop of a kernel is left before the frame inside it"),
         (drops, r"a T\.block is never entered"),
         (iterates, "a Python function enters a loop of a kernel"),
@@ -268,7 +268,7 @@ def test_frames_of_helpers_end_with_the_call() -> None:
 
     text = "@T.prim_func\ndef main():\n    for i in keeps():\n        T.evaluate(i)\n"
     from_source(text, {"T": T, "keeps": keeps})
-    with pytest.raises(MisuseError, match="in the call that makes it"), kept[0]:  # type: ignore[attr-defined]
+    with pytest.raises(MisuseError, match="in the call that creates it"), kept[0]:  # type: ignore[attr-defined]
         pass
 
 

@@ -195,8 +195,8 @@ def test_arguments_that_are_none() -> None:
         (lambda: R.function(is_pure=1), "is_pure is True or False, found 1"),
         (lambda: R.function(is_private=None), "is_private is True or False, found None"),
         (lambda: T.block("b").add_callback(3), "a callback is a function, found 3"),
-        (lambda: T.allocate(4, "int8"), "memory has a list of extents, found 4"),
-        (lambda: T.allocate_const([1], "int8", 1), "memory has a list of extents, found 1"),
+        (lambda: T.allocate(4, "int8"), "expected a list of extents, found 4"),
+        (lambda: T.allocate_const([1], "int8", 1), "expected a list of extents, found 1"),
         (lambda: R.If(object()), "object"),
     ]:
         with pytest.raises(MisuseError, match=message):

@@ -396,7 +396,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.init belongs directly in a block", lambda: T.init().__enter__()),
     (r"with T.Then belongs directly in with T.If", lambda: T.Then().__enter__()),
     (r"with T.Else belongs directly in with T.If", lambda: T.Else().__enter__()),
-    (r"a kernel cannot stand in a loop of a kernel", lambda: T.prim_func().__enter__()),
+    (r"a kernel cannot be inside a loop of a kernel", lambda: T.prim_func().__enter__()),
 ]
 
 

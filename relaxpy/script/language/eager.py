@@ -56,7 +56,7 @@ class PendingFrame:
     def __enter__(self) -> Any:
         if self.is_used:
             raise MisuseError(
-                f"a {self.form.display_name} is entered once, in the call that makes it",
+                f"a {self.form.display_name} can be entered only once, in the call that creates it",
                 hint="make another one",
             )
         self.is_used = True

@@ -484,10 +484,10 @@ class KernelBuilder:
                 f"{buffer.name} is {shape}, the region that it views is {box}",
                 hint="without a shape, a view has that of its region",
             )
-        if buffer.dtype != region.buffer.dtype:
+        whole = region.buffer
+        if buffer.dtype != whole.dtype:
             raise self.error(
-                at,
-                f"{buffer.name} holds {buffer.dtype}, {region.buffer.name} {region.buffer.dtype}",
+                at, f"{buffer.name} is of {buffer.dtype}, {whole.name} of {whole.dtype}"
             )
 
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:

@@ -1,4 +1,4 @@
-"""What values and annotations of a program stand for in a kernel."""
+"""The expressions, variables and datatypes that values and annotations denote in a kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def scalar(value: object, dtype: DataType | None) -> PrimExpr:
         return ops.const(value, dtype)
     if isinstance(value, str):
         raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)
-    found = ops.convert(value)
-    if not found.dtype:
-        raise MisuseError(f"`{found}` has no value", about=value)
-    return found
+    expr = ops.convert(value)
+    if not expr.dtype:
+        raise MisuseError(f"`{expr}` has no value", about=value)
+    return expr

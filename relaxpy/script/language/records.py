@@ -245,14 +245,14 @@ def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
     """`values` as a tuple, checking that they are integers or integer expressions."""
     if not isinstance(values, (tuple, list)):
         raise MisuseError(
-            f"{what} of a buffer stands in a list, found {values!r:.60}", about=values
+            f"{what} of a buffer is a member of a list, found {values!r:.60}", about=values
         )
     for value in values:
         if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
             continue
         kind = value.dtype if isinstance(value, PrimExpr) else None
-        whole = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
-        if not whole or isinstance(value, bool):
+        is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
+        if not is_int or isinstance(value, bool):
             raise MisuseError(
                 f"{what} of a buffer is an integer, found {value!r:.60}",
                 about=value,

@@ -80,7 +80,7 @@ def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
 
     loop.__name__ = loop.__qualname__ = name
     loop.__doc__ = (
-        f"A {kind.name.lower()} loop from `start` (0 if it alone is given) to before `stop`."
+        f"A {kind.name.lower()} loop from `start` to before `stop`; from 0 with one argument."
     )
     return loop
 
@@ -146,12 +146,12 @@ class Axis:
 
     @staticmethod
     def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
-        value = _integer(binding, "a block variable stands for an integer")
+        value = _integer(binding, "a block variable is bound to an integer")
         if isinstance(dom, Range):
             return records.AxisForm(dom, value, kind)
         ends = tuple(dom) if isinstance(dom, (tuple, list)) else (0, dom)
-        whole = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
-        if len(ends) != 2 or not all(whole):
+        integers = (isinstance(e, (int, PrimExpr)) and not isinstance(e, bool) for e in ends)
+        if len(ends) != 2 or not all(integers):
             raise MisuseError(f"a domain is an extent or (begin, end), found {dom!r}", about=dom)
         if not any(isinstance(end, PrimExpr) for end in ends):
             ends = tuple(ops.const(end, value.dtype) for end in ends)
@@ -186,7 +186,7 @@ class Axis:
     def remap(
         kinds: str, bindings: Sequence[PrimExpr] | PrimExpr, dtype: str = "int32"
     ) -> records.RemapForm:
-        """Iteration variables for whole loops, each spatial (S) or of a reduction (R)."""
+        """Iteration variables bound to loops, each spatial (S) or of a reduction (R)."""
         if not isinstance(kinds, str) or set(kinds) - set("SR"):
             raise MisuseError(
                 f"the kinds of block variables are letters S and R, found {kinds!r}", about=kinds
@@ -280,7 +280,7 @@ def match_buffer(
         )
     elif param.dtype != "handle":
         raise MisuseError(
-            f"only a handle has a buffer behind it, {param.name} is {param.dtype}",
+            f"only a handle is matched with a buffer, {param.name} is {param.dtype}",
             about=param,
             hint=f"declare it as {param.name}: T.handle",
         )
@@ -316,7 +316,7 @@ def decl_buffer(*args: Any, **kwargs: Any) -> records.DeclBufferForm:
 def _extents(argument: object) -> tuple[PrimExpr, ...]:
     if not isinstance(argument, (tuple, list)):
         raise MisuseError(
-            f"memory has a list of extents, found {argument!r:.60}",
+            f"expected a list of extents, found {argument!r:.60}",
             about=argument,
             hint="write one extent in a list, too: [4]",
         )
@@ -332,8 +332,8 @@ def allocate(
 ) -> records.AllocateForm:
     """Allocated memory of these extents."""
     test = ops.const(True, "bool") if condition is None else ops.truth(condition)
-    sizes = _extents(extents)
-    return records.AllocateForm(sizes, as_dtype(dtype), scope, test, _annotations(annotations))
+    dims = _extents(extents)
+    return records.AllocateForm(dims, as_dtype(dtype), scope, test, _annotations(annotations))
 
 
 def allocate_const(
@@ -342,30 +342,30 @@ def allocate_const(
     extents: Sequence[ExprLike],
     annotations: Mapping[str, object] | None = None,
 ) -> records.AllocateForm:
-    """Memory that holds the constant `data`, an array or nested lists of numbers.
+    """Memory with the constant `data`, an array or nested lists of numbers.
 
     Errors: MisuseError if `data` does not fill the extents, or an element is not of the datatype.
     """
-    sizes, kind = _extents(extents), as_dtype(dtype)
+    dims, kind = _extents(extents), as_dtype(dtype)
     try:
         array = np.asarray(data)
         array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.array("")
     if array.dtype.kind in "SUc" or not (kind.is_int or kind.is_float):
-        raise MisuseError(f"the constant is of numbers, found {data!r:.60}", about=data)
-    known = [size.value for size in sizes if isinstance(size, tir.IntImm)]
-    if len(known) == len(sizes) and math.prod(known) != array.size:
+        raise MisuseError(f"expected an array of numbers, found {data!r:.60}", about=data)
+    known = [dim.value for dim in dims if isinstance(dim, tir.IntImm)]
+    if len(known) == len(dims) and math.prod(known) != array.size:
         raise MisuseError(
             f"{math.prod(known)} elements are allocated, the constant has {array.size}", about=data
         )
     if kind.is_int:
         low, high = ops.int_range(kind)
-        for member in array.ravel().tolist():
-            if not (low <= member <= high and member == int(member)):
-                raise MisuseError(f"the constant holds {member}, which is no {kind}", about=data)
+        for element in array.ravel().tolist():
+            if not (low <= element <= high and element == int(element)):
+                raise MisuseError(f"element {element} of the constant is no {kind}", about=data)
     stored = freeze(array.tolist())
-    return records.AllocateForm(sizes, kind, "global", None, _annotations(annotations), stored)
+    return records.AllocateForm(dims, kind, "global", None, _annotations(annotations), stored)
 
 
 def comm_reducer(
@@ -397,7 +397,8 @@ def launch_thread(thread: str | Var, extent: ExprLike) -> records.LaunchThreadFo
     """Run the statements that follow for `extent` values of the hardware index `thread`."""
     if not isinstance(thread, (str, Var)):
         raise MisuseError(
-            f"a hardware index is named by a string or made by T.env_thread, found {thread!r:.60}",
+            "a hardware index is named by a string or returned by T.env_thread, "
+            f"found {thread!r:.60}",
             about=thread,
         )
     return records.LaunchThreadForm(thread, ops.convert(extent))

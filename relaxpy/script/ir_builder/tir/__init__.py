@@ -1,6 +1,7 @@
 """`T` for an IRBuilder: directives that are applied to the kernel being built.
 
-They are those of `relaxpy.script.tir`. What gives a record there is a frame or a statement here.
+They are those of `relaxpy.script.tir`. A directive that returns a record there opens a frame or
+adds a statement here.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from relaxpy.script.language.eager import directive
 from relaxpy.script.language.kernel_values import result_type, typed_var
 from relaxpy.script.language.wording import describe
 
-_OWN = ("arg", "buffer", "func_name", "func_ret")
-__all__ = sorted({*_namespace.__all__, *_OWN} - {"macro"})
+_ADDED = ("arg", "buffer", "func_name", "func_ret")
+__all__ = sorted({*_namespace.__all__, *_ADDED} - {"macro"})
 
 axis = SimpleNamespace(
     **{name: directive(getattr(_namespace.axis, name), handler) for name in _namespace.axis.__all__}
@@ -37,10 +38,10 @@ def __getattr__(name: str) -> Any:
         raise UnknownAttributeError(
             "T.macro is read in texts only", hint="a Python function does the same"
         )
-    found = getattr(_namespace, name)
-    if name in __all__ and inspect.isfunction(found):
-        found = globals()[name] = directive(found, handler)
-    return found
+    member = getattr(_namespace, name)
+    if name in __all__ and inspect.isfunction(member):
+        member = globals()[name] = directive(member, handler)
+    return member
 
 
 def _function(what: str) -> PrimFuncFrame:
@@ -75,30 +76,30 @@ def func_name(name: str) -> None:
 def arg(name: str, obj: Any) -> Any:
     """The next parameter, called `name`: a scalar or handle as `T.int32()`, or a buffer.
 
-    A variable or buffer that has a name keeps it, as it may stand elsewhere.
+    A variable or buffer that has a name keeps it, since other parameters may refer to it.
 
     Errors:
-        MisuseError: it is none of these.
-        BuilderStateError: it is a parameter already.
+        MisuseError: `obj` is none of these.
+        BuilderStateError: `obj` is a parameter already.
     """
     check_name(name, "the name of a parameter")
     kernel = _function("T.arg").kernel
     assert kernel is not None
-    found = obj.make(name) if isinstance(obj, records.BufferSpec) else typed_var(name, obj)
-    if found is None and isinstance(obj, _Buffer):
-        found = obj
-    if isinstance(obj, Var):
-        found = obj  # the very one, which other parameters may mention
-    if found is None:
+    param: Var | _Buffer | None
+    if isinstance(obj, (Var, _Buffer)):
+        param = obj
+    else:
+        param = obj.make(name) if isinstance(obj, records.BufferSpec) else typed_var(name, obj)
+    if param is None:
         raise MisuseError(
             f"a parameter is a buffer, a handle or a scalar, found {describe(obj)}", about=obj
         )
-    if any(found is known for known in (*kernel.params, *kernel.buffer_map.values())):
+    if any(param is known for known in (*kernel.params, *kernel.buffer_map.values())):
         raise BuilderStateError(f"{describe(obj)} is a parameter already", about=obj)
-    if not found.name:
-        set_name(found, name)
-    kernel.parameter(name, found)
-    return found
+    if not param.name:
+        set_name(param, name)
+    kernel.parameter(name, param)
+    return param
 
 
 @user_facing
@@ -106,7 +107,7 @@ def func_ret(ret_type: Any) -> Any:
     """Declare that the kernel returns a scalar of this datatype.
 
     Errors:
-        BuilderStateError: that is said already.
+        BuilderStateError: a result is declared already.
     """
     kernel = _function("T.func_ret").kernel
     assert kernel is not None

@@ -28,7 +28,7 @@ class PrimFuncFrame(IRBuilderFrame):
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames and builder.innermost(IRModuleFrame) is None:
-            raise BuilderStateError(f"a kernel cannot stand in {builder.frames[-1]}")
+            raise BuilderStateError(f"a kernel cannot be inside {builder.frames[-1]}")
         kernel = self.kernel = KernelBuilder()
         with kernel.body("function") as body:
             yield

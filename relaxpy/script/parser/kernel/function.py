@@ -67,7 +67,7 @@ class KernelReader(KernelBuilder):
         self.report = report if report is not None else Report()
         self.returns = returns
         self.values = KernelEvaluator(program, scope, guard, self)
-        self.sizes: dict[str, Var] = {}
+        self.shape_vars: dict[str, Var] = {}
 
     @property
     def program(self) -> Program:
@@ -79,12 +79,12 @@ class KernelReader(KernelBuilder):
         """The scope of names in that text."""
         return self.values.scope
 
-    def size(self, name: str) -> Var:
+    def shape_var(self, name: str) -> Var:
         """The variable for a TypeVar of this name."""
-        if name not in self.sizes:
-            self.sizes[name] = Var(name, INT64)
-            self.named.add(self.sizes[name])
-        return self.sizes[name]
+        if name not in self.shape_vars:
+            self.shape_vars[name] = Var(name, INT64)
+            self.named.add(self.shape_vars[name])
+        return self.shape_vars[name]
 
     @override
     def error(self, at: Positioned, message: str, **details: Any) -> ParseError:
@@ -126,7 +126,7 @@ class KernelReader(KernelBuilder):
         """Bind the parameters."""
         spec = node.args
         for name in type_parameters(node, self.error, self.report):
-            self.scope.set(name, self.size(name))
+            self.scope.set(name, self.shape_var(name))
         for error in self.program.repeated(spec):
             self.report.add(error)
         for extra in (spec.vararg, spec.kwarg, *spec.kwonlyargs):
@@ -251,7 +251,7 @@ class KernelReader(KernelBuilder):
             self.call_at(at, self.bind, target.id, value, target, at)
             return
         if isinstance(target, ast.Subscript):
-            raise self.error(target, "an element is assigned to in a statement of its own")
+            raise self.error(target, "each element is assigned in a separate statement")
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(target, "only names and elements of buffers can be assigned to")
         names = [name.id for name in target.elts if isinstance(name, ast.Name)]
@@ -298,7 +298,7 @@ class KernelReader(KernelBuilder):
             case Lambda():
                 raise lambda_named(self.program, at)
             case TypeVar():
-                return self.size(name)
+                return self.shape_var(name)
             case Var() | Buffer() if not value.name and self.is_created_here(value):
                 set_name(value, name)
                 return value
@@ -399,10 +399,10 @@ class KernelReader(KernelBuilder):
         if len(nodes) != len(indices):
             nodes = [target.slice] * len(indices)
         return tuple(
-            self.call_at(at, vector_index, index, size)
+            self.call_at(at, vector_index, index, dim)
             if isinstance(index, slice)
             else self.call_at(at, ops.convert, index)
-            for at, index, size in zip(nodes, indices, buffer.shape, strict=True)
+            for at, index, dim in zip(nodes, indices, buffer.shape, strict=True)
         )
 
     def change(self, node: ast.AugAssign) -> None:
@@ -547,7 +547,7 @@ class KernelReader(KernelBuilder):
         self.effect(form, node)
 
     def expression(self, node: ast.expr) -> None:
-        """An expression on a line of its own."""
+        """Read an expression statement."""
         if isinstance(node, ast.Constant) and (isinstance(node.value, str) or node.value is ...):
             return
         value = self.values.value(node)

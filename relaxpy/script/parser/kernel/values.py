@@ -31,7 +31,7 @@ class KernelEvaluator(Evaluator):
     def __init__(self, program: Program, scope: Scope, guard: Guard, reader: KernelReader) -> None:
         Evaluator.__init__(self, program, scope, guard)
         self.reader = reader
-        self.size_of = reader.size
+        self.size_of = reader.shape_var
         self.unrolling = Unrolling()
 
     @override
