@@ -1,14 +1,16 @@
-"""The tree of nodes that a program is, as text: to show how programs are put together."""
+"""The syntax tree of a program as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.node import Attr
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     BindingBlock,
@@ -24,7 +26,6 @@ from relaxpy.ir.relax.nodes import (
     GlobalVar,
     If,
     MatchCast,
-    ObjectStructInfo,
     PrimStructInfo,
     PrimValue,
     SeqExpr,
@@ -42,6 +43,36 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, ShapeType, TupleType, Type
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor
 from relaxpy.ir.tir.expr import PrimExpr
+
+_FIELDS: Mapping[type[Node], tuple[str, ...]] = {
+    Call: ("op", "args", "sinfo_args", "attrs"),
+    Constant: ("data",),
+    DataTypeImm: ("value",),
+    DataflowVar: ("name_hint",),
+    ExternFunc: ("global_symbol",),
+    Function: ("params", "body", "ret_struct_info", "is_pure", "attrs"),
+    GlobalVar: ("name_hint",),
+    If: ("cond", "true_branch", "false_branch"),
+    Op: ("name",),
+    PrimValue: ("value",),
+    SeqExpr: ("blocks", "body"),
+    ShapeExpr: ("values",),
+    StringImm: ("value",),
+    Tuple: ("fields",),
+    TupleGetItem: ("tuple_value", "index"),
+    Var: ("name_hint",),
+    FuncStructInfo: ("params", "ret", "purity"),
+    PrimStructInfo: ("dtype",),
+    ShapeStructInfo: ("ndim", "values"),
+    TensorStructInfo: ("dtype", "shape"),
+    TupleStructInfo: ("fields",),
+    DynTensorType: ("ndim", "dtype"),
+    FuncType: ("arg_types", "ret_type"),
+    ShapeType: ("ndim",),
+    TupleType: ("fields",),
+}
+"""The fields that are printed, in order; those that are None are left out."""
+_OMITTED_IF_EMPTY = ("attrs", "sinfo_args")
 
 
 @user_facing
@@ -65,7 +96,7 @@ def _plain(value: Attr) -> str:
 
 
 class ASTPrinter(ExprFunctor):
-    """Writes nodes as nested constructor calls; see `dump_ast`."""
+    """Prints nodes as nested constructor calls; see `dump_ast`."""
 
     def __init__(
         self,
@@ -74,38 +105,54 @@ class ASTPrinter(ExprFunctor):
         include_call_attrs: bool = True,
     ) -> None:
         self.indent = indent_str
-        self.infos = include_struct_info_annotations
-        self.attrs = include_call_attrs
+        self.include_struct_info = include_struct_info_annotations
+        self.include_call_attrs = include_call_attrs
 
     def node(self, node: object) -> str:
-        """A node of a graph, or a part of one, as a constructor call."""
+        """A node of a graph, or one of its fields, as a constructor call."""
         match node:
             case BindingBlock():
                 kind = type(node).__name__
                 return self._node(kind, bindings=self._listed(map(self.node, node.bindings), True))
             case VarBinding(var=var, value=value):
                 return self._node("VarBinding", var=self.node(var), value=self.node(value))
-            case MatchCast(var=var, value=value, struct_info=info):
-                bound = "None" if var is None else self.node(var)
-                checked = self.visit_struct_info_(info)
+            case MatchCast(var=var, value=value, struct_info=sinfo):
                 return self._node(
-                    "MatchCast", var=bound, value=self.node(value), struct_info=checked
+                    "MatchCast",
+                    var="None" if var is None else self.node(var),
+                    value=self.node(value),
+                    struct_info=self.node(sinfo),
                 )
             case PrimExpr():
                 return self._node("PrimExpr", value=f"`{node}`")
+            case StructInfo():
+                return self.visit_struct_info_(node)
+            case Type():
+                return self.visit_type_(node)
             case Expr() | Op():
                 text: str = self.visit_expr(node)
                 return text
             case _:
                 raise MisuseError(f"expected a node of Relax, found {node!r:.60}", about=node)
 
-    def _list(self, members: Iterable[object]) -> str:
-        return self._listed(map(self.node, members))
+    def _value(self, value: object) -> str:
+        match value:
+            case Node():
+                return self.node(value)
+            case tuple():
+                return self._listed(map(self.node, value))
+            case Attrs():
+                items = (f"{_quoted(k)}: {_plain(v)}" for k, v in value.items())
+                return self._listed(items, begin="{", end="}")
+            case str() if not isinstance(value, DataType):
+                return _quoted(value)
+            case _:
+                return str(value)
 
     def _listed(
         self, members: Iterable[str], newline: bool = False, *, begin: str = "[", end: str = "]"
     ) -> str:
-        """Members on lines of their own; one that is short beside the brackets."""
+        """Members on lines of their own; a single short one is on the line of the brackets."""
         texts = list(members)
         if not texts:
             return begin + end
@@ -116,135 +163,54 @@ class ASTPrinter(ExprFunctor):
         )
         return f"{begin}\n{lines}\n{end}"
 
-    def _node(self, kind: str, **fields: object) -> str:
+    def _node(self, kind: str, **fields: str) -> str:
         texts = [f"{name}={text}" for name, text in fields.items()]
         return self._listed(texts, begin=f"{kind}(", end=")")
 
-    def _expr(self, expr: Expr, **fields: object) -> str:
-        if self.infos and expr.struct_info is not None:
-            fields["struct_info"] = self.visit_struct_info_(expr.struct_info)
-        return self._node(type(expr).__name__, **fields)
+    def _fields(self, node: Node) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        for name in _FIELDS.get(type(node), ()):
+            value = getattr(node, name)
+            if value is not None and not (name in _OMITTED_IF_EMPTY and not value):
+                fields[name] = self._value(value)
+        return fields
 
-    def visit_struct_info_(self, info: StructInfo) -> str:
-        """An info as a constructor call."""
-        kind = type(info).__name__
-        match info:
-            case TensorStructInfo(dtype=dtype, shape=None, ndim=ndim):
-                return self._node(kind, dtype=dtype, ndim=ndim)
-            case TensorStructInfo(dtype=dtype, shape=shape):
-                return self._node(kind, dtype=dtype, shape=self.node(shape))
-            case ShapeStructInfo(ndim=ndim, values=None):
-                return self._node(kind, ndim=ndim)
-            case ShapeStructInfo(ndim=ndim, values=values):
-                return self._node(kind, ndim=ndim, values=self._list(values or ()))
-            case PrimStructInfo(dtype=dtype):
-                return self._node(kind, dtype=dtype)
-            case TupleStructInfo(fields=fields):
-                return self._node(kind, fields=self._listed(map(self.visit_struct_info_, fields)))
-            case FuncStructInfo(params=params, ret=ret, purity=purity):
-                parts: dict[str, object] = {}
-                if params is not None:
-                    parts["params"] = self._listed(map(self.visit_struct_info_, params))
-                return self._node(kind, **parts, ret=self.visit_struct_info_(ret), purity=purity)
-            case _:
-                assert isinstance(info, ObjectStructInfo)
-                return self._node(kind)
+    def visit_struct_info_(self, sinfo: StructInfo) -> str:
+        """A struct info as a constructor call."""
+        fields = self._fields(sinfo)
+        if isinstance(sinfo, TensorStructInfo) and sinfo.shape is None:
+            fields["ndim"] = str(sinfo.ndim)
+        return self._node(type(sinfo).__name__, **fields)
 
     def visit_type_(self, type_: Type) -> str:
         """A type as a constructor call."""
-        kind = type(type_).__name__
-        match type_:
-            case ShapeType(ndim=ndim):
-                return self._node(kind, ndim=ndim)
-            case DynTensorType(ndim=ndim, dtype=dtype):
-                return self._node(kind, ndim=ndim, dtype=dtype)
-            case TupleType(fields=fields):
-                return self._node(kind, fields=self._listed(map(self.visit_type_, fields)))
-            case FuncType(arg_types=args, ret_type=ret):
-                arg_types = self._listed(map(self.visit_type_, args))
-                return self._node(kind, arg_types=arg_types, ret_type=self.visit_type_(ret))
-            case _:
-                return self._node(kind)
+        return self._node(type(type_).__name__, **self._fields(type_))
 
-    def _table(self, items: Iterable[tuple[str, Attr]]) -> str:
-        return self._listed((f"{_quoted(k)}: {_plain(v)}" for k, v in items), begin="{", end="}")
+    def _visit(self, op: Any) -> str:
+        fields = self._fields(op)
+        if isinstance(op, Call) and not self.include_call_attrs:
+            fields.pop("attrs", None)
+        declares = not isinstance(op, (Op, ExternFunc)) and op.struct_info is not None
+        if declares and self.include_struct_info:
+            fields["struct_info"] = self.node(op.struct_info)
+        return self._node(type(op).__name__, **fields)
 
-    @override
-    def visit_constant_(self, op: Constant) -> str:
-        return self._expr(op, data=op.data)
-
-    @override
-    def visit_tuple_(self, op: Tuple) -> str:
-        return self._expr(op, fields=self._list(op.fields))
-
-    @override
-    def visit_var_(self, op: Var) -> str:
-        return self._expr(op, name_hint=_quoted(op.name_hint))
-
-    @override
-    def visit_dataflow_var_(self, op: DataflowVar) -> str:
-        return self.visit_var_(op)
-
-    @override
-    def visit_shape_expr_(self, op: ShapeExpr) -> str:
-        return self._expr(op, values=self._list(op.values))
-
-    @override
-    def visit_extern_func_(self, op: ExternFunc) -> str:
-        return self._node("ExternFunc", global_symbol=_quoted(op.global_symbol))
-
-    @override
-    def visit_global_var_(self, op: GlobalVar) -> str:
-        return self._expr(op, name_hint=_quoted(op.name_hint))
-
-    @override
-    def visit_function_(self, op: Function) -> str:
-        fields: dict[str, object] = {"params": self._list(op.params), "body": self.node(op.body)}
-        if op.ret_struct_info is not None:
-            fields["ret_struct_info"] = self.visit_struct_info_(op.ret_struct_info)
-        fields["is_pure"] = op.is_pure
-        if op.attrs:
-            fields["attrs"] = self._table(op.attrs.items())
-        return self._expr(op, **fields)
-
-    @override
-    def visit_call_(self, op: Call) -> str:
-        fields: dict[str, object] = {"op": self.node(op.op), "args": self._list(op.args)}
-        if op.sinfo_args:
-            fields["sinfo_args"] = self._listed(map(self.visit_struct_info_, op.sinfo_args))
-        if op.attrs and self.attrs:
-            fields["attrs"] = self._table(op.attrs.items())
-        return self._expr(op, **fields)
-
-    @override
-    def visit_seq_expr_(self, op: SeqExpr) -> str:
-        return self._expr(op, blocks=self._list(op.blocks), body=self.node(op.body))
-
-    @override
-    def visit_if_(self, op: If) -> str:
-        branches = {"true_branch": self.node(op.true_branch)}
-        branches["false_branch"] = self.node(op.false_branch)
-        return self._expr(op, cond=self.node(op.cond), **branches)
-
-    @override
-    def visit_op_(self, op: Op) -> str:
-        return self._node("Op", name=_quoted(op.name))
-
-    @override
-    def visit_tuple_getitem_(self, op: TupleGetItem) -> str:
-        return self._expr(op, tuple_value=self.node(op.tuple_value), index=op.index)
-
-    @override
-    def visit_prim_value_(self, op: PrimValue) -> str:
-        return self._expr(op, value=self.node(op.value))
-
-    @override
-    def visit_string_imm_(self, op: StringImm) -> str:
-        return self._expr(op, value=_quoted(op.value))
-
-    @override
-    def visit_data_type_imm_(self, op: DataTypeImm) -> str:
-        return self._expr(op, value=op.value)
+    visit_call_ = _visit
+    visit_constant_ = _visit
+    visit_data_type_imm_ = _visit
+    visit_dataflow_var_ = _visit
+    visit_extern_func_ = _visit
+    visit_function_ = _visit
+    visit_global_var_ = _visit
+    visit_if_ = _visit
+    visit_op_ = _visit
+    visit_prim_value_ = _visit
+    visit_seq_expr_ = _visit
+    visit_shape_expr_ = _visit
+    visit_string_imm_ = _visit
+    visit_tuple_ = _visit
+    visit_tuple_getitem_ = _visit
+    visit_var_ = _visit
 
     @override
     def visit_binding_block_(self, block: BindingBlock) -> str:
