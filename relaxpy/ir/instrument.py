@@ -169,7 +169,7 @@ class WellFormedInstrument(PassInstrument):
     """Checks that the module is well-formed before and after every pass.
 
     Errors:
-        WellFormedError: it is not; a note says total which pass.
+        WellFormedError: it is not; a note names the pass.
     """
 
     def __init__(self, check_struct_info: bool = True) -> None:

@@ -23,10 +23,10 @@ def linked(
 ) -> dict[str, tuple[str, BaseFunc]]:
     """Return the name in a module, and the renamed function, for each of `functions`.
 
-    A function that the module has already, perhaps under another name, is identified with that
-    one. Another function whose name is taken gets a free name, and so do its callers whose names
-    are taken, since they differ from the module's functions. In a new name, `separator` precedes
-    the number.
+    A function that the module already has, perhaps under another name, is identified with that
+    one. Any other function gets a free name if its own is taken; its callers then differ from those
+    in the module, so that they may need free names, too. In a new name, `separator`
+    precedes the number.
     """
     names: dict[str, str] = {}
     uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
@@ -44,9 +44,10 @@ def linked(
 
 
 class _Alike:
-    """Which functions of a module may be the same as another one.
+    """The functions of a module that may be equal to another one.
 
-    Those of its name, and those with its variables: it came here before, by another way.
+    These have the same name or the same variables: they may have been added before under another
+    name.
     """
 
     def __init__(self, present: Mapping[str, BaseFunc]) -> None:
@@ -54,7 +55,7 @@ class _Alike:
         self._by_variable: dict[Node, list[str]] | None = None
 
     def names(self, name: str, func: BaseFunc) -> list[str]:
-        """The names of those that may be `func`, which is called `name` elsewhere."""
+        """The names of the functions that may be equal to `func`, whose own name is `name`."""
         if self._by_variable is None:
             self._by_variable = {}
             for other, known in self.present.items():
@@ -69,7 +70,7 @@ def _first_variable(func: BaseFunc) -> Node:
 
 
 def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> BaseFunc:
-    """`func` as the module has it under the name `new`, with those that it calls under `names`."""
+    """`func` as an entry of the module named `new`, with its callees renamed by `names`."""
     entry = renamed_in(func, {**names, name: new})
     if new != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new)
@@ -112,9 +113,9 @@ def brought_along(
     present: Mapping[str, BaseFunc],
     taken: Container[str],
 ) -> tuple[str, dict[str, BaseFunc]]:
-    """What `func` is called in a module where it enters as `name`, and all that enters, by name.
+    """The name of `func` in a module that it is added to as `name`, and all new entries by name.
 
-    The name has a number behind it where `func` calls another function so.
+    The name gets a number as a suffix if a callee of `func` has the same name.
     """
     callees = cast("Mapping[str, BaseFunc]", func.callees) if isinstance(func, Function) else {}
     own, entry = _free_name(name, callees), alone(func)
@@ -128,8 +129,8 @@ def _mentions(func: BaseFunc) -> set[str]:
     return {node.name_hint for node in walk(func) if isinstance(node, GlobalVar)}
 
 
-def _same(found: BaseFunc, func: BaseFunc) -> bool:
-    return found is func or structural_equal(found, func)
+def _same(a: BaseFunc, b: BaseFunc) -> bool:
+    return a is b or structural_equal(a, b)
 
 
 def _free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:

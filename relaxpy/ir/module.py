@@ -47,7 +47,7 @@ class IRModule(Node):
         }
         if not isinstance(functions, Mapping | None):
             raise MisuseError(
-                f"a module is made of a table from names to functions, found {functions!r:.60}",
+                f"a module is a table from names to functions, found {functions!r:.60}",
                 about=functions,
             )
         for name, func in (functions or {}).items():
@@ -156,7 +156,7 @@ class IRModule(Node):
     def _enter(self, name: GlobalVar | str, func: BaseFunc) -> None:
         if not isinstance(func, BaseFunc):
             raise MisuseError(
-                f"a module holds functions, found {type(func).__name__} for {name!s}",
+                f"a module contains functions, found {type(func).__name__} for {name!s}",
                 rule="AST-20",
                 about=func,
             )
@@ -166,7 +166,7 @@ class IRModule(Node):
         self._functions[hint] = func
 
     def _with_callees(self, func: BaseFunc) -> BaseFunc:
-        """`func` as the module has it: what it brings along becomes functions of the module."""
+        """Add the callees of `func` to the module; returns `func` with calls of these."""
         if not isinstance(func, Function) or not func.callees:
             return func
         callees = cast("Mapping[str, BaseFunc]", func.callees)
@@ -300,7 +300,7 @@ class IRModule(Node):
 def _listed(infos: object) -> tuple[object, ...]:
     """Errors: MisuseError (also TypeError) if the global infos of a name are not a list."""
     if not isinstance(infos, (list, tuple)):
-        raise MisuseError(f"global infos stand in a list, found {infos!r:.60}", about=infos)
+        raise MisuseError(f"global infos are in a list, found {infos!r:.60}", about=infos)
     return tuple(infos)
 
 

@@ -1,8 +1,10 @@
-"""JSON of the IR: versioned, stable, sharing kept; reading it runs nothing and trusts nothing.
+"""JSON of the IR: a versioned, deterministic format that keeps sharing.
+
+Reading does not execute anything, and checks everything.
 
 `{"format", "version", "kinds": [[name, field, ...], ...], "root": row, "nodes": [row, ...]}`: a row
-is the number of its kind and a value for each of the kind's fields. A value is null, a truth value,
-a string, a list, the number of an earlier row, or an object of one member that says what it is.
+is the index of its kind and a value for each of the kind's fields. A value is null, a Boolean, a
+string, a list, the index of an earlier row, or an object with one member, whose key is its type.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ FORMAT = "relaxpy-ir"
 VERSION = 1
 _LIMIT = 4_000_000
 _DIGITS = 40
-_LARGEST_SIZE = 100_000
-#: What is gone through part by part, and what is shared in it at each place where it stands; and
-#: what holds such things without counting itself, as a call that stands in several places may.
+_MAX_PRIM_EXPR = 100_000
+#: Nodes that later traversals visit once per use, so that shared ones count at each use; and nodes
+#: that contain them but do not count themselves, such as calls.
 _COUNTED = (tir.PrimExpr, tir_stmt.Stmt, ty.Type, rx.If, rx.SeqExpr, rx.BaseFunc)
-_HOLDERS = (rx.Call, rx.Tuple, rx.TupleGetItem, rx.VarBinding, rx.MatchCast, rx.BindingBlock)
+_CONTAINERS = (rx.Call, rx.Tuple, rx.TupleGetItem, rx.VarBinding, rx.MatchCast, rx.BindingBlock)
 _ENUMS: dict[str, type[IntEnum]] = {
     "ForKind": tir_stmt.ForKind,
     "IterVarKind": tir.IterVarKind,
@@ -59,7 +61,7 @@ _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
 def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
-    """The kinds of node that a module offers, if they are at home in its package."""
+    """The concrete kinds of node in a module that are defined in its package."""
     return {
         f"{prefix}.{name}": kind
         for name, kind in vars(module).items()
@@ -91,26 +93,26 @@ _KINDS: dict[str, type[Node]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How nodes of one kind are taken apart, and built again: positions are not saved."""
+    """How to save nodes of one kind, and how to build them; positions are not saved."""
 
     name: str
     fields: tuple[str, ...]
     values: Callable[[Any], tuple[object, ...]]
     build: Callable[..., Any]
     counted: bool = False
-    largest: int = 0
+    max_count: int = 0
 
 
 def _kind(name: str, kind: type[Node]) -> _Kind:
-    found = _decomposed(name, kind)
+    result = _uncounted_kind(name, kind)
     counted = issubclass(kind, _COUNTED) and not issubclass(kind, tir.Var)
-    if not counted and not issubclass(kind, _HOLDERS):
-        return found
-    largest = _LARGEST_SIZE if issubclass(kind, tir.PrimExpr) else _LIMIT
-    return replace(found, counted=counted, largest=largest)
+    if not counted and not issubclass(kind, _CONTAINERS):
+        return result
+    max_count = _MAX_PRIM_EXPR if issubclass(kind, tir.PrimExpr) else _LIMIT
+    return replace(result, counted=counted, max_count=max_count)
 
 
-def _decomposed(name: str, kind: type[Node]) -> _Kind:
+def _uncounted_kind(name: str, kind: type[Node]) -> _Kind:
     special = _SPECIAL.get(kind)
     if special is not None:
         return _Kind(name, *special)
@@ -125,7 +127,7 @@ def _decomposed(name: str, kind: type[Node]) -> _Kind:
 
 
 def _getter(fields: tuple[str, ...]) -> Callable[[Any], tuple[object, ...]]:
-    if len(fields) < 2:  # attrgetter gives tuples of two and more
+    if len(fields) < 2:  # attrgetter returns tuples only for two or more
         return lambda node: tuple(getattr(node, name) for name in fields)
     return attrgetter(*fields)
 
@@ -142,17 +144,19 @@ def _prim_func(params: Any, body: Any, ret_type: Any, buffer_map: Any, attrs: An
     return PrimFunc(params, body, ret_type, dict(buffer_map), attrs)
 
 
-def _derivation(info: rx.FuncStructInfo) -> object:
-    """The name of how a packed function's result is derived; True where it is always `ret`."""
-    func = info.derive_func
+def _derivation(sinfo: rx.FuncStructInfo) -> object:
+    """The name of the `derive_func` of a packed function; True if the result is always `ret`."""
+    func = sinfo.derive_func
     if func is None or func in _ENV_FUNCS.values():
         return func and func.name
-    if func == rx.FuncStructInfo.opaque_func(ret=info.ret).derive_func:
+    if func == rx.FuncStructInfo.opaque_func(ret=sinfo.ret).derive_func:
         return True
-    raise MisuseError(f"the derivation {func.name!r} of infos is known to this process alone")
+    raise MisuseError(
+        f"the derive_func {func.name!r} is known only to this process and cannot be saved"
+    )
 
 
-def _func_info(params: Any, ret: Any, purity: Any, derivation: Any) -> rx.FuncStructInfo:
+def _func_sinfo(params: Any, ret: Any, purity: Any, derivation: Any) -> rx.FuncStructInfo:
     if derivation is True:
         return rx.FuncStructInfo.opaque_func(ret=ret, purity=purity)
     func = None if derivation is None else _ENV_FUNCS[derivation]
@@ -173,8 +177,8 @@ _SPECIAL: dict[type[Node], _Special] = {
     ),
     rx.FuncStructInfo: (
         ("params", "ret", "purity", "derive_func"),
-        lambda i: (i.params, i.ret, i.purity, _derivation(i)),
-        _func_info,
+        lambda s: (s.params, s.ret, s.purity, _derivation(s)),
+        _func_sinfo,
     ),
     tir_buffer.Range: (
         ("min", "extent"),
@@ -204,28 +208,29 @@ def _nodes_in(values: object) -> Iterator[Node]:
 
 
 class _Writer:
-    """Rows of nodes. Variables below the root can be left to the caller: row [-1, k] is the k-th.
+    """Rows of nodes.
 
-    Such rows stand in what is pickled, never in saved text.
+    When nodes are pickled, the variables inside of them are `external`: pickle saves them itself,
+    and row [-1, k] refers to the k-th. Saved text has no such rows.
     """
 
-    def __init__(self, *, leave_variables: bool = False) -> None:
-        self.left: list[Node] | None = [] if leave_variables else None
+    def __init__(self, *, external_variables: bool = False) -> None:
+        self.external: list[Node] | None = [] if external_variables else None
         self.index: dict[int, int] = {}
         self.kinds: dict[str, int] = {}
         self.rows: list[list[object]] = []
 
     def add(self, root: Node) -> int:
-        """Enter `root` and all below it, children first; its row number."""
+        """Add `root` and all nodes in it, children first; returns the index of its row."""
         index = self.index
         stack: list[tuple[Node, tuple[object, ...] | None]] = [(root, None)]
         while stack:
             node, values = stack.pop()
             if id(node) in index:
                 continue
-            if self.left is not None and node._variable and node is not root:
-                self.rows.append([-1, len(self.left)])
-                self.left.append(node)
+            if self.external is not None and node._variable and node is not root:
+                self.rows.append([-1, len(self.external)])
+                self.external.append(node)
                 index[id(node)] = len(self.rows) - 1
                 continue
             kind = _BY_TYPE.get(type(node))
@@ -274,7 +279,7 @@ class _Writer:
 
 
 def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
-    """Datatype, shape, and the elements in little-endian order."""
+    """The datatype, the shape, and the elements in little-endian order."""
     data = np.ascontiguousarray(value)
     text = base64.b64encode(data.tobytes()).decode("ascii")
     return [str(DataType(data.dtype)), list(value.shape), text]
@@ -282,18 +287,18 @@ def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 
 @user_facing
 def make_node(type_key: str, **fields: object) -> Node | Attrs:
-    """A node of the kind that is saved as `type_key`; "ir.DictAttrs" is a table of attributes.
+    """Build a node of the kind that is saved as `type_key`, or Attrs for "ir.DictAttrs".
 
     Errors:
         UnknownNameError (also ValueError): there is no such kind.
-        MisuseError: it has other fields.
+        MisuseError: the kind has other fields.
     """
     if type_key == "ir.DictAttrs":
         return Attrs(fields)
     kind = _KINDS.get(type_key) if isinstance(type_key, str) else None
     if kind is None:
         raise UnknownNameError(
-            f"no kind of node is called {type_key!r:.60}",
+            f"there is no kind of node {type_key!r:.60}",
             hint=close_names(str(type_key), _KINDS),
             about=type_key,
         )
@@ -302,25 +307,25 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
     except TypeError as error:
         if isinstance(error, RelaxpyError):
             raise
-        raise MisuseError(f"this makes no {type_key}: {error}", about=type_key) from None
+        raise MisuseError(f"cannot build a {type_key}: {error}", about=type_key) from None
 
 
 @user_facing
 @gc_paused
 def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
-    """The JSON text of a node or module, or of a list or table of such and of plain values.
+    """The JSON text of a node or module, or of a list or table of nodes and plain values.
 
-    The same program gives the same text, and what members share is shared. Names are kept,
-    positions in source text are not.
+    The text depends only on the program. It contains names and sharing, but no positions in source
+    text.
 
     Errors:
-        MisuseError: an attribute holds what has no JSON form.
+        MisuseError: the value of an attribute cannot be saved.
     """
     return _written(_Writer(), _collected(node))
 
 
 def _collected(value: object) -> object:
-    """`value` with lists as tuples and dicts as tables of attributes."""
+    """Convert lists to tuples and dicts to Attrs."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_collected, value))
     return Attrs(value) if isinstance(value, Mapping) else value
@@ -328,7 +333,7 @@ def _collected(value: object) -> object:
 
 def _written(writer: _Writer, node: object) -> str:
     if not isinstance(node, (Node, tuple, Attrs)):
-        raise MisuseError(f"what is saved is a node or a module, found {node!r:.60}", about=node)
+        raise MisuseError(f"expected a node or a module, found {node!r:.60}", about=node)
     for part in _nodes_in(node):
         writer.add(part)
     root = writer.value(node)
@@ -339,27 +344,27 @@ def _written(writer: _Writer, node: object) -> str:
 
 @gc_paused
 def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...]]]:
-    """What pickle makes `node` of again: a function, the text of the node, and its variables.
+    """The `__reduce__` of a node: a function, and as its arguments the text and the variables.
 
     Errors:
-        MisuseError: an attribute holds what has no JSON form.
+        MisuseError: the value of an attribute cannot be saved.
     """
-    writer = _Writer(leave_variables=True)
+    writer = _Writer(external_variables=True)
     text = _written(writer, node)
-    return _restored, (text, tuple(writer.left or ()))
+    return _restored, (text, tuple(writer.external or ()))
 
 
 @gc_paused
 def _restored(text: str, variables: tuple[Node, ...]) -> Node:
-    found: Node = _read(text, variables)
-    return found
+    node: Node = _read(text, variables)
+    return node
 
 
 class _Reader:
     def __init__(self, kinds: list[object], variables: tuple[Node, ...]) -> None:
         self.variables = variables
         self.nodes: list[Node] = []
-        self.parts: list[int] = []
+        self.counts: list[int] = []
         self.kinds = list(map(_known_kind, kinds))
 
     def value(self, value: object) -> object:
@@ -397,11 +402,11 @@ class _Reader:
                 raise MisuseError(f"not a saved value: {value!r:.60}")
 
     def add(self, row: object) -> None:
-        """Take the next row of the table."""
+        """Build the node of the next row."""
         match row:
-            case [-1, int() as place] if 0 <= place < len(self.variables):
-                self.nodes.append(self.variables[place])
-                self.parts.append(0)
+            case [-1, int() as index] if 0 <= index < len(self.variables):
+                self.nodes.append(self.variables[index])
+                self.counts.append(0)
                 return
             case [int() as number, *values] if 0 <= number < len(self.kinds):
                 kind = self.kinds[number]
@@ -409,28 +414,28 @@ class _Reader:
                 raise MisuseError(f"not a saved node: {row!r:.60}")
         if len(values) != len(kind.fields):
             raise MisuseError(f"a {kind.name} has {len(kind.fields)} fields, found {len(values)}")
-        self.parts.append(self._count(kind, values))
+        self.counts.append(self._count(kind, values))
         self.nodes.append(kind.build(*map(self.value, values)))
 
     def _count(self, kind: _Kind, values: list[object]) -> int:
-        """How many parts a node of `values` is gone through in."""
-        if kind.largest == 0:
+        """The number of counted nodes in a node with these fields, shared ones once per use."""
+        if kind.max_count == 0:
             return 0
-        parts, waiting = int(kind.counted), list(values)
+        count, waiting = int(kind.counted), list(values)
         while waiting:
             value = waiting.pop()
             if isinstance(value, dict):
                 value = value.get("table")
             if isinstance(value, list):
                 waiting += value
-            elif type(value) is int and 0 <= value < len(self.parts):
-                parts += self.parts[value]
-        if parts > kind.largest:
+            elif type(value) is int and 0 <= value < len(self.counts):
+                count += self.counts[value]
+        if count > kind.max_count:
             raise MisuseError(
-                f"a {kind.name} has {parts} parts, what it shares at each place:"
-                f" more than {kind.largest}"
+                f"a {kind.name} has {count} nodes, with shared ones once per use: more than "
+                f"{kind.max_count}"
             )
-        return parts
+        return count
 
 
 def _known_kind(entry: object) -> _Kind:
@@ -439,15 +444,15 @@ def _known_kind(entry: object) -> _Kind:
             kind = _BY_NAME[name]
             if list(kind.fields) == fields:
                 return kind
-    raise MisuseError(f"not a kind of node that this version reads: {entry!r:.200}")
+    raise MisuseError(f"this version has no such kind of node: {entry!r:.200}")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A table whose every key is said once."""
-    found = dict(pairs)
-    if len(found) != len(pairs) or not all(isinstance(key, str) for key in found):
-        raise MisuseError("a table says a key twice, or has keys that are no strings")
-    return found
+    """Build a dict of pairs with different keys."""
+    table = dict(pairs)
+    if len(table) != len(pairs) or not all(isinstance(key, str) for key in table):
+        raise MisuseError("a table has a duplicate key, or a key that is not a string")
+    return table
 
 
 def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, Any]:
@@ -456,22 +461,22 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
     kind = dtype.numpy()
     if len(sizes) != len(shape) or len(data) != math.prod(sizes) * kind.itemsize:
         raise MisuseError(f"a saved array of {dtype} has another size than its shape {shape!r:.60}")
-    found = np.frombuffer(data, kind).reshape(sizes)
-    found.flags.writeable = False
-    return found
+    array = np.frombuffer(data, kind).reshape(sizes)
+    array.flags.writeable = False
+    return array
 
 
 @user_facing
 @gc_paused
 def load_json(text: str) -> Any:
-    """The node that `save_json` made `text` from; lists come back as tuples, dicts as Attrs.
+    """Read what `save_json` has written; lists become tuples, and dicts become Attrs.
 
     Errors:
-        MisuseError (also ValueError): the text is no such JSON, of another version, or breaks a
-            law of the nodes it describes.
+        MisuseError (also ValueError): the text is malformed or of another version, or a node
+            rejects its fields.
     """
     if not isinstance(text, str):
-        raise MisuseError(f"saved programs are text, found {text!r:.60}", about=text)
+        raise MisuseError(f"expected the text of a saved program, found {text!r:.60}", about=text)
     return _read(text, ())
 
 
@@ -482,7 +487,7 @@ def _read(text: str, variables: tuple[Node, ...]) -> Any:
             raise MisuseError("this is not a saved relaxpy program")
         if table.get("version") != VERSION:
             raise MisuseError(
-                f"the program was saved in version {table.get('version')!r}, this reads {VERSION}"
+                f"expected a program of version {VERSION}, found {table.get('version')!r}"
             )
         kinds, rows, root = table.get("kinds"), table.get("nodes"), table.get("root")
         if not isinstance(rows, list) or len(rows) > _LIMIT or not isinstance(kinds, list):
@@ -496,7 +501,7 @@ def _read(text: str, variables: tuple[Node, ...]) -> Any:
             case list() | {"table": _}:
                 return reader.value(root)
             case _:
-                raise MisuseError("the root is no node of the table")
+                raise MisuseError("the root is not a node of the table")
     except RelaxpyError:
         raise
     except RecursionError:

@@ -33,7 +33,7 @@ def test_a_module_maps_global_names_to_functions():
 @pytest.mark.parametrize("value", [None, X, 3, rx.const(1)])
 def test_a_module_holds_nothing_but_functions(value: object):
     module = IRModule()
-    with pytest.raises(MisuseError, match="a module holds functions") as caught:
+    with pytest.raises(MisuseError, match="a module contains functions") as caught:
         module["f"] = value
     assert caught.value.diagnostic.rule == "AST-20"
     assert isinstance(caught.value, TypeError)
@@ -62,11 +62,11 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(use):
         (lambda m: m.__setitem__(3, KERNEL), "named by a string or a GlobalVar, found 3"),
         (lambda m: m.get_global_var(None), "no function None"),
         (lambda m: m.update([1]), r"a table from names to functions, found \[1\]"),
-        (lambda m: m.update_global_info("mesh", 3), "stand in a list, found 3"),
+        (lambda m: m.update_global_info("mesh", 3), "global infos are in a list, found 3"),
         (lambda m: IRModule([1]), r"a table from names to functions, found \[1\]"),
         (lambda m: IRModule({3: KERNEL}), "named by a string or a GlobalVar, found 3"),
         (lambda m: IRModule(attrs=3), "attributes are a table"),
-        (lambda m: IRModule(global_infos={"mesh": 3}), "stand in a list, found 3"),
+        (lambda m: IRModule(global_infos={"mesh": 3}), "global infos are in a list, found 3"),
         (lambda m: IRModule(global_infos=3), "global infos are a table of lists, found 3"),
         (lambda m: IRModule.from_expr(3), "expected a function, found 3"),
     ],

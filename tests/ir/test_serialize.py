@@ -87,7 +87,7 @@ def test_lists_and_tables_of_nodes_share_what_they_have_in_common() -> None:
     assert table["count"] == 3
     assert load_json(save_json([])) == ()
     for other in (3, "s", None, {1, 2}):
-        with pytest.raises(MisuseError, match="what is saved is a node or a module, found"):
+        with pytest.raises(MisuseError, match="expected a node or a module, found"):
             save_json(other)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="of type object cannot be saved"):
         save_json([object()])  # type: ignore[list-item]
@@ -124,7 +124,7 @@ TENSOR = [["relax.Constant", "data", "struct_info"]]
     [
         ("", "cannot be read"),
         ("[1]", "not a saved relaxpy program"),
-        (forged(version=99), "version 99"),
+        (forged(version=99), "found 99"),
         (forged(nodes=3), "table of nodes"),
         (forged(root=7), "root"),
         (forged(root=True), "root"),
@@ -132,9 +132,9 @@ TENSOR = [["relax.Constant", "data", "struct_info"]]
         (forged(root={"table": [["a", 7]]}), "not a saved value"),
         (forged(root={"array": [1]}), "root"),
         (forged(kinds=3), "table of nodes"),
-        (forged(kinds=[["os.system", "command"]], nodes=[[0, "true"]]), "not a kind of node"),
-        (forged(kinds=[["relax.Expr"]], nodes=[[0]]), "not a kind of node"),
-        (forged(kinds=[["relax.StringImm", "nothing"]]), "not a kind of node"),
+        (forged(kinds=[["os.system", "command"]], nodes=[[0, "true"]]), "no such kind of node"),
+        (forged(kinds=[["relax.Expr"]], nodes=[[0]]), "no such kind of node"),
+        (forged(kinds=[["relax.StringImm", "nothing"]]), "no such kind of node"),
         (forged(nodes=[[1, "s"]]), "not a saved node"),
         (forged(nodes=["s"]), "not a saved node"),
         (forged(nodes=[[-1, 0]]), "not a saved node"),
@@ -142,12 +142,12 @@ TENSOR = [["relax.Constant", "data", "struct_info"]]
         (forged(nodes=[[0, 0, None]]), "not a saved value"),
         (forged(nodes=[[0, {"int": "9" * 5000}, None]]), "not a saved value"),
         (forged(nodes=[[0, {"dtype": "complex64"}, None]]), "complex64"),
-        (forged(nodes=[[0, {"table": [["a", None], ["a", None]]}, None]]), "twice"),
+        (forged(nodes=[[0, {"table": [["a", None], ["a", None]]}, None]]), "duplicate key"),
         (forged(kinds=INT, nodes=[[0, {"dtype": "int8"}, {"int": 300}]]), "outside"),
         (forged(kinds=TENSOR, nodes=[[0, array([1 << 40], b"1234"), None]]), "another size"),
         (forged(kinds=TENSOR, nodes=[[0, array([-2, -2], b"1234"), None]]), "another size"),
         (forged(kinds=TENSOR, nodes=[[0, array([1] * 99, b"1234"), None]]), "cannot be read"),
-        ('{"format": "relaxpy-ir", "format": "relaxpy-ir"}', "twice"),
+        ('{"format": "relaxpy-ir", "format": "relaxpy-ir"}', "duplicate key"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "deep"),
         (forged(nodes=[[0, NaN, None]]), "not a saved value"),
     ],
@@ -223,7 +223,7 @@ def test_devices_read_back() -> None:
 
 def test_a_derivation_of_ones_own_cannot_be_saved() -> None:
     own = rx.EnvFunc("mine", lambda call, context: rx.ObjectStructInfo())
-    with pytest.raises(MisuseError, match="'mine' of infos is known to this process alone"):
+    with pytest.raises(MisuseError, match="'mine' is known only to this process"):
         save_json(rx.FuncStructInfo.opaque_func(derive_func=own))
 
 
@@ -324,9 +324,9 @@ def test_what_cannot_be_saved_cannot_be_pickled() -> None:
     func = rx.Function([], rx.Tuple(()), attrs={"f": object()})
     with pytest.raises(MisuseError, match="a value of type object cannot be saved"):
         pickle.dumps(func)
-    with pytest.raises(MisuseError, match="saved is a node or a module, found 3"):
+    with pytest.raises(MisuseError, match="expected a node or a module, found 3"):
         save_json(3)
-    with pytest.raises(MisuseError, match="saved programs are text, found None"):
+    with pytest.raises(MisuseError, match="expected the text of a saved program, found None"):
         load_json(None)
 
 

@@ -1,4 +1,4 @@
-"""Which function calls or mentions which: call graph, cycles, recursion."""
+"""The call graph: which functions mention each other, cycles and recursion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:
-    """For each Relax function of the module the functions that it mentions, nested ones too."""
+    """The names that each Relax function of the module mentions, also in nested functions."""
     return {
         var.name_hint: mentioned_globals(func)
         for var, func in mod.items()
@@ -31,10 +31,10 @@ def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:
 
 
 def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
-    """The groups of nodes that reach each other, a group after those that it points to.
+    """The strongly connected components, each after the components that it points to.
 
     Rule:
-        Tarjan, SIAM J. Comput. 1(2), 1972, with a stack of its own.
+        Tarjan, SIAM J. Comput. 1(2), 1972, with an explicit stack.
     """
     index: dict[K, int] = {}
     low: dict[K, int] = {}
@@ -70,7 +70,7 @@ def strongly_connected(graph: Mapping[K, Iterable[K]]) -> list[tuple[K, ...]]:
 
 @user_facing
 def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
-    """The groups of functions that call each other in a cycle, a self-recursive one included."""
+    """The groups of mutually recursive functions; one that calls itself is a group."""
     expect(mod, IRModule)
     graph = call_graph(mod)
     return [

@@ -1,4 +1,4 @@
-"""What analyses are asked about: anything else is refused by name."""
+"""Checks of the arguments of analyses."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BindingBlock, Expr, Function, StructInfo
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
-_WORDS: dict[type, str] = {
+_NAMES: dict[type, str] = {
     BindingBlock: "a dataflow block",
     Expr: "a Relax expression",
     Function: "a Relax function",
     IRModule: "a module",
-    Node: "a part of a program",
+    Node: "a node",
     PrimFunc: "a PrimFunc",
-    StructInfo: "an info",
+    StructInfo: "struct info",
 }
 
 
 def expect(value: object, *kinds: type) -> None:
-    """Refuse a value that is of none of these kinds.
-
-    Errors:
-        MisuseError (also TypeError): it is not.
-    """
+    """Raise MisuseError (also TypeError) if a value is not of one of these kinds."""
     if not isinstance(value, kinds):
-        wanted = " or ".join(_WORDS[kind] for kind in kinds)
-        raise MisuseError(f"expected {wanted}, found {type(value).__name__}", about=value)
+        expected = " or ".join(_NAMES[kind] for kind in kinds)
+        raise MisuseError(f"expected {expected}, found {type(value).__name__}", about=value)

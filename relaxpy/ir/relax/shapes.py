@@ -1,4 +1,4 @@
-"""Shapes as expressions."""
+"""Functions that return shape expressions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ def make_shape(shape: Sequence[ExprLike]) -> ShapeExpr:
     """The shape value with these members.
 
     Errors:
-        MisuseError (also TypeError, ValueError): it is not a list or tuple of integers.
+        MisuseError (also TypeError, ValueError): `shape` is not a list or tuple of integers.
     """
     if not isinstance(shape, (list, tuple)):
-        raise MisuseError(f"a shape is made of a list or tuple, found {shape!r:.60}", about=shape)
+        raise MisuseError(
+            f"a shape is a list or tuple of dimensions, found {shape!r:.60}", about=shape
+        )
     return ShapeExpr(tuple(shape))
 
 
 def get_shape_of(expr: Expr) -> Expr:
-    """The shape of a tensor: what its info says, or else a call of `relax.shape_of`.
+    """The shape of a tensor from its struct info, or else a call of `relax.shape_of`.
 
     Errors:
-        StructInfoTypeError: `expr` is known to be no tensor.
+        StructInfoTypeError: `expr` is not known to be a tensor.
     """
-    info = expr.struct_info if isinstance(expr, Expr) else type(expr).__name__
-    if isinstance(info, TensorStructInfo):
-        return info.shape if info.shape is not None else shape_of(expr)
+    sinfo = expr.struct_info if isinstance(expr, Expr) else type(expr).__name__
+    if isinstance(sinfo, TensorStructInfo):
+        return sinfo.shape if sinfo.shape is not None else shape_of(expr)
     raise StructInfoTypeError(
-        f"a tensor has a shape, found {info}", span=getattr(expr, "span", None), about=expr
+        f"expected a tensor, found {sinfo}", span=getattr(expr, "span", None), about=expr
     )

@@ -1,4 +1,4 @@
-"""Tools for those who write importers and passes: inputs of `call_tir`, conversion of arguments."""
+"""Tools for importers and passes: operands of `call_tir`, conversion of arguments."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ R = TypeVar("R")
 def gen_call_tir_inputs(
     func: Callable[..., Any], *args: object, **kwargs: object
 ) -> tuple[PrimFunc, list[Expr], list[StructInfo], ShapeExpr | None]:
-    """What `call_tir` takes for the tensors that `func` computes of `args`.
+    """The operands of the `call_tir` that computes the tensor expressions `func(*args)`.
 
-    That is the kernel, the tensors it reads, the infos of those it writes, and the sizes that no
-    buffer tells it. `primfunc_attrs` become attributes of the kernel, all else goes to `func`.
+    These are the kernel, the tensors that it reads, the struct infos of those that it writes, and
+    the shape variables that no buffer determines. `primfunc_attrs` are attributes of the kernel;
+    all other arguments are passed to `func`.
 
     Errors:
         MisuseError (also TypeError): as for `BlockBuilder.call_te`.
     """
     builder = BlockBuilder()
     call = builder.call_te(func, *args, **kwargs)  # type: ignore[arg-type]
-    gvar, operands, *sizes = call.args
-    (info,) = call.sinfo_args
+    gvar, operands, *shape = call.args
+    (sinfo,) = call.sinfo_args
     assert isinstance(gvar, GlobalVar)
     assert isinstance(operands, Tuple)
     kernel = builder.get()[gvar]
     assert isinstance(kernel, PrimFunc)
-    infos = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
-    return kernel, list(operands.fields), infos, cast("ShapeExpr", sizes[0]) if sizes else None
+    outputs = list(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else [sinfo]
+    return kernel, list(operands.fields), outputs, cast("ShapeExpr", shape[0]) if shape else None
 
 
 def extern(name: str, struct_info: FuncStructInfo | None = None) -> ExternFunc:
@@ -57,33 +58,33 @@ def extern(name: str, struct_info: FuncStructInfo | None = None) -> ExternFunc:
 
 
 class ArgsConverter:
-    """Decorators of functions that take expressions: their arguments may be Python values.
+    """Decorators of functions on expressions, which convert arguments that are Python values.
 
-    The name of a starred parameter stands for each of its arguments. None stays None where the
-    annotation of the parameter allows it.
+    The name of a starred parameter means all of its arguments. None stays None if the annotation
+    of the parameter allows it.
 
     Errors:
-        MisuseError (also TypeError): an argument that stands for no expression, by its name.
+        MisuseError (also TypeError): an argument cannot be converted; the message names it.
     """
 
     def to_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """The arguments so called become expressions."""
-        return _converting(names, lambda value: convert_to_expr(value))
+        """Convert the named arguments to expressions."""
+        return _converting(names, convert_to_expr)
 
     def to_optional_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """The arguments so called become expressions, unless they are None."""
-        return _converting(names, lambda value: None if value is None else convert_to_expr(value))
+        """Convert the named arguments to expressions, unless they are None."""
+        return _converting(names, _or_none(convert_to_expr))
 
     def to_list_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """The arguments so called become lists of expressions."""
+        """Convert the named arguments to lists of expressions."""
         return _converting(names, _as_list)
 
     def to_optional_list_expr(self, *names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """The arguments so called become lists of expressions, unless they are None."""
-        return _converting(names, lambda value: None if value is None else _as_list(value))
+        """Convert the named arguments to lists of expressions, unless they are None."""
+        return _converting(names, _or_none(_as_list))
 
     def auto(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Convert as the annotations say: `Expr`, `list[Expr]`, and these or None."""
+        """Convert the arguments annotated as `Expr` or `list[Expr]`, or as one of these or None."""
         kinds: dict[str, Callable[[object], object]] = {}
         for name, param in inspect.signature(function, eval_str=True).parameters.items():
             rest = _members(param.annotation) - {type(None)}
@@ -102,7 +103,7 @@ def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
 
 
 def _members(annotation: object) -> set[object]:
-    """The kinds that an annotation allows, one by one."""
+    """The types of a union, or the annotation itself."""
     if get_origin(annotation) in (Union, UnionType):
         return set(get_args(annotation))
     return {annotation}
@@ -147,15 +148,15 @@ def _with_conversions(
         for name, convert in kinds.items():
             if name not in bound.arguments:
                 continue
-            given = bound.arguments[name]
+            value: Any = bound.arguments[name]
             match signature.parameters[name].kind:
                 case Parameter.VAR_POSITIONAL:
-                    found: object = tuple(_converted(name, convert, v) for v in given)
+                    value = tuple(_converted(name, convert, v) for v in value)
                 case Parameter.VAR_KEYWORD:
-                    found = {key: _converted(key, convert, v) for key, v in given.items()}
+                    value = {key: _converted(key, convert, v) for key, v in value.items()}
                 case _:
-                    found = _converted(name, convert, given)
-            bound.arguments[name] = found
+                    value = _converted(name, convert, value)
+            bound.arguments[name] = value
         return function(*bound.args, **bound.kwargs)
 
     return converted

@@ -197,7 +197,7 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.call_te(3), "expected a function of tensors"),
         (lambda bb: bb.emit(object()), "expected a Relax expression"),
         (lambda bb: bb.match_cast(rx.const(1), 3), "expected a StructInfo"),
-        (lambda bb: bb.add_func(3, "f"), "a module holds functions"),
+        (lambda bb: bb.add_func(3, "f"), "a module contains functions"),
         (lambda bb: bb.add_func(kernel((4,)), 3), "name of a function is a string"),
         (lambda bb: bb.function(3, []).__enter__(), "name of a function is a string"),
         (lambda bb: bb.get_unique_name(3), "name of a variable is a string"),

@@ -188,18 +188,18 @@ def test_sizes_are_no_relax_variables() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        *[(n, "a part of a program") for n in ("all_vars", "bound_vars", "free_vars")],
+        *[(n, "a node") for n in ("all_vars", "bound_vars", "free_vars")],
         *[(n, "a Relax function") for n in ("get_var2val", "name_to_binding")],
         *[(n, "a Relax function") for n in ("defined_symbolic_vars", "free_symbolic_vars")],
         *[(n, "a Relax expression") for n in ("contains_impure_call", "remove_all_unused")],
         ("computable_at_compile_time", "a Relax function"),
-        ("all_global_vars", "a part of a program"),
+        ("all_global_vars", "a node"),
         ("udchain", "a dataflow block"),
         ("detect_recursion", "a module"),
-        ("tir_vars_in_struct_info", "an info"),
-        ("definable_tir_vars_in_struct_info", "an info"),
-        ("collect_non_negative_expressions", "an info"),
-        ("erase_to_well_defined", "an info"),
+        ("tir_vars_in_struct_info", "struct info"),
+        ("definable_tir_vars_in_struct_info", "struct info"),
+        ("collect_non_negative_expressions", "struct info"),
+        ("erase_to_well_defined", "struct info"),
     ],
 )
 def test_what_is_no_such_part_of_a_program_is_refused(name: str, wanted: str) -> None:
