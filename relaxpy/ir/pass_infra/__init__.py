@@ -1,1 +1,1 @@
-"""Passes as values: sequences, contexts, instruments' hooks, and functions made into passes."""
+"""Passes, sequences of passes, contexts, instruments, and passes from Python functions."""

@@ -1,1 +1,1 @@
-"""From expressions to normal form with struct info: `BlockBuilder` and what it rests on."""
+"""Normal form and struct info: `BlockBuilder`, and the modules that it consists of."""

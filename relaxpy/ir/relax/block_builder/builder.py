@@ -146,7 +146,7 @@ class BlockBuilder:
 
     @contextmanager
     def testing_scope(self, def_vars: Sequence[tir.Var] = ()) -> Iterator[None]:
-        """A dataflow block outside any function, with the given shape variables in scope."""
+        """A dataflow block outside any function, with shape variables in scope."""
         with self._out.dropping_scopes(), self._activated():
             self._out.open_scope((), def_vars)
             self._out.begin_dataflow()

@@ -1,4 +1,4 @@
-"""False claims: struct infos that nodes declare and derivation does not confirm."""
+"""False claims: struct info that nodes declare and that cannot be derived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FalseClaims:
         self._nodes: set[Expr] = set()
 
     def add(self, node: Expr, declared: StructInfo, derived: StructInfo, rule: str) -> None:
-        """Report that `node` declares more than derivation gives, unless an operand does so."""
+        """Report that `node` declares more than can be derived, unless an operand does so."""
         if node in self._nodes:
             return
         self._nodes.add(node)

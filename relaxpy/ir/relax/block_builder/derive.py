@@ -81,8 +81,8 @@ def normalize_functions(
             assert result.struct_info is not None
             signatures[name] = result.struct_info
             yield name, func, result
-        for name, info in signatures.items():
-            out.declare_global(name, info)
+        for name, sinfo in signatures.items():
+            out.declare_global(name, sinfo)
 
 
 def _callees_first(mod: IRModule) -> list[tuple[str, ...]]:

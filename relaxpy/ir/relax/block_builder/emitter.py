@@ -20,7 +20,7 @@ from relaxpy.ir.relax.block_builder.infer import (
     check_match_cast,
     check_pure_here,
     check_purity,
-    function_info,
+    function_sinfo,
     is_pure_call,
 )
 from relaxpy.ir.relax.block_builder.signatures import Signatures
@@ -162,7 +162,7 @@ class Emitter:
     def add_params(self, params: Sequence[Var], sizes: Iterable[tir.Var] = ()) -> None:
         """Make parameters, and shape variables that are new in them, visible (DER-15, DER-16)."""
         scope = self.scope
-        infos = []
+        sinfos = []
         for param in params:
             if not isinstance(param, Var):
                 raise MisuseError(
@@ -172,10 +172,10 @@ class Emitter:
                 )
             if param.struct_info is None:
                 raise MisuseError(f"parameter {param.name_hint} has no struct info", rule="DER-15")
-            infos.append(param.struct_info)
+            sinfos.append(param.struct_info)
         scope.params += params
         self.ctx.variables.update(params)
-        self._add_shape_vars((*sizes, *definable_shape_vars(*infos)), scope.param_shape_vars)
+        self._add_shape_vars((*sizes, *definable_shape_vars(*sinfos)), scope.param_shape_vars)
         for param in params:
             self._rename_bound_shape_vars(param)
 
@@ -195,19 +195,19 @@ class Emitter:
         scope = self.scope
         if scope.dataflow:
             raise BuilderStateError("the scope ends inside a dataflow block")
-        info = self.ctx.sinfo_of(result)
-        info = erase_to_well_defined(info, Except(scope.variables), Except(scope.shape_vars))
+        sinfo = self.ctx.sinfo_of(result)
+        sinfo = erase_to_well_defined(sinfo, Except(scope.variables), Except(scope.shape_vars))
         blocks = tuple(b.finish() for b in scope.blocks if b.bindings)
         seq = original
         if (
             seq is None
             or seq.body is not result
-            or seq.struct_info != info
+            or seq.struct_info != sinfo
             or len(blocks) != len(seq.blocks)
             or not all(map(is_, blocks, seq.blocks))
         ):
             span = original.span if original is not None else result.span
-            seq = SeqExpr(blocks, result, struct_info=info, span=span)
+            seq = SeqExpr(blocks, result, struct_info=sinfo, span=span)
         self._finished[seq] = scope.impure
         self.drop_scope()
         return seq
@@ -398,7 +398,7 @@ class Emitter:
         """Bind `value`, in normal form and derived, to `var` or to a new variable, and return it.
 
         The struct info of `var` is its annotation (DER-18, DER-19, DER-20); a `var` without struct
-        info is replaced. `origin` is reused if it is the same binding.
+        sinfo is replaced. `origin` is reused if it is the same binding.
 
         Errors:
             StructInfoError: the value does not fit the annotation, or is an impure call in a
@@ -408,10 +408,10 @@ class Emitter:
         annotated = var is not None and var.struct_info is not None
         value = self._with_deferred_bound(value, changes=annotated)
         self._note_effects(value, scope)
-        info = self.ctx.sinfo_of(value)
+        sinfo = self.ctx.sinfo_of(value)
         rule = "DER-22" if isinstance(value, Function) else "DER-18"
         is_unnamed = var is None and not hint
-        var = self._variable(scope, var, info, value, hint, rule, output=output, span=span)
+        var = self._variable(scope, var, sinfo, value, hint, rule, output=output, span=span)
         if self.remembers and not annotated:
             self.remember(value, var)
             if is_unnamed:
@@ -424,7 +424,7 @@ class Emitter:
     def cast(
         self,
         value: Expr,
-        info: StructInfo,
+        sinfo: StructInfo,
         var: Var | None = None,
         *,
         bind: bool = True,
@@ -433,26 +433,26 @@ class Emitter:
         span: Span | None = None,
         origin: MatchCast | None = None,
     ) -> Var | None:
-        """Cast `value`, in normal form and derived, to `info`; without `bind` only check it.
+        """Cast `value`, in normal form and derived, to `sinfo`; without `bind` only check it.
 
         Errors:
-            StructInfoError: `info` does not fit the annotation of the variable (DER-25).
+            StructInfoError: `sinfo` does not fit the annotation of the variable (DER-25).
         """
         scope = self.scope
         value = self._with_deferred_bound(value, changes=True)
         self._note_effects(value, scope)
-        check_match_cast(value, info, self.ctx)
-        self._add_shape_vars(definable_shape_vars(info), scope.shape_vars)
+        check_match_cast(value, sinfo, self.ctx)
+        self._add_shape_vars(definable_shape_vars(sinfo), scope.shape_vars)
         bound = None
         if bind:
             bound = self._variable(
-                scope, var, info, value, hint, "DER-25", output=output, span=span
+                scope, var, sinfo, value, hint, "DER-25", output=output, span=span
             )
             if self.remembers and var is None and not hint:
                 self.unnamed.add(bound)
-        same = origin is not None and origin.value is value and origin.struct_info is info
+        same = origin is not None and origin.value is value and origin.struct_info is sinfo
         if origin is None or not same or origin.var is not bound:
-            origin = MatchCast(bound, value, info, span)
+            origin = MatchCast(bound, value, sinfo, span)
         self._append(scope, origin)
         return bound
 
@@ -460,7 +460,7 @@ class Emitter:
         self,
         scope: Scope,
         var: Var | None,
-        info: StructInfo,
+        sinfo: StructInfo,
         value: Expr,
         hint: str,
         rule: str,
@@ -476,30 +476,30 @@ class Emitter:
         local = scope.dataflow and not output if var is None else isinstance(var, DataflowVar)
         annotation = None if var is None else var.struct_info
         if var is not None and annotation is not None:
-            if annotation is not info:
-                check_annotation(var.name_hint, rule, info, annotation, about=value, ctx=self.ctx)
-            info = annotation
-        kept = info
+            if annotation is not sinfo:
+                check_annotation(var.name_hint, rule, sinfo, annotation, about=value, ctx=self.ctx)
+            sinfo = annotation
+        kept = sinfo
         if scope.local and not local:
-            kept = erase_to_well_defined(info, Except(scope.local), _EVERYTHING)
+            kept = erase_to_well_defined(sinfo, Except(scope.local), _EVERYTHING)
         if var is None:
             var = self.new_variable(hint, kept, output=output, span=span)
         elif annotation is None:
             var = type(var)(var.name_hint, kept, var.span)
         elif kept is not annotation:
             var = replace(var, struct_info=kept)
-        if kept is not info:
-            self.ctx.sinfo_by_var[var] = info
+        if kept is not sinfo:
+            self.ctx.sinfo_by_var[var] = sinfo
             scope.erased.append(var)
         return var
 
     def new_variable(
-        self, hint: str, info: StructInfo, *, output: bool = False, span: Span | None = None
+        self, hint: str, sinfo: StructInfo, *, output: bool = False, span: Span | None = None
     ) -> Var:
         """A variable of the kind that the open block binds, with a unique name."""
         if self.scope.dataflow and not output:
-            return DataflowVar(self.unique_name(hint or "lv"), info, span)
-        return Var(self.unique_name(hint or "gv"), info, span)
+            return DataflowVar(self.unique_name(hint or "lv"), sinfo, span)
+        return Var(self.unique_name(hint or "gv"), sinfo, span)
 
     def finish_function(self, func: Function) -> Function:
         """`func`, whose body is finished, with its struct info; itself if it has that already.
@@ -516,14 +516,14 @@ class Emitter:
                 ret = body
             else:
                 check_annotation("the result", "DER-45", body, ret, about=func.body, ctx=self.ctx)
-            info = function_info(func, ret)
-        return func if func.struct_info == info else replace(func, struct_info=info)
+            sinfo = function_sinfo(func, ret)
+        return func if func.struct_info == sinfo else replace(func, struct_info=sinfo)
 
     @contextmanager
     def _shape_vars_of(self, params: Sequence[Var]) -> Iterator[None]:
         added: list[tir.Var] = []
-        infos = [p.struct_info or ObjectStructInfo() for p in params]
-        self._add_shape_vars(definable_shape_vars(*infos), added)
+        sinfos = [p.struct_info or ObjectStructInfo() for p in params]
+        self._add_shape_vars(definable_shape_vars(*sinfos), added)
         try:
             yield
         finally:
@@ -536,13 +536,13 @@ class Emitter:
 
     def _rename_bound_shape_vars(self, var: Var) -> None:
         """DER-51: rename shape variables that a Callable binds, so that they are not in scope."""
-        info = var.struct_info
-        if isinstance(info, (FuncStructInfo, TupleStructInfo)) and var not in self.ctx.sinfo_by_var:
-            renamed = alpha_rename(info, self.ctx.shape_vars)
-            if renamed is not info:
-                self.ctx.sinfo_by_var[var] = renamed
+        sinfo, sinfo_by_var = var.struct_info, self.ctx.sinfo_by_var
+        if isinstance(sinfo, (FuncStructInfo, TupleStructInfo)) and var not in sinfo_by_var:
+            renamed = alpha_rename(sinfo, self.ctx.shape_vars)
+            if renamed is not sinfo:
+                sinfo_by_var[var] = renamed
 
-    def declare_global(self, name: str, info: StructInfo) -> None:
+    def declare_global(self, name: str, sinfo: StructInfo) -> None:
         """Declare the signature of a function of the module."""
-        self.ctx.signatures[name] = info
+        self.ctx.signatures[name] = sinfo
         self.ctx.renamed.pop(name, None)

@@ -60,7 +60,7 @@ def infer_call(call: Call, ctx: Context) -> StructInfo:
     return apply_signature(ctx.callee_sinfo(call.op), call, ctx)
 
 
-def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
+def apply_signature(sinfo: StructInfo, call: Call, ctx: Context) -> StructInfo:
     """The struct info of a call of a callee with this struct info (DER-37, DER-38, DER-42).
 
     The shape variables that it binds occur nowhere else (DER-51).
@@ -68,30 +68,30 @@ def apply_signature(info: StructInfo, call: Call, ctx: Context) -> StructInfo:
     Errors:
         StructInfoError: the callee is not a function, or the arguments do not fit.
     """
-    if not isinstance(info, FuncStructInfo):
+    if not isinstance(sinfo, FuncStructInfo):
         raise StructInfoTypeError(
-            f"{callee_name(call.op)} is {info}, which cannot be called",
+            f"{callee_name(call.op)} is {sinfo}, which cannot be called",
             rule="DER-37",
             span=written_at(cast("Expr", call.op)),
             hint="declare with R.match_cast that it is a function"
-            if isinstance(info, ObjectStructInfo)
+            if isinstance(sinfo, ObjectStructInfo)
             else None,
             about=call.op,
         )
-    if info.params is None:
-        if info.derive_func is None:
+    if sinfo.params is None:
+        if sinfo.derive_func is None:
             raise StructInfoError(
                 f"{callee_name(call.op)} has neither params nor derive_func",
                 rule="WF-17b",
                 span=written_at(cast("Expr", call.op)),
                 about=call.op,
             )
-        return info.derive_func.func(call, ctx)
-    return _call_closure(call, info, info.params, ctx)
+        return sinfo.derive_func.func(call, ctx)
+    return _call_closure(call, sinfo, sinfo.params, ctx)
 
 
 def _call_closure(
-    call: Call, info: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
+    call: Call, sinfo: FuncStructInfo, params: tuple[StructInfo, ...], ctx: Context
 ) -> StructInfo:
     """The result of a callee with parameters (DER-39, DER-40, DER-41, DER-42, DER-51)."""
     name = callee_name(call.op)
@@ -112,8 +112,8 @@ def _call_closure(
     for i, (arg, actual, param) in enumerate(zip(call.args, args, params, strict=True)):
         expected = substitute_info(param, images)
         check_argument(f"argument {i + 1} of {name}", arg, actual, expected, call, ctx)
-    unmapped = [var for var in bound_shape_vars(info, ctx.shape_vars) if var not in images]
-    return erase_to_well_defined(substitute_info(info.ret, images), Except(()), Except(unmapped))
+    unmapped = [var for var in bound_shape_vars(sinfo, ctx.shape_vars) if var not in images]
+    return erase_to_well_defined(substitute_info(sinfo.ret, images), Except(()), Except(unmapped))
 
 
 def check_argument(
@@ -159,24 +159,24 @@ def infer_tuple_get_item(value: Expr, index: int, span: Span | None, ctx: Contex
     Errors:
         StructInfoError: the value is not known to be a tuple, or has fewer fields.
     """
-    info = ctx.sinfo_of(value)
-    if not isinstance(info, TupleStructInfo):
-        tensor = isinstance(info, TensorStructInfo)
+    sinfo = ctx.sinfo_of(value)
+    if not isinstance(sinfo, TupleStructInfo):
+        tensor = isinstance(sinfo, TensorStructInfo)
         raise StructInfoTypeError(
-            f"[{index}] needs a tuple, found {info}",
+            f"[{index}] needs a tuple, found {sinfo}",
             rule="DER-32",
             span=span,
             hint="to index a tensor use R.take or R.strided_slice" if tensor else None,
             about=value,
         )
-    if index >= len(info.fields):
+    if index >= len(sinfo.fields):
         raise StructInfoError(
-            f"index {index} is out of bounds for a tuple of {len(info.fields)} fields",
+            f"index {index} is out of bounds for a tuple of {len(sinfo.fields)} fields",
             rule="DER-33",
             span=span,
             about=value,
         )
-    return info.fields[index]
+    return sinfo.fields[index]
 
 
 def check_condition(cond: Expr, ctx: Context) -> None:
@@ -185,15 +185,15 @@ def check_condition(cond: Expr, ctx: Context) -> None:
     Errors:
         StructInfoError: it is not, or not known to be.
     """
-    info = ctx.sinfo_of(cond)
-    if isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool:
+    sinfo = ctx.sinfo_of(cond)
+    if isinstance(sinfo, TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_bool:
         return
     expected = TensorStructInfo((), "bool")  # type: ignore[arg-type]
     raise StructInfoTypeError(
-        f"a condition is a Boolean tensor of rank 0, found {info}",
+        f"a condition is a Boolean tensor of rank 0, found {sinfo}",
         rule="DER-9",
         span=written_at(cond),
-        hint=cast_hint(info, expected, ctx),
+        hint=cast_hint(sinfo, expected, ctx),
         about=cond,
     )
 
@@ -243,22 +243,22 @@ def check_annotation(
     )
 
 
-def check_match_cast(value: Expr, info: StructInfo, ctx: Context) -> None:
+def check_match_cast(value: Expr, sinfo: StructInfo, ctx: Context) -> None:
     """Warn if a cast cannot succeed (DER-26)."""
     actual = ctx.sinfo_of(value)
-    if not provably_disjoint(actual, info, ctx.shape_vars):
+    if not provably_disjoint(actual, sinfo, ctx.shape_vars):
         return
-    reason = explain_disjointness(actual, info, ctx.shape_vars)
-    message = f"this cast of {actual} to {info} always fails: {reason}"
+    reason = explain_disjointness(actual, sinfo, ctx.shape_vars)
+    message = f"this cast of {actual} to {sinfo} always fails: {reason}"
     ctx.warn(message, rule="DER-26", about=(value,))
 
 
 def signature_of(func: Function) -> FuncStructInfo:
     """The signature that a function declares, whose parameters have struct info (DER-1, DER-44)."""
-    return function_info(func, func.ret_struct_info or ObjectStructInfo())
+    return function_sinfo(func, func.ret_struct_info or ObjectStructInfo())
 
 
-def function_info(func: Function, ret: StructInfo) -> FuncStructInfo:
+def function_sinfo(func: Function, ret: StructInfo) -> FuncStructInfo:
     """DER-43: the signature that callers see, in which shapes that are parameters are unknown."""
     scope, shape_vars = Except(func.params), Except(())
     params = tuple(

@@ -277,12 +277,12 @@ class Normalizer:
         same = all(map(is_, done, top.operands))
         match node:
             case Call():
-                infos = tuple(map(self.info, node.sinfo_args))
-                if not same or not all(map(is_, infos, node.sinfo_args)):
+                sinfos = tuple(map(self.renamed, node.sinfo_args))
+                if not same or not all(map(is_, sinfos, node.sinfo_args)):
                     callee, args = node.op, done
                     if len(done) > len(node.args):
                         callee, args = done[0], done[1:]
-                    node = replace(node, op=callee, args=tuple(args), sinfo_args=infos)
+                    node = replace(node, op=callee, args=tuple(args), sinfo_args=sinfos)
                 return self._derive_call(node, top.node)
             case Tuple():
                 if same and node.has_field_sinfos:
@@ -291,10 +291,10 @@ class Normalizer:
                 self._check_claim(node, fields, "DER-5")
                 return replace(node, fields=tuple(done), struct_info=fields)
             case TupleGetItem():
-                info = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
+                sinfo = infer_tuple_get_item(done[0], node.index, node.span, self.out.ctx)
                 if not same:
                     node = replace(node, tuple_value=done[0])
-                return self._with_info(node, info, "DER-33", top.node)
+                return self._with_sinfo(node, sinfo, "DER-33", top.node)
             case If():
                 return self._branches(node, done[0])
             case _:
@@ -306,12 +306,12 @@ class Normalizer:
         operator = find(op) if type(op) is Op else None
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
-            call = self._with_info(call, infer_call(call, self.out.ctx), rule, original)
+            call = self._with_sinfo(call, infer_call(call, self.out.ctx), rule, original)
             set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
-            info = call.struct_info
-            if isinstance(info, PrimStructInfo) and info.value is not None:
-                return PrimValue(info.value, span=call.span)
+            sinfo = call.struct_info
+            if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
+                return PrimValue(sinfo.value, span=call.span)
         return call
 
     def _atom(self, expr: Expr) -> Expr:
@@ -331,10 +331,10 @@ class Normalizer:
             self.out.ctx.sinfo_of(expr)
         return expr
 
-    def info(self, info: S) -> S:
+    def renamed(self, sinfo: S) -> S:
         """An annotation with its variables replaced."""
         if not self._vars and not self._shape_vars:
-            return info
+            return sinfo
 
         def rule(node: Node) -> Node | None:
             if isinstance(node, Var):
@@ -346,7 +346,7 @@ class Normalizer:
                 return replace(node, ndim=shape_rank(node))
             return None
 
-        return cast("S", rewrite(info, rule))
+        return cast("S", rewrite(sinfo, rule))
 
     def _branches(self, node: If, cond: Expr) -> Expr:
         """The If with each branch normalised as a SeqExpr (NF-7, NF-18)."""
@@ -359,20 +359,20 @@ class Normalizer:
             or false_branch is not node.false_branch
         ):
             node = replace(node, cond=cond, true_branch=true_branch, false_branch=false_branch)
-        return self._with_info(node, infer_if(node, self.out.ctx), "DER-10", original)
+        return self._with_sinfo(node, infer_if(node, self.out.ctx), "DER-10", original)
 
-    def _with_info(self, node: N, info: StructInfo, rule: str, original: Expr) -> N:
+    def _with_sinfo(self, node: N, sinfo: StructInfo, rule: str, original: Expr) -> N:
         """The node with the derived struct info: itself if it has that already."""
-        if node.struct_info == info:
+        if node.struct_info == sinfo:
             return node
-        self._check_claim(original, info, rule)
-        return replace(node, struct_info=info)
+        self._check_claim(original, sinfo, rule)
+        return replace(node, struct_info=sinfo)
 
     def _check_claim(self, node: Expr, derived: StructInfo, rule: str) -> None:
         """Report a node that declares more than the derived struct info."""
         if self._false_claims is None or node.struct_info is None:
             return
-        declared = self.info(node.struct_info)
+        declared = self.renamed(node.struct_info)
         if not is_base_of(declared, derived, self.out.ctx.shape_vars):
             self._false_claims.add(node, declared, derived, rule)
 
@@ -463,10 +463,10 @@ class Normalizer:
         match binding:
             case VarBinding():
                 new = self.out.bind(value, declared, span=binding.span, origin=binding)
-            case MatchCast(struct_info=info):
+            case MatchCast(struct_info=sinfo):
                 new = self.out.cast(
                     value,
-                    self.info(info),
+                    self.renamed(sinfo),
                     declared,
                     bind=var is not None,
                     span=binding.span,
@@ -481,21 +481,21 @@ class Normalizer:
         """The variable with the variables in its annotation replaced."""
         if var.struct_info is None:
             return var
-        info = self.info(var.struct_info)
-        return var if info is var.struct_info else replace(var, struct_info=info)
+        sinfo = self.renamed(var.struct_info)
+        return var if sinfo is var.struct_info else replace(var, struct_info=sinfo)
 
     def _declared_function(self, named: Var, binding: Binding, literal: Function) -> Var:
         """The variable of a local function, which is visible in the function (DER-21, RES-42)."""
         var = self._declared(named)
         if var.struct_info is None and mentions(literal, named):
             if isinstance(binding, MatchCast):
-                info = self.info(binding.struct_info)
+                sinfo = self.renamed(binding.struct_info)
             else:
                 params = self._parameters(literal.params)
                 ret = literal.ret_struct_info
-                ret = None if ret is None else self.info(ret)
-                info = signature_of(replace(literal, params=params, ret_struct_info=ret))
-            var = replace(var, struct_info=info)
+                ret = None if ret is None else self.renamed(ret)
+                sinfo = signature_of(replace(literal, params=params, ret_struct_info=ret))
+            var = replace(var, struct_info=sinfo)
         if var.struct_info is not None:
             if var is not named:
                 self._vars[named] = var
@@ -503,8 +503,8 @@ class Normalizer:
         return var
 
     def _parameter(self, param: Var) -> Var:
-        info = ObjectStructInfo() if param.struct_info is None else self.info(param.struct_info)
-        return param if info is param.struct_info else replace(param, struct_info=info)
+        sinfo = ObjectStructInfo() if param.struct_info is None else self.renamed(param.struct_info)
+        return param if sinfo is param.struct_info else replace(param, struct_info=sinfo)
 
     def function(self, func: Function) -> Function:
         """The function in normal form, with its struct info; itself if it is so already.
@@ -531,7 +531,7 @@ class Normalizer:
     def _over_normal_body(self, func: Function) -> Function:
         params = self._parameters(func.params)
         body = self.sequence(func.body, params)
-        ret = None if func.ret_struct_info is None else self.info(func.ret_struct_info)
+        ret = None if func.ret_struct_info is None else self.renamed(func.ret_struct_info)
         if body is func.body and ret is func.ret_struct_info and all(map(is_, params, func.params)):
             return func
         return replace(func, params=params, body=body, ret_struct_info=ret, struct_info=None)
@@ -548,8 +548,8 @@ class Normalizer:
 
 def _mentions_variable(param: Var) -> bool:
     """Whether the struct info of a parameter has a variable as a shape (RES-75)."""
-    info = param.struct_info
-    return info is not None and any(isinstance(node, Var) for node in walk(info))
+    sinfo = param.struct_info
+    return sinfo is not None and any(isinstance(node, Var) for node in walk(sinfo))
 
 
 def mentions(func: Function, var: Var) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing_extensions import override
 
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.block_builder.infer import function_info, signature_of
+from relaxpy.ir.relax.block_builder.infer import function_sinfo, signature_of
 from relaxpy.ir.relax.nodes import BaseFunc, Function, ObjectStructInfo, StructInfo
 
 
@@ -26,7 +26,7 @@ def known_signature(func: BaseFunc) -> StructInfo:
     """
     if not isinstance(func, Function) or func.ret_struct_info is not None:
         return declared_signature(func)
-    derived = function_info(func, func.body.struct_info or ObjectStructInfo())
+    derived = function_sinfo(func, func.body.struct_info or ObjectStructInfo())
     return derived if func.struct_info == derived else declared_signature(func)
 
 
@@ -50,8 +50,8 @@ class Signatures(MutableMapping[str, StructInfo]):
         return known
 
     @override
-    def __setitem__(self, name: str, info: StructInfo) -> None:
-        self._known[name] = info
+    def __setitem__(self, name: str, sinfo: StructInfo) -> None:
+        self._known[name] = sinfo
 
     @override
     def __delitem__(self, name: str) -> None:

@@ -118,10 +118,10 @@ class _Arguments:
             return str(expr.value)
         if expr.struct_info is None:
             expr = self.builder.normalize(expr)
-        info = self.builder.struct_info_of(expr)
-        match info:
+        sinfo = self.builder.struct_info_of(expr)
+        match sinfo:
             case TensorStructInfo():
-                return self._tensor(expr, info)
+                return self._tensor(expr, sinfo)
             case ShapeStructInfo(values=values) if values is not None:
                 return [self._renamed(v) for v in values]
             case PrimStructInfo(value=value) if value is not None:
@@ -131,18 +131,18 @@ class _Arguments:
             case TupleStructInfo(fields=fields):
                 return [self._expr(TupleGetItem(expr, i)) for i in range(len(fields))]
             case _:
-                raise MisuseError(f"a tensor expression takes no value of {info}", about=expr)
+                raise MisuseError(f"a tensor expression takes no value of {sinfo}", about=expr)
 
-    def _tensor(self, expr: Expr, info: TensorStructInfo) -> object:
-        shape = info.get_shape()
-        if shape is None or info.dtype.is_void:
+    def _tensor(self, expr: Expr, sinfo: TensorStructInfo) -> object:
+        shape = sinfo.get_shape()
+        if shape is None or sinfo.dtype.is_void:
             raise MisuseError(
-                f"a tensor expression needs the shape and datatype of its operands, found {info}",
+                f"a tensor expression needs the shape and datatype of its operands, found {sinfo}",
                 hint="declare them with R.match_cast first",
                 about=expr,
             )
-        self.vdevice = self.vdevice or info.vdevice
-        return self._operand(expr, tuple(map(self._renamed, shape)), info.dtype)
+        self.vdevice = self.vdevice or sinfo.vdevice
+        return self._operand(expr, tuple(map(self._renamed, shape)), sinfo.dtype)
 
     def _operand(self, expr: Expr, shape: tuple[tir.PrimExpr, ...] | None, dtype: DataType) -> Any:
         """The parameter for an operand, which has a shape if it is a tensor."""

@@ -1,1 +1,1 @@
-"""The dataflow pattern language: patterns of expressions, how they are found, and rewriting."""
+"""The dataflow pattern language: patterns of expressions, matching, and rewriting."""

@@ -57,14 +57,14 @@ def rewritten(
 class _Refined(PyExprMutator):
     """Derives the struct info that follows from that of refined variables (OPT-14)."""
 
-    def __init__(self, mod: IRModule | None, infos: Mapping[Var, StructInfo]) -> None:
+    def __init__(self, mod: IRModule | None, sinfos: Mapping[Var, StructInfo]) -> None:
         super().__init__(mod)
-        self.infos = infos
+        self.refined = sinfos
 
     @override
     def visit_var_def_(self, var: Var) -> Any:
-        info = self.infos.get(var)
-        return super().visit_var_def_(var if info is None else replace(var, struct_info=info))
+        sinfo = self.refined.get(var)
+        return super().visit_var_def_(var if sinfo is None else replace(var, struct_info=sinfo))
 
 
 class _Rewriting(BindingRewriter):
@@ -78,8 +78,8 @@ class _Rewriting(BindingRewriter):
         effects, visible = self.replacer.effects, self.replacer.visible
         outer_is_pure = effects.in_pure_function
         effects.enter_function(func)
-        infos = [p.struct_info for p in func.params if p.struct_info is not None]
-        self.replacer.visible = visible | {*func.params, *definable_shape_vars(*infos)}
+        sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
+        self.replacer.visible = visible | {*func.params, *definable_shape_vars(*sinfos)}
         after = super().function(func)
         self.replacer.visible = visible
         effects.in_pure_function = outer_is_pure

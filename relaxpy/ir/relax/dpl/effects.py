@@ -82,21 +82,21 @@ def may_fail(binding: Binding) -> bool:
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):
         return True
-    return not (_is_known_info(value.struct_info) and all(map(_is_known, value.args)))
+    return not (_is_known_sinfo(value.struct_info) and all(map(_is_known, value.args)))
 
 
 def _is_known(expr: Expr) -> bool:
     if isinstance(expr, Tuple):
         return all(map(_is_known, expr.fields))
-    return _is_known_info(expr.struct_info)
+    return _is_known_sinfo(expr.struct_info)
 
 
-def _is_known_info(info: StructInfo | None) -> bool:
-    match info:
+def _is_known_sinfo(sinfo: StructInfo | None) -> bool:
+    match sinfo:
         case TensorStructInfo(dtype=dtype):
-            return info.get_shape() is not None and not dtype.is_void
+            return sinfo.get_shape() is not None and not dtype.is_void
         case TupleStructInfo(fields=fields):
-            return all(map(_is_known_info, fields))
+            return all(map(_is_known_sinfo, fields))
         case PrimStructInfo():
             return True
         case ShapeStructInfo(values=values):

@@ -58,7 +58,7 @@ def rule_of_module(mod: object) -> tuple[DFPattern, Rewriter, Mapping[str, BaseF
     if not isinstance(mod, IRModule):
         raise MisuseError(f"a rewriter is made of an IRModule, found {mod!r:.60}", about=mod)
     pattern = _function(mod, "pattern", "what to look for")
-    replacement = _function(mod, "replacement", "what to put in its place")
+    replacement = _function(mod, "replacement", "what to replace it by")
     subroutines: dict[str, BaseFunc] = {}
     for var, func in mod.items():
         if func is pattern or func is replacement:

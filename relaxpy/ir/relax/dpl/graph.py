@@ -353,8 +353,8 @@ def _representatives(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern
 
 def _shape_of(expr: Expr | None) -> tuple[PrimExpr, ...] | None:
     match None if expr is None else expr.struct_info:
-        case TensorStructInfo() as info:
-            return info.get_shape()
+        case TensorStructInfo() as sinfo:
+            return sinfo.get_shape()
         case ShapeStructInfo(values=values):
             return values
         case _:

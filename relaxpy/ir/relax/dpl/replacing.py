@@ -130,11 +130,11 @@ class Replacer:
         self, before: tuple[Binding, ...], value: Expr, olds: Sequence[Binding]
     ) -> tuple[tuple[Binding, ...], list[Expr]]:
         """The fields of a tuple, which is bound first unless it is a Tuple."""
-        info = self.builder.struct_info_of(value)
-        if not isinstance(info, TupleStructInfo) or len(info.fields) != len(olds):
+        sinfo = self.builder.struct_info_of(value)
+        if not isinstance(sinfo, TupleStructInfo) or len(sinfo.fields) != len(olds):
             raise TransformError(
                 f"{_names(olds)} are replaced by a tuple of {counted(len(olds), 'field')}, "
-                f"found {info}",
+                f"found {sinfo}",
                 rule="OPT-14",
                 span=olds[-1].span,
             )
@@ -142,7 +142,7 @@ class Replacer:
             return before, list(value.fields)
         if not isinstance(value, Var):
             kind = DataflowVar if isinstance(olds[-1].var, DataflowVar) else Var
-            var = kind(self.builder.get_unique_name("lv"), info)
+            var = kind(self.builder.get_unique_name("lv"), sinfo)
             before, value = (*before, VarBinding(var, value)), var
         return before, [TupleGetItem(value, index) for index in range(len(olds))]
 

@@ -247,7 +247,7 @@ class _Sweep:
     def _depends_on(self, new: NewBindings, earlier: Sequence[Var]) -> bool:
         """Whether new values are computed from old ones by way of other bindings."""
         position = self.segment.position
-        own = {b.var for b in new.operands}
+        introduced = {b.var for b in new.operands}
         waiting = [v for b in (*new.operands, *new.results) for v in occurring_vars(b.value)]
         first = min((position[var] for var in earlier), default=0)
         seen: set[Var] = set()
@@ -255,7 +255,7 @@ class _Sweep:
             var = waiting.pop()
             if var in earlier:
                 return True
-            if var in own or var in seen or position.get(var, -1) < first:
+            if var in introduced or var in seen or position.get(var, -1) < first:
                 continue
             seen.add(var)
             kept = self.segment.kept[position[var]]

@@ -42,8 +42,8 @@ def in_place_of_parameters(
     before: list[rx.Binding] = []
     unproved: list[tuple[rx.Var, rx.Expr, rx.StructInfo]] = []
     for param, arg in pairs:
-        info = param.struct_info or rx.ObjectStructInfo()
-        if _is_proved(param, info, arg, sizes):
+        sinfo = param.struct_info or rx.ObjectStructInfo()
+        if _is_proved(param, sinfo, arg, sizes):
             if is_leaf(arg):
                 images[param] = arg
             else:
@@ -53,7 +53,7 @@ def in_place_of_parameters(
             value = rx.Var(param.name_hint, arg.struct_info)
             before.append(rx.VarBinding(value, arg, span))
             arg = value
-        unproved.append((param, arg, info))
+        unproved.append((param, arg, sinfo))
     before += _casts(unproved, sizes, span)
     if before:
         body = rx.SeqExpr((rx.BindingBlock(before), *body.blocks), body.body)  # type: ignore[arg-type]
@@ -64,21 +64,21 @@ def shape_var_images(
     pairs: Sequence[tuple[rx.Var, rx.Expr]],
 ) -> Mapping[tir.Var, tir.PrimExpr]:
     """The values of the shape variables of parameters, as far as the arguments determine them."""
-    infos = [(p.struct_info, a.struct_info) for p, a in pairs]
-    known = [(p, a) for p, a in infos if p is not None and a is not None]
+    sinfos = [(p.struct_info, a.struct_info) for p, a in pairs]
+    known = [(p, a) for p, a in sinfos if p is not None and a is not None]
     return map_params([p for p, _ in known], [a for _, a in known])
 
 
 def _is_proved(
-    param: rx.Var, info: rx.StructInfo, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
+    param: rx.Var, sinfo: rx.StructInfo, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
 ) -> bool:
     """Whether an argument certainly fits and determines all that the parameter defines."""
-    if isinstance(info, rx.ObjectStructInfo):
+    if isinstance(sinfo, rx.ObjectStructInfo):
         return True
     actual = arg.struct_info
     if actual is None:
         return False
-    expected = substitute_info(info, sizes)
+    expected = substitute_info(sinfo, sizes)
     compatibility = check_compatibility(actual, expected)
     if compatibility is Compatibility.INCOMPATIBLE:
         raise StructInfoError(
@@ -87,7 +87,7 @@ def _is_proved(
             rule="DER-41",
             about=arg,
         )
-    defined = definable_shape_vars(info)
+    defined = definable_shape_vars(sinfo)
     return compatibility is Compatibility.COMPATIBLE and all(v in sizes for v in defined)
 
 
@@ -101,34 +101,34 @@ def _casts(
     A cast defines only variables that are whole dimensions (WF-5b). If another dimension mentions a
     variable without a value, the former are defined first and the whole is checked last.
     """
-    definable = definable_shape_vars(*(info for _, _, info in unproved))
+    definable = definable_shape_vars(*(sinfo for _, _, sinfo in unproved))
     unbound = {var for var in definable if var not in sizes}
     casts: list[rx.Binding] = []
     last: list[rx.Binding] = []
-    for param, arg, info in unproved:
-        defining = _without_compounds(info, unbound)
-        whole = rx.MatchCast(param, arg, info, span)
-        if defining is info:
+    for param, arg, sinfo in unproved:
+        defining = _without_compounds(sinfo, unbound)
+        whole = rx.MatchCast(param, arg, sinfo, span)
+        if defining is sinfo:
             casts.append(whole)
         else:
             last.append(whole)
-            if not unbound.isdisjoint(definable_shape_vars(info)):
+            if not unbound.isdisjoint(definable_shape_vars(sinfo)):
                 casts.append(rx.MatchCast(None, arg, defining, span))
-        unbound.difference_update(definable_shape_vars(info))
+        unbound.difference_update(definable_shape_vars(sinfo))
     return casts + last
 
 
-def _without_compounds(info: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
-    """`info` with new variables for compound dimensions that mention unbound variables."""
-    if isinstance(info, rx.FuncStructInfo):
-        mentions = any(v in unbound for v in free_shape_vars(info, Except(())))
-        return rx.ObjectStructInfo() if mentions else info
-    if isinstance(info, (rx.TupleStructInfo, DTensorStructInfo)):
-        return map_nested(lambda field: _without_compounds(field, unbound), info)
+def _without_compounds(sinfo: rx.StructInfo, unbound: Container[tir.Var]) -> rx.StructInfo:
+    """`sinfo` with new variables for compound dimensions that mention unbound variables."""
+    if isinstance(sinfo, rx.FuncStructInfo):
+        mentions = any(v in unbound for v in free_shape_vars(sinfo, Except(())))
+        return rx.ObjectStructInfo() if mentions else sinfo
+    if isinstance(sinfo, (rx.TupleStructInfo, DTensorStructInfo)):
+        return map_nested(lambda field: _without_compounds(field, unbound), sinfo)
 
     def simple(dim: tir.PrimExpr) -> tir.PrimExpr:
         if isinstance(dim, tir.Var) or not any(v in unbound for v in variables_of(dim)):
             return dim
         return tir.Var("size", dim.dtype)
 
-    return map_sizes(simple, info)
+    return map_sizes(simple, sinfo)

@@ -88,10 +88,10 @@ def _check_defined(after: Function, before: Function) -> None:
         MisuseError: one has none, and had one `before` (WF-4, WF-5a, WF-6a).
     """
     free = set(free_symbolic_vars(before))
-    infos = [info for p in after.params if (info := p.struct_info) is not None]
-    signature = [*infos] if after.ret_struct_info is None else [*infos, after.ret_struct_info]
-    scope = free.union(definable_shape_vars(*infos))
-    used = [var for info in signature for var in free_shape_vars(info, scope) if var not in scope]
+    sinfos = [sinfo for p in after.params if (sinfo := p.struct_info) is not None]
+    signature = [*sinfos] if after.ret_struct_info is None else [*sinfos, after.ret_struct_info]
+    scope = free.union(definable_shape_vars(*sinfos))
+    used = [var for sinfo in signature for var in free_shape_vars(sinfo, scope) if var not in scope]
     for var in (*used, *free_symbolic_vars(after)):
         if var not in free:
             raise MisuseError(
@@ -159,11 +159,11 @@ def _with_fewer_inputs(func: Function, bound: Mapping[Var, Expr]) -> Attrs:
     return func.attrs.updated({"num_input": left})
 
 
-def _as_value(value: object, info: StructInfo | None) -> Expr:
+def _as_value(value: object, sinfo: StructInfo | None) -> Expr:
     """The value of a parameter with this struct info, as an expression."""
     if isinstance(value, Expr):
         return value
-    match info:
+    match sinfo:
         case PrimStructInfo(dtype=dtype) if isinstance(
             value, (int, float, np.bool_, np.integer, np.floating)
         ):

@@ -113,22 +113,22 @@ class PyExprMutator(ExprFunctor):
         """`var` with this struct info: itself if it has an equal one."""
         return var if var.struct_info == struct_info else replace(var, struct_info=struct_info)
 
-    def _info(self, info: StructInfo) -> StructInfo:
+    def _sinfo(self, sinfo: StructInfo) -> StructInfo:
         """The struct info over the results for its shapes; in a Callable none is of this scope."""
-        match info:
+        match sinfo:
             case TensorStructInfo(shape=shape) if shape is not None:
                 new = self.visit_expr(shape)
-                return info if new is shape else replace(info, shape=new)
+                return sinfo if new is shape else replace(sinfo, shape=new)
             case TupleStructInfo():
-                fields = info.fields
-                parts = tuple(self._info(f) for f in fields)
+                fields = sinfo.fields
+                parts = tuple(self._sinfo(f) for f in fields)
                 same = all(map(is_, parts, fields))
-                return info if same else replace(info, fields=parts)
+                return sinfo if same else replace(sinfo, fields=parts)
             case _:
-                return info
+                return sinfo
 
-    def _is_stable(self, info: StructInfo | None) -> bool:
-        return info is None or self._info(info) is info
+    def _is_stable(self, sinfo: StructInfo | None) -> bool:
+        return sinfo is None or self._sinfo(sinfo) is sinfo
 
     def _visit_leaf(self, op: Expr | Op) -> Any:
         return op
@@ -161,7 +161,7 @@ class PyExprMutator(ExprFunctor):
     def visit_function_(self, op: Function) -> Any:
         params = tuple(self._parameter(p) for p in op.params)
         body = self.visit_with_new_scope(op.body, params)
-        ret = None if op.ret_struct_info is None else self._info(op.ret_struct_info)
+        ret = None if op.ret_struct_info is None else self._sinfo(op.ret_struct_info)
         same = body is op.body and ret is op.ret_struct_info
         if same and all(map(is_, params, op.params)):
             return op
@@ -180,18 +180,18 @@ class PyExprMutator(ExprFunctor):
     @override
     def visit_call_(self, op: Call) -> Any:
         callee = self.visit_expr(op.op)
-        infos = tuple(self._info(i) for i in op.sinfo_args)
+        sinfos = tuple(self._sinfo(i) for i in op.sinfo_args)
         args = tuple(self.visit_expr(a) for a in op.args)
         if (
             callee is op.op
-            and all(map(is_, infos, op.sinfo_args))
+            and all(map(is_, sinfos, op.sinfo_args))
             and all(map(is_, args, op.args))
             and self._is_stable(op.struct_info)
         ):
             return op
-        new = rebuild(op, op=callee, args=args, sinfo_args=infos)
+        new = rebuild(op, op=callee, args=args, sinfo_args=sinfos)
         if isinstance(callee, GlobalVar) and op.struct_info is not None:
-            return new.with_struct_info(self._info(op.struct_info))
+            return new.with_struct_info(self._sinfo(op.struct_info))
         return new
 
     @override
@@ -260,12 +260,12 @@ class PyExprMutator(ExprFunctor):
     @override
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value = self.visit_expr(binding.value)
-        info = self._info(binding.struct_info)
+        sinfo = self._sinfo(binding.struct_info)
         var = None if binding.var is None else self.visit_var_def(binding.var)
-        if var is not binding.var or value is not binding.value or info is not binding.struct_info:
+        if var is not binding.var or value is not binding.value or sinfo is not binding.struct_info:
             if var is not None:
-                var = self.with_struct_info(var, info)
-            new = replace(binding, var=var, value=value, struct_info=info)
+                var = self.with_struct_info(var, sinfo)
+            new = replace(binding, var=var, value=value, struct_info=sinfo)
             binding = self._changed(binding, new)
         self._emit(binding)
 
@@ -300,8 +300,8 @@ class PyExprMutator(ExprFunctor):
     def visit_var_def_(self, var: Var) -> Any:
         if var.struct_info is None:
             return var
-        info = self._info(var.struct_info)
-        return var if info is var.struct_info else replace(var, struct_info=info)
+        sinfo = self._sinfo(var.struct_info)
+        return var if sinfo is var.struct_info else replace(var, struct_info=sinfo)
 
     @override
     def visit_dataflow_var_def_(self, var: DataflowVar) -> Any:
@@ -343,7 +343,7 @@ _DEFAULTS: Mapping[type, Callable[[PyExprMutator, Any], Any]] = {
 
 
 def mutator(mutator_cls: M) -> M:
-    """The class, ready for use: `@relax.expr_functor.mutator` stands above subclasses.
+    """The class, ready for use: `@relax.expr_functor.mutator` is the decorator of subclasses.
 
     Errors:
         MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.

@@ -46,14 +46,14 @@ class PyExprVisitor(ExprFunctor):
     def visit_span(self, span: Span | None) -> None:
         """Visit the position of a node."""
 
-    def _visit_info(self, info: StructInfo | None) -> None:
-        """The expressions in an info; a Func info has none of the scope that it stands in."""
-        match info:
+    def _visit_sinfo(self, sinfo: StructInfo | None) -> None:
+        """Visit the expressions in a struct info; in a Callable none is of this scope."""
+        match sinfo:
             case TensorStructInfo(shape=shape) if shape is not None:
                 self.visit_expr(shape)
             case TupleStructInfo():
-                for field in info.fields:
-                    self._visit_info(field)
+                for field in sinfo.fields:
+                    self._visit_sinfo(field)
             case _:
                 pass
 
@@ -73,12 +73,12 @@ class PyExprVisitor(ExprFunctor):
         self.visit_span(op.span)
         for field in op.fields:
             self.visit_expr(field)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_var_(self, op: Var) -> None:
         self.visit_span(op.span)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_dataflow_var_(self, op: DataflowVar) -> None:
@@ -95,11 +95,11 @@ class PyExprVisitor(ExprFunctor):
     def visit_call_(self, op: Call) -> None:
         self.visit_span(op.span)
         self.visit_expr(op.op)
-        for info in op.sinfo_args:
-            self._visit_info(info)
+        for sinfo in op.sinfo_args:
+            self._visit_sinfo(sinfo)
         for arg in op.args:
             self.visit_expr(arg)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_seq_expr_(self, op: SeqExpr) -> None:
@@ -107,7 +107,7 @@ class PyExprVisitor(ExprFunctor):
         for block in op.blocks:
             self.visit_binding_block(block)
         self.visit_expr(op.body)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_if_(self, op: If) -> None:
@@ -115,7 +115,7 @@ class PyExprVisitor(ExprFunctor):
         self.visit_expr(op.cond)
         self.visit_expr(op.true_branch)
         self.visit_expr(op.false_branch)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_op_(self, op: Op) -> None:
@@ -125,7 +125,7 @@ class PyExprVisitor(ExprFunctor):
     def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
         self.visit_span(op.span)
         self.visit_expr(op.tuple_value)
-        self._visit_info(op.struct_info)
+        self._visit_sinfo(op.struct_info)
 
     @override
     def visit_var_binding_(self, binding: VarBinding) -> None:
@@ -135,7 +135,7 @@ class PyExprVisitor(ExprFunctor):
     @override
     def visit_match_cast_(self, binding: MatchCast) -> None:
         self.visit_expr(binding.value)
-        self._visit_info(binding.struct_info)
+        self._visit_sinfo(binding.struct_info)
         if binding.var is not None:
             self.visit_var_def(binding.var)
 
@@ -156,7 +156,7 @@ class PyExprVisitor(ExprFunctor):
 
 
 def visitor(visitor_cls: V) -> V:
-    """The class, ready for use: `@relax.expr_functor.visitor` stands above subclasses.
+    """The class, ready for use: `@relax.expr_functor.visitor` is the decorator of subclasses.
 
     Errors:
         MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.

@@ -40,7 +40,7 @@ class BindingRewriter:
 
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
     or `binding`, too. Whatever does not change stays the same object, and spans and names are kept.
-    Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
+    Struct sinfo is dropped where that of an operand changes, and normalisation derives it (DER).
     Only nested branches and functions take recursion.
     """
 
@@ -147,7 +147,7 @@ class _Steps(BindingRewriter):
 def map_bindings(expr: E, step: Step) -> E:
     """`expr` with `step(binding, block)` in place of each binding; see `BindingRewriter.step`.
 
-    Branches and nested functions are rewritten before the binding that holds them.
+    Branches and nested functions are rewritten before the binding that contains them.
     """
     return _Steps(step).expr(expr)
 

@@ -42,7 +42,7 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
     """`root` with images in place of variables; dimensions that change are simplified.
 
     Variables whose struct info mentions a replaced one are replaced by new ones. Derived struct
-    info is dropped, except for that of calls of module functions, which the operands do not tell.
+    sinfo is dropped, except for that of calls of module functions, which the operands do not tell.
     """
     done: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
@@ -53,19 +53,19 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
         if node._variable and node in table:
             done[id(node)] = table[node]  # type: ignore[index]
             continue
-        info = node.struct_info if _calls_module_function(node) else None
+        sinfo = node.struct_info if _calls_module_function(node) else None
         if ready:
             new = map_children(lambda child: done[id(child)], node)
-            if info is not None and done[id(info)] is not new.struct_info:  # type: ignore[attr-defined]
-                new = replace(new, struct_info=done[id(info)])  # type: ignore[type-var]
+            if sinfo is not None and done[id(sinfo)] is not new.struct_info:  # type: ignore[attr-defined]
+                new = replace(new, struct_info=done[id(sinfo)])  # type: ignore[type-var]
             elif isinstance(new, tir.PrimExpr) and new is not node:
                 new = simplify(new)
             done[id(node)] = new
             continue
         stack.append((node, True))
         stack += [(child, False) for child in children(node) if id(child) not in done]
-        if info is not None:
-            stack.append((info, False))
+        if sinfo is not None:
+            stack.append((sinfo, False))
     return cast("N", done[id(root)])
 
 

@@ -17,11 +17,11 @@ def update_struct_info(expr: Expr, struct_info: StructInfo) -> None:
     """
     if not isinstance(expr, Expr) or hasattr(expr, "with_fields"):
         raise MisuseError(f"a {type(expr).__name__} takes no struct info", about=expr)
-    info = as_struct_info(struct_info)
-    if expr.struct_info is not None and expr.struct_info != info:
+    sinfo = as_struct_info(struct_info)
+    if expr.struct_info is not None and expr.struct_info != sinfo:
         raise MisuseError(
             f"the expression is known to be {expr.struct_info} already",
             hint="build another one: expr.with_struct_info(...)",
             about=expr,
         )
-    object.__setattr__(expr, "struct_info", info)
+    object.__setattr__(expr, "struct_info", sinfo)

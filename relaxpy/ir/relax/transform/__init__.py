@@ -1,4 +1,4 @@
-"""The passes over Relax programs, each in a module of its own, named after it."""
+"""The passes over Relax programs, each in a module that is named after it."""
 
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, map_bindings
 from relaxpy.ir.relax.transform.function_pass import (

@@ -185,10 +185,10 @@ class _Legalizer(BindingRewriter):
 
     def _is_known(self, call: Call) -> bool:
         assert isinstance(call.op, Op)
-        infos = [self.builder.struct_info_of(arg) for arg in call.args]
+        sinfos = [self.builder.struct_info_of(arg) for arg in call.args]
         if not call.op.record.data_dependent:
-            infos.append(self.builder.struct_info_of(call))
-        return all(map(is_known, infos))
+            sinfos.append(self.builder.struct_info_of(call))
+        return all(map(is_known, sinfos))
 
     def _report(self, call: Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and call.op.record.calls is None:
@@ -200,12 +200,12 @@ def _is_normal(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.sinfo_is_derived and all(map(is_leaf, expr.args))
 
 
-def is_known(info: StructInfo) -> bool:
+def is_known(sinfo: StructInfo) -> bool:
     """Whether shape and datatype of every tensor in a value are known."""
-    if isinstance(info, TupleStructInfo):
-        return all(map(is_known, info.fields))
-    if isinstance(info, TensorStructInfo):
-        return isinstance(info.shape, ShapeExpr) and not info.dtype.is_void
+    if isinstance(sinfo, TupleStructInfo):
+        return all(map(is_known, sinfo.fields))
+    if isinstance(sinfo, TensorStructInfo):
+        return isinstance(sinfo.shape, ShapeExpr) and not sinfo.dtype.is_void
     return True
 
 

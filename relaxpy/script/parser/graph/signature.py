@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from relaxpy.errors import MisuseError, RelaxpyError, close_names
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.block_builder.infer import function_info
+from relaxpy.ir.relax.block_builder.infer import function_sinfo
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.annotations import is_annotation, resolve, string_dims
@@ -40,7 +40,7 @@ class Signature:
         """The struct info that callers see (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
         body = rx.SeqExpr((), rx.Tuple(()))
-        return function_info(rx.Function(self.params, body, self.ret, pure), ret)
+        return function_sinfo(rx.Function(self.params, body, self.ret, pure), ret)
 
 
 class SignatureReader:
