@@ -234,7 +234,7 @@ def test_helpers_that_do_what_they_cannot() -> None:
         (enters_twice, "a loop of a kernel can be entered only once"),
         (crosses, "a loop of a kernel is left before the frame inside it"),
         (drops, r"a T\.block is never entered"),
-        (iterates, "a Python function enters a loop of a kernel"),
+        (iterates, "Python cannot iterate over a loop of a kernel"),
         (misplaced, r"T\.reads belongs directly in a block"),
     ]:
         with pytest.raises(ParseError, match=message):

@@ -530,3 +530,12 @@ def test_parameters_that_have_names_keep_them() -> None:
         T.evaluate(buffer[0])
     assert [p.name for p in builder.get().params] == ["A", "n"]
     assert (n.name, buffer.name, buffer.data.name) == ("n", "B", "B")
+
+
+def test_python_does_not_iterate_over_loops() -> None:
+    with IRBuilder(), T.prim_func():
+        loop = T.serial(4)
+        with pytest.raises(MisuseError, match="cannot iterate over a loop of a kernel"):
+            list(loop)
+        with loop:
+            T.evaluate(0)

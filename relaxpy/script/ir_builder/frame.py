@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.script.language import records
-from relaxpy.script.language.eager import is_eager
+from relaxpy.script.language.eager import is_eager, not_iterable
 from relaxpy.script.language.kernel_builder import FRAMES, KernelBuilder
 from relaxpy.script.language.wording import describe
 
@@ -130,6 +130,9 @@ class TIRFrame(IRBuilderFrame):
         super().__init__()
         self.form = form
         self.display_name = form.display_name
+
+    def __iter__(self) -> Iterator[object]:
+        raise not_iterable(self.form)
 
     @override
     def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:

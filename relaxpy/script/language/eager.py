@@ -39,6 +39,14 @@ def is_helper(function: object) -> bool:
     return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 
 
+def not_iterable(form: Form) -> MisuseError:
+    """The error for a Python loop over a frame."""
+    return MisuseError(
+        f"Python cannot iterate over a {form.display_name}: it is a context",
+        hint="write `with T.serial(...) as i:`, or let the text itself have the loop",
+    )
+
+
 class PendingFrame:
     """A frame that a Python function uses while a text is read: `with T.block():`.
 
@@ -65,10 +73,7 @@ class PendingFrame:
         return entered
 
     def __iter__(self) -> Iterator[Any]:
-        raise MisuseError(
-            f"a Python function enters a {self.form.display_name}",
-            hint="write `with T.serial(...) as i:`, or let the text itself have the loop",
-        )
+        raise not_iterable(self.form)
 
     def __exit__(self, *raised: Any) -> bool | None:
         if self not in self.opened:  # a generator may outlive its call, which has closed it
