@@ -685,3 +685,47 @@ def test_attributes_of_a_block_may_be_arrays() -> None:
     text = '@T.prim_func\ndef f(n: T.int32):\n    with T.block("b"):\n'
     text += '        T.block_attr({"k": data})\n        T.block_attr({"k": data})\n'
     assert isinstance(from_source(text, {"T": T, "data": TABLE}), PrimFunc)
+
+
+def test_a_buffer_is_no_truth_value_and_equals_nothing() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            A[0] = not A
+            #          ^ the truth of buffer A is not known while the program is read
+            # hint: kernels compute by element: index buffers, inside loops
+            A[0] = -A
+            #      ^^ - is not defined on buffer A
+            # hint: kernels compute by element: index buffers, inside loops
+            A[0] = A[1] == A
+            #      ^^^^^^^^^ whether buffers are equal is known only when the program runs
+            # hint: compare elements, inside loops; `A is B` asks whether they are one buffer
+            raise ValueError
+        #   ^^^^^^^^^^^^^^^^ raise is not part of a kernel
+            # hint: write assert condition, message
+            try:
+        #   ^^^ try is not part of a kernel
+            # hint: errors of a running program end it; check before with an if
+                A[0] = 1.0
+            except* ValueError:
+                A[0] = 2.0
+    """)
+
+
+def test_macros_that_use_themselves_are_refused_with_their_place() -> None:
+    text = """
+@T.macro
+def first(A):
+    second(A)
+
+@T.macro
+def second(A):
+    first(A)
+
+@T.prim_func
+def f(A: T.Buffer((4,), "float32")):
+    first(A)
+"""
+    with pytest.raises(ParseError, match=r"macro (first|second) uses itself too often") as caught:
+        from_source(text)
+    assert caught.value.diagnostic.span is not None

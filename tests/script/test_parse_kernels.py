@@ -495,3 +495,10 @@ def test_scalars_of_numpy_take_the_declared_datatype() -> None:
     values = [s.value for s in walk(f.body) if isinstance(s, (stmt.LetStmt, stmt.BufferStore))]
     assert sorted(map(str, values)) == ["T.float32(3.0)", "T.float64(3.0)"]
     assert str(only(f, stmt.Evaluate).value) == "T.ret(T.float64(0.5))"  # type: ignore[attr-defined]
+
+
+def test_meta_variables_in_starred_targets_and_operands() -> None:
+    func = kernel("k, *rest = T.meta_var((1, 2, 3))\nA[k, rest[1]] = T.meta_var(2.0)")
+    [store] = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
+    assert [str(i) for i in store.indices] == ["1", "3"]
+    assert str(store.value) == "T.float32(2.0)"

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.stmt import BufferStore
 
 
+#: What to do where a value is expected and a buffer found.
+BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Range(Node):
     """The half-open range [min, min + extent)."""
@@ -260,7 +264,7 @@ class Buffer(Node):
         raise MisuseError(
             f"expected a scalar expression, found buffer {self.name}",
             about=self,
-            hint="kernels compute by element: index buffers, inside loops",
+            hint=BY_ELEMENT,
         )
 
     def vload(

@@ -551,6 +551,10 @@ class MetaVar(Form):
     display_name: ClassVar[str] = "T.meta_var"
     value: Any
 
+    @override
+    def __prim_expr__(self) -> PrimExpr:
+        return ops.convert(self.value)
+
     def __iter__(self) -> Iterator[MetaVar]:
         """Its members, each as a Python value."""
         return map(MetaVar, self.value)

@@ -47,22 +47,23 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
     Errors:
         MisuseError about the value that cannot be compared.
     """
-    for one, other in ((left, right), (right, left)):
+    for one in (left, right):
         if isinstance(one, Expr):
             raise MisuseError(
                 "whether tensors are equal is known only when the program runs",
                 about=one,
                 hint="R.equal(x, y) compares elements; `x is y` asks whether they are one variable",
             )
-        if isinstance(one, PrimExpr):
-            comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
-            return ops.compare(tir.EQ, left, right) if comparable else False
         if isinstance(one, (Buffer, BufferRegion)):
             raise MisuseError(
                 "whether buffers are equal is known only when the program runs",
                 about=one,
                 hint="compare elements, inside loops; `A is B` asks whether they are one buffer",
             )
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, PrimExpr):
+            comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
+            return ops.compare(tir.EQ, left, right) if comparable else False
     if not (is_of_program(left) or is_of_program(right)):
         return bool(door.operate(operator.eq, left, right))
     if isinstance(left, dict) and isinstance(right, dict):

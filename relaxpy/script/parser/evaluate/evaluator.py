@@ -22,7 +22,7 @@ from relaxpy.errors import (
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, intrin, ops
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import BY_ELEMENT, Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.eager import is_helper
 from relaxpy.script.language.wording import (
@@ -229,10 +229,11 @@ class Evaluator:
         Errors: ParseError for a value of the program, which is not known while the program is read.
         """
         if isinstance(value, Node):
+            hint = None if asked_by is None else truth_hint(asked_by)
             raise self.error(
                 node,
                 f"the truth of {describe(value)} is not known while the program is read",
-                hint=truth_hint(asked_by) if asked_by is not None else None,
+                hint=BY_ELEMENT if isinstance(value, Buffer) else hint,
             )
         try:
             return door.truth(value)
@@ -461,7 +462,7 @@ class Evaluator:
             if isinstance(error, TypeError):
                 message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
             whole = isinstance(left, Buffer) or isinstance(right, Buffer)
-            hint = "kernels compute by element: index buffers, inside loops" if whole else None
+            hint = BY_ELEMENT if whole else None
             if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
             if isinstance(node, ast.BinOp) and (isinstance(left, Expr) or isinstance(right, Expr)):
@@ -494,6 +495,7 @@ class Evaluator:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
             hint = operator_hint(sign, [shown(node.operand)]) if isinstance(operand, Expr) else None
+            hint = BY_ELEMENT if isinstance(operand, Buffer) else hint
             message = f"{sign} is not defined on {describe(operand)}"
             raise self.error(node, message, hint=hint) from None
 

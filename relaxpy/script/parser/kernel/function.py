@@ -321,6 +321,8 @@ class KernelReader(KernelBuilder):
         """`value` with the directives in it applied, their results called `name_0` and so on."""
         if isinstance(value, (*NAMED, *SCOPED)):
             return self.define(name, value, at)
+        if isinstance(value, records.MetaVar):
+            return value.value
         if type(value) not in (list, tuple, dict):
             return value
         members = list(value.values() if isinstance(value, dict) else value)

@@ -74,8 +74,11 @@ class KernelEvaluator(Evaluator):
                 hint = "write its result to a buffer, or make it a Python function"
                 raise macro.program.error(child, "a macro of a kernel returns nothing", hint=hint)
         self.unrolling.add(len(macro.node.body), node, self)
-        with expanded(self, macro, args, kwargs, node):
-            self.reader.read(macro.body())
+        try:
+            with expanded(self, macro, args, kwargs, node):
+                self.reader.read(macro.body())
+        except RecursionError:
+            raise self.error(node, f"macro {macro.node.name} uses itself too often") from None
 
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call

@@ -131,6 +131,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.AsyncWith: ("async with", "programs do not wait for anything"),
     ast.AsyncFunctionDef: ("async def", "programs do not wait for anything"),
     ast.Try: ("try", "errors of a running program end it; check before with an if"),
+    ast.TryStar: ("try", "errors of a running program end it; check before with an if"),
     ast.Raise: ("raise", "use R.assert_op(condition) or T.Assert"),
     ast.Import: ("import", "import at the top of the file; its names can be used here"),
     ast.ImportFrom: ("import", "import at the top of the file; its names can be used here"),
@@ -150,6 +151,12 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 }
 
 
+_IN_KERNELS: dict[type[ast.stmt], str] = {
+    ast.Global: "keep what changes in a buffer",
+    ast.Raise: "write assert condition, message",
+}
+
+
 def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
     """Create the error for a Python statement that is not part of the language at `where`."""
     name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
@@ -157,9 +164,12 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
         target = ast.unparse(node.target)
         changed = ast.BinOp(ast.Name(target), node.op, node.value)
         hint = f"write {target} = {ast.unparse(changed)}: variables are bound, never changed"
+    if where == "a kernel":
+        hint = _IN_KERNELS.get(type(node), hint)
     if isinstance(node, ast.FunctionDef):
         node = _keyword(node, "def")
-    if isinstance(node, (ast.Try, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)):
+    blocks = (ast.Try, ast.TryStar, ast.With, ast.ClassDef, ast.For, ast.While, ast.AsyncFor)
+    if isinstance(node, blocks):
         node = _keyword(node, name)
     return program.error(node, f"{name} is not part of {where}", hint=hint or None)
 
