@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import (
-    FunctionSignatureError,
     RelaxpyError,
     RuntimeCheckError,
     UnknownNameError,
@@ -25,7 +24,7 @@ from relaxpy.errors import (
 from relaxpy.exec.report import ExecutionReport
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
-from relaxpy.exec.runtime.values import Value, from_outside
+from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.frames import is_user_frame, keep_callback_frames
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.serialize import save_json
@@ -59,7 +58,7 @@ def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) ->
     return reload(text)[name]
 
 
-class EntryPoint:
+class EntryPoint(CopiedByReference):
     """A function of an executable, callable with arrays, scalars and objects that support DLPack.
 
     Arguments may be passed by name if the names of the parameters are unique. A pickle contains the
@@ -106,18 +105,12 @@ class EntryPoint:
             raise
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
-        values = []
-        for param, arg in zip(self.signature.params, args, strict=True):
-            try:
-                values.append(from_outside(arg, param.struct_info))
-            except RuntimeCheckError as error:
-                raise FunctionSignatureError(
-                    f"parameter {param.name_hint} of {self.signature.name}: "
-                    f"expected {param.struct_info}: {error.diagnostic.message}",
-                    rule="FN-1",
-                    span=param.span,
-                ) from None
-        return tuple(values)
+        return tuple(
+            user_argument(
+                arg, p.struct_info, f"parameter {p.name_hint} of {self.signature.name}", p.span
+            )
+            for p, arg in zip(self.signature.params, args, strict=True)
+        )
 
     def positional_args(
         self, args: tuple[object, ...], named: Mapping[str, object]
@@ -147,12 +140,6 @@ class EntryPoint:
             self.signature.check_count(len(args) + len(named))
         return (*args, *(named[name] for name in remaining))
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         program = self._program
@@ -163,7 +150,7 @@ class EntryPoint:
         return f"<function {self.signature}>"
 
 
-class Executable:
+class Executable(CopiedByReference):
     """Compiled functions by name; `instrumented` compiles them again with an instrument.
 
     It is immutable, so a copy is the executable itself. A pickle contains the saved program, which
@@ -263,12 +250,6 @@ class Executable:
 
     #: TVM's name for `save`. The file is JSON and not a library of machine code.
     export_library = save
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -19,10 +19,10 @@ from relaxpy.exec.runtime.values import (
     category_of,
     describe,
     exact_scalar,
-    from_outside,
     from_packed,
     prim_dtype,
     prim_value,
+    to_value,
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
@@ -162,14 +162,14 @@ def test_prim_values_are_python_scalars_where_there_are_such() -> None:
 )
 def test_an_integer_over_64_bits_is_no_value(info: rx.StructInfo | None) -> None:
     with pytest.raises(RuntimeCheckError, match=f"the integer {2**70} needs more than 64 bits"):
-        from_outside(2**70, info)
-    assert from_outside(2**63, rx.PrimStructInfo("uint64")) == np.uint64(2**63)
+        to_value(2**70, info)
+    assert to_value(2**63, rx.PrimStructInfo("uint64")) == np.uint64(2**63)
 
 
 @pytest.mark.parametrize("wrap", [Dlpack, OnlyArray])
 def test_foreign_arrays_are_taken_without_a_copy(wrap: type) -> None:
     array = np.arange(6, dtype="float32")
-    taken = from_outside(wrap(array), rx.TensorStructInfo((6,), "float32"))
+    taken = to_value(wrap(array), rx.TensorStructInfo((6,), "float32"))
     assert type(taken) is np.ndarray
     assert np.shares_memory(taken, array)
 
@@ -179,7 +179,7 @@ def test_a_subclass_of_ndarray_becomes_a_plain_array_over_the_same_memory() -> N
         pass
 
     array = np.arange(4.0).view(Sub)
-    taken = from_outside(array, rx.TensorStructInfo((4,), "float64"))
+    taken = to_value(array, rx.TensorStructInfo((4,), "float64"))
     assert type(taken) is np.ndarray
     assert np.shares_memory(taken, array)
 
@@ -192,8 +192,8 @@ def test_an_array_that_cannot_be_read_is_refused() -> None:
 @pytest.mark.rule("VAL-13")
 def test_opaque_objects_pass_unchanged() -> None:
     opaque = object()
-    assert from_outside(opaque, None) is opaque
-    assert from_outside(opaque, rx.ObjectStructInfo()) is opaque
+    assert to_value(opaque, None) is opaque
+    assert to_value(opaque, rx.ObjectStructInfo()) is opaque
     text = [1, 2]
     assert from_packed(text, ()) is text
 
@@ -203,29 +203,29 @@ def test_opaque_objects_pass_unchanged() -> None:
 
     proxy = Proxy()
     assert from_packed(proxy, ()) is proxy
-    assert from_outside(proxy, F32) is proxy
+    assert to_value(proxy, F32) is proxy
 
 
 def test_scalars_become_tensors_where_a_tensor_is_wanted() -> None:
-    made = from_outside(2, F32)
+    made = to_value(2, F32)
     assert made.shape == ()
     assert made.dtype == np.float32
-    assert from_outside(2, rx.TensorStructInfo(None, "")).dtype == np.int64
-    assert from_outside(0.5, rx.TensorStructInfo(None, "")).dtype == np.float64
-    assert from_outside(np.float16(0.5), rx.TensorStructInfo(None, "")).dtype == np.float16
-    assert from_outside(0.1, F32) == 0.1, "not representable: left for the check to refuse"
+    assert to_value(2, rx.TensorStructInfo(None, "")).dtype == np.int64
+    assert to_value(0.5, rx.TensorStructInfo(None, "")).dtype == np.float64
+    assert to_value(np.float16(0.5), rx.TensorStructInfo(None, "")).dtype == np.float16
+    assert to_value(0.1, F32) == 0.1, "not representable: left for the check to refuse"
 
 
 def test_scalars_become_prim_values_of_the_wanted_datatype() -> None:
-    made = from_outside(2, rx.PrimStructInfo("int32"))
+    made = to_value(2, rx.PrimStructInfo("int32"))
     assert type(made) is np.int32
-    assert type(from_outside(np.int32(2), rx.PrimStructInfo("int64"))) is int
-    assert from_outside(300, rx.PrimStructInfo("int8")) == 300
+    assert type(to_value(np.int32(2), rx.PrimStructInfo("int64"))) is int
+    assert to_value(300, rx.PrimStructInfo("int8")) == 300
 
 
 def test_fields_of_tuples_are_read_by_their_infos() -> None:
     info = rx.TupleStructInfo((F32, rx.PrimStructInfo("int64")))
-    tensor, number = from_outside([1.0, np.int8(3)], info)
+    tensor, number = to_value([1.0, np.int8(3)], info)
     assert isinstance(tensor, np.ndarray)
     assert type(number) is int
 
@@ -283,9 +283,9 @@ class Level(IntEnum):
 
 def test_subclasses_of_numbers_are_numbers() -> None:
     assert prim_dtype(Level.HIGH) == "int64"
-    assert from_outside(Level.HIGH, None) is Level.HIGH
-    assert type(from_outside(Level.HIGH, rx.PrimStructInfo("int32"))) is np.int32
-    assert from_outside(Level.HIGH, F32).dtype == np.float32
+    assert to_value(Level.HIGH, None) is Level.HIGH
+    assert type(to_value(Level.HIGH, rx.PrimStructInfo("int32"))) is np.int32
+    assert to_value(Level.HIGH, F32).dtype == np.float32
     assert prim_dtype(type("Real", (float,), {})(2)) == "float64"
 
 
@@ -296,7 +296,7 @@ def test_a_shape_of_more_than_64_bits_is_refused(size: int) -> None:
         ShapeTuple([size])
     assert ShapeTuple([2**63 - 1, -(2**63)]) == (2**63 - 1, -(2**63))
     with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
-        from_outside(1 << 20_000, None)
+        to_value(1 << 20_000, None)
 
 
 @pytest.mark.rule("VAL-1", "VAL-13")
@@ -304,15 +304,15 @@ def test_a_shape_of_more_than_64_bits_is_refused(size: int) -> None:
 def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -> None:
     Pair = namedtuple("Pair", "first second")
     unmasked = np.ma.masked_array([1.0, 2.0], [False, False])
-    inner, opaque = from_outside(Pair((unmasked,), object()), info)
+    inner, opaque = to_value(Pair((unmasked,), object()), info)
     assert type(inner[0]) is np.ndarray
     assert np.shares_memory(inner[0], unmasked)
     for unchanged in (Pair(np.zeros(2), 3), (1, opaque), (), ((),), ShapeTuple((1,))):
-        assert from_outside(unchanged, info) is unchanged
+        assert to_value(unchanged, info) is unchanged
     typed = rx.TupleStructInfo((rx.TensorStructInfo(None, "float64"), rx.ObjectStructInfo()))
-    assert type(from_outside(Pair(unmasked, 1), typed)[0]) is np.ndarray
+    assert type(to_value(Pair(unmasked, 1), typed)[0]) is np.ndarray
     with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
-        from_outside(((2**70,),), info)
+        to_value(((2**70,),), info)
 
 
 def test_a_shape_is_made_of_a_list() -> None:

@@ -1,4 +1,4 @@
-"""Run-time values: their categories, what is known of each, and how Python objects become them."""
+"""Run-time values: their categories, descriptions, and the conversion of users' objects."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from relaxpy.errors import (
     FunctionSignatureError,
     MisuseError,
     RuntimeCheckError,
+    Span,
     counted,
     digits,
 )
@@ -77,7 +78,19 @@ class ShapeTuple(tuple[int, ...]):
         return f"ShapeTuple({list(self)})"
 
 
-class FunctionValue:
+class CopiedByReference:
+    """A mixin for immutable objects, whose copies are the objects themselves."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class FunctionValue(CopiedByReference):
     """A function of the program as a callable value with struct info.
 
     The struct info is that of the definition, with the values `sizes` substituted for the captured
@@ -99,12 +112,6 @@ class FunctionValue:
         self.arity = len(struct_info.params)
         self._definition_sinfo = struct_info
         self._sizes = sizes or {}
-
-    def __copy__(self) -> Self:
-        return self  # like functions of Python
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
 
     @override
     def __reduce__(self) -> tuple[object, ...]:
@@ -142,17 +149,11 @@ class FunctionValue:
 
     def _converted(self, args: tuple[object, ...]) -> tuple[Value, ...]:
         """The values of a user's arguments."""
-        values = []
-        for index, (arg, sinfo) in enumerate(zip(args, self.struct_info.params or (), strict=True)):
-            try:
-                values.append(from_outside(arg, sinfo))
-            except RuntimeCheckError as error:
-                raise FunctionSignatureError(
-                    f"argument {index} of {self._title()}: expected {sinfo}: "
-                    f"{error.diagnostic.message}",
-                    rule="FN-1",
-                ) from None
-        return tuple(values)
+        pairs = enumerate(zip(args, self.struct_info.params or (), strict=True))
+        return tuple(
+            user_argument(arg, sinfo, f"argument {index} of {self._title()}")
+            for index, (arg, sinfo) in pairs
+        )
 
     def _title(self) -> str:
         return f"function {self.name!r}" if self.name else "the function"
@@ -260,7 +261,7 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
         ) from None
 
 
-def from_outside(value: object, sinfo: rx.StructInfo | None) -> Value:
+def to_value(value: object, sinfo: rx.StructInfo | None) -> Value:
     """Convert an object of a user to a value, as the expected struct info requires.
 
     Arrays of other libraries become tensors over the same memory if that is possible. Scalars
@@ -276,6 +277,21 @@ def from_outside(value: object, sinfo: rx.StructInfo | None) -> Value:
     if isinstance(read, int) and not _LEAST <= read <= _LARGEST:
         raise RuntimeCheckError(f"the integer {digits(read)} needs more than 64 bits", rule="MC-9")
     return read
+
+
+def user_argument(
+    arg: object, sinfo: rx.StructInfo | None, title: str, span: Span | None = None
+) -> Value:
+    """Convert an argument of a user, which messages call `title`, to a value.
+
+    Errors:
+        FunctionSignatureError: it cannot be converted.
+    """
+    try:
+        return to_value(arg, sinfo)
+    except RuntimeCheckError as error:
+        problem = f"{title}: expected {sinfo}: {error.diagnostic.message}"
+        raise FunctionSignatureError(problem, rule="FN-1", span=span) from None
 
 
 def _read(value: object, sinfo: rx.StructInfo | None) -> Value:
@@ -310,7 +326,7 @@ def _is_tuple(value: object) -> TypeIs[tuple[object, ...]]:
 
 def _read_fields(value: tuple[object, ...], sinfos: Iterable[rx.StructInfo | None]) -> Value:
     """The tuple with its fields converted, or the same tuple if none changes."""
-    read = tuple(map(from_outside, value, sinfos))
+    read = tuple(map(to_value, value, sinfos))
     return value if all(map(operator.is_, value, read)) else read
 
 
@@ -372,9 +388,9 @@ def as_tensor(value: Any) -> Value:
 def from_packed(value: object, sinfos: tuple[rx.StructInfo, ...]) -> Value:
     """Convert the result of a packed function to a value; `sinfos` are those of the call."""
     if not sinfos:
-        return from_outside(value, None)
+        return to_value(value, None)
     sinfo = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(sinfos)
-    return from_outside(_with_shapes(value, sinfo), sinfo)
+    return to_value(_with_shapes(value, sinfo), sinfo)
 
 
 def _with_shapes(value: object, sinfo: rx.StructInfo) -> object:
