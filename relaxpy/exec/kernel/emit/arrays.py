@@ -25,8 +25,13 @@ from relaxpy.exec.kernel.emit.scope import (
     title,
 )
 from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value
-from relaxpy.exec.kernel.emit.views import size_of, view
-from relaxpy.exec.kernel.nest.bounds import is_affine_inside, is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.emit.views import view
+from relaxpy.exec.kernel.nest.bounds import (
+    is_affine_inside,
+    is_inside,
+    may_divide_by_zero,
+    may_fail,
+)
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.loops import linear_position
 from relaxpy.exec.kernel.plan.statements import Access
@@ -106,7 +111,7 @@ class ArrayEmitter:
         value = self.typed(expr, self.compute(expr))
         if value.dims == self.variables:
             return value.node
-        shape = tuple(self.scope.index(size_of(a)) for a in self.layout)
+        shape = tuple(self.scope.index(a.extent) for a in self.layout)
         return call("np.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
@@ -247,12 +252,7 @@ class ArrayEmitter:
 
     def _may_fail(self, expr: PrimExpr) -> bool:
         """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
-        return any(
-            not self.is_inside(node.buffer, node.indices)
-            if isinstance(node, BufferLoad)
-            else may_divide_by_zero(node)
-            for node in walk(expr)
-        )
+        return may_fail(expr, self._all_axes(), self.scope.shape_vars)
 
     def varies(self, expr: PrimExpr) -> bool:
         """Whether `expr` depends on the axes of the layout."""

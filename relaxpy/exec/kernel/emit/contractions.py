@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
-from relaxpy.exec.kernel.emit.views import size_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.steps import Contract
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
@@ -125,9 +124,7 @@ class ContractionEmitter:
         node = value.node
         if not self._axes(factor) <= value.dims:
             # A factor may mention an axis on which its value does not depend.
-            node = call(
-                "np.broadcast_to", node, tuple(self.scope.index(size_of(a)) for a in layout)
-            )
+            node = call("np.broadcast_to", node, tuple(self.scope.index(a.extent) for a in layout))
         wide = self._wide()
         if wide is not self.dtype:
             node = call(attribute(node, "astype"), dtype_name(wide))

@@ -18,9 +18,8 @@ from relaxpy.exec.kernel.emit.entry import Entry
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
 from relaxpy.exec.kernel.emit.values import Output, Rows
-from relaxpy.exec.kernel.emit.views import size_of
 from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
-from relaxpy.exec.kernel.nest.domain import may_be_empty, nonempty_condition
+from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
@@ -257,8 +256,9 @@ class NumpyEmitter:
 
         Unless `always`, only for axes whose extent may be negative.
         """
-        tested = (a for a in axes if always or may_be_empty(a, self.scope.shape_vars))
-        conditions = (nonempty_condition(a, self.scope.shape_vars) for a in tested)
+        known = self.scope.shape_vars
+        tested = (a for a in axes if always or not a.extent.is_at_least(0, known))
+        conditions = (nonempty_condition(a, known) for a in tested)
         return [self.scope.truth(test) for test in conditions if test is not None]
 
     def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
@@ -453,7 +453,7 @@ class NumpyEmitter:
         assert update is not None
         count = as_poly(1)
         for axis in step.over:
-            count = count * size_of(axis)
+            count = count * axis.extent
         test = call("rt.stays_finite", self.scope.index(count), *writer.values)
         as_written = Reduce(
             statement, step.axes, step.over, update, initial, step.always_initialises
@@ -490,7 +490,7 @@ class NumpyEmitter:
         indices = arrays.present(statement.target, statement.indices)
         nodes = [arrays.compute(i).node for i in indices]
         name = self.scope.buffer(statement.target)
-        shape = tuple(self.scope.index(size_of(a)) for a in step.axes)
+        shape = tuple(self.scope.index(a.extent) for a in step.axes)
         combine = step.update.combine if step.update else None
         ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
         where = title(self.plan.name, statement.target)

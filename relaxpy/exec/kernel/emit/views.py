@@ -25,11 +25,6 @@ class View:
     dims: tuple[Var, ...]
 
 
-def size_of(axis: Axis) -> IndexPoly:
-    """The extent of `axis`."""
-    return as_poly(axis.stop) - as_poly(axis.start)
-
-
 def view(
     scope: KernelScope,
     buffer: Buffer,
@@ -115,7 +110,7 @@ def _digits(
         if var is None or not as_poly(ranges[var].start).same(0):
             return None
         del left[var]
-        extent = size_of(ranges[var])
+        extent = ranges[var].extent
         digits.insert(0, (extent, Affine({var: as_poly(1)}, as_poly(0))))
         below = below * extent
     return digits if m.offset.same(0) and below.same(size) else None
@@ -124,7 +119,7 @@ def _digits(
 def _reverses(index: Affine, step: int, axis: Axis, size: IndexPoly) -> bool:
     """Whether `index` runs backwards through the whole dimension."""
     first = index.offset - as_poly(axis.start)
-    return step == -1 and size_of(axis).same(size) and first.same(size - 1)
+    return step == -1 and axis.extent.same(size) and first.same(size - 1)
 
 
 def _index(scope: KernelScope, index: Affine, size: IndexPoly, ranges: dict[Var, Axis]) -> ast.expr:
@@ -199,7 +194,7 @@ def _strided(
             if factor is not None:
                 offset = offset + factor * as_poly(axis.start)
         offsets.append(scope.index(offset))
-    shape = [scope.index(size_of(a)) for a in used]
+    shape = [scope.index(a.extent) for a in used]
     steps = [
         code(tuple(scope.index(m.coefficients.get(a.var, as_poly(0))) for m in maps)) for a in used
     ]

@@ -88,7 +88,7 @@ def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ())
         lost -= {node.b for node in walk(result) if may_divide_by_zero(node)}
     if not lost:
         return True
-    extents = [as_poly(axis.stop) - as_poly(axis.start) for axis in axes]
+    extents = [axis.extent for axis in axes]
     factors = {atom for extent in extents if len(extent.terms) == 1 for atom in extent.atoms()}
     return all(
         any(as_poly(divisor).same(extent) for extent in extents)

@@ -181,28 +181,26 @@ def max_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> Pr
 
 def is_point(axis: Axis) -> bool:
     """Whether the axis has exactly one value."""
-    return (as_poly(axis.stop) - as_poly(axis.start)).same(1)
+    return axis.extent.same(1)
 
 
 def is_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether the axis provably has no iteration."""
-    return (as_poly(axis.start) - as_poly(axis.stop)).is_at_least(0, shape_vars)
+    return (axis.extent * -1).is_at_least(0, shape_vars)
 
 
 def nonempty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has an iteration, or None if that is proved."""
-    start, stop = as_poly(axis.start), as_poly(axis.stop)
-    if (stop - start).is_at_least(1, shape_vars):
+    if axis.extent.is_at_least(1, shape_vars):
         return None
-    return ops.convert(start.expr() < stop.expr())
+    return ops.convert(as_poly(axis.start).expr() < as_poly(axis.stop).expr())
 
 
 def empty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
     """The condition that `axis` has no iteration, or None if that is disproved."""
-    start, stop = as_poly(axis.start), as_poly(axis.stop)
-    if (stop - start).is_at_least(1, shape_vars):
+    if axis.extent.is_at_least(1, shape_vars):
         return None
-    return ops.convert(stop.expr() <= start.expr())
+    return ops.convert(as_poly(axis.stop).expr() <= as_poly(axis.start).expr())
 
 
 def has_first_iteration(part: Axis, whole: Axis, shape_vars: Container[Var]) -> bool:
@@ -217,12 +215,8 @@ def has_first_iteration(part: Axis, whole: Axis, shape_vars: Container[Var]) -> 
 
 def is_implied(test: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> bool:
     """Whether `test` provably holds if each of `axes` has an iteration."""
-    known = [some for axis in axes if (some := nonempty_condition(axis, shape_vars)) is not None]
+    conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
+    known = [condition for condition in conditions if condition is not None]
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(True, *known)):
         return analyzer.can_prove(test)
-
-
-def may_be_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
-    """Whether `stop` may be less than `start`, as can happen after a split."""
-    return not (as_poly(axis.stop) - as_poly(axis.start)).is_at_least(0, shape_vars)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -23,6 +25,16 @@ class Axis:
     var: Var
     start: PrimExpr
     stop: PrimExpr
+
+    @property
+    def extent(self) -> IndexPoly:
+        """The number of iterations, unless that is negative."""
+        return as_poly(self.stop) - as_poly(self.start)
+
+    def has_bounds_of(self, other: Axis) -> bool:
+        """Whether both axes provably have the same start and stop."""
+        start, stop = as_poly(other.start), as_poly(other.stop)
+        return as_poly(self.start).same(start) and as_poly(self.stop).same(stop)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,6 +255,11 @@ def map_expressions(item: Item, change: Callable[[PrimExpr], PrimExpr]) -> Item:
             return replace(item, call=changed)
         case Jump() | Alloc():
             return item
+
+
+def substituted(items: tuple[Item, ...], values: Mapping[Var, PrimExpr]) -> tuple[Item, ...]:
+    """`items` with `values` for variables in all their expressions."""
+    return tuple(map_expressions(item, lambda expr: substitute(expr, values)) for item in items)
 
 
 def loads(expr: Node) -> Iterator[BufferLoad]:

@@ -92,7 +92,8 @@ class _Run:
             return False
         written = self.written.union(map(self.memory, writes))
         for axis in step.axes:
-            rows = self._rows(step, axis) if self._is_alike(axis) else {}
+            common = not self.axes or axis.has_bounds_of(self.axes[0])
+            rows = self._rows(step, axis) if common else {}
             if rows and all(rows[memory] is not None for memory in rows.keys() & written):
                 self.steps.append(step)
                 self.axes.append(axis)
@@ -100,12 +101,6 @@ class _Run:
                 self.written = written
                 return True
         return False
-
-    def _is_alike(self, axis: Axis) -> bool:
-        if not self.axes:
-            return True
-        start, stop = as_poly(self.axes[0].start), as_poly(self.axes[0].stop)
-        return as_poly(axis.start).same(start) and as_poly(axis.stop).same(stop)
 
     def _rows(self, step: ArrayStep, axis: Axis) -> dict[Buffer, Row | None]:
         """The rows that `step` accesses; None for one that differs from those before."""

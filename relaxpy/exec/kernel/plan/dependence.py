@@ -231,7 +231,8 @@ def _restrict(
                     possible[level] &= {SAME}
                 return True
             return _one_axis(possible, level, factor, gap, ends[level], shape_vars)
-        alike = all(_same_bounds(x_axes[shared[v]], y_axes[shared[v]]) for v in f.coefficients)
+        levels = [shared[v] for v in f.coefficients]
+        alike = all(x_axes[level].has_bounds_of(y_axes[level]) for level in levels)
         if not gap.terms and alike and is_injective(f, x_axes, shape_vars):
             for var in f.coefficients:
                 possible[shared[var]] &= {SAME}
@@ -242,10 +243,6 @@ def _restrict(
     f_low, f_high = lowest
     g_low, g_high = highest
     return not (_is_less(g_high, f_low, shape_vars) or _is_less(f_high, g_low, shape_vars))
-
-
-def _same_bounds(a: Axis, b: Axis) -> bool:
-    return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
 
 
 def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[Var]) -> bool:

@@ -20,7 +20,6 @@ from relaxpy.exec.kernel.nest.nodes import (
     loads,
     map_expressions,
 )
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -60,7 +59,7 @@ def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
         shape = list(buffer.shape)
         kept: list[Axis] = []
         for axis in reversed(entry.axes):
-            extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
+            extent = axis.extent.expr()
             if _element_count([extent, *shape]) > most:
                 break
             shape.insert(0, extent)

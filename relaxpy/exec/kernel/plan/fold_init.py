@@ -17,9 +17,9 @@ from relaxpy.exec.kernel.plan.steps import (
     Serial,
     Step,
     accesses,
-    statements_in,
+    flatten_steps,
 )
-from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.arith.algebra.affine import Affine, affine
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -96,7 +96,8 @@ def _initial(
         if not _same_iterations(store, step.statement, serial):
             return None
         renamed = _same_elements(store, axes, step.statement, step.axes)
-        between = (w for s in steps[position + 1 :] for p in statements_in(s) for w in p.writes)
+        after = flatten_steps(steps[position + 1 :])
+        between = (w for inner in after for w in inner.statement.writes)
         written = {memory, *(roots.get(w.buffer, w.buffer) for w in between)}
         if renamed is None or any(
             roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
@@ -109,7 +110,7 @@ def _initial(
 def _same_iterations(store: Assignment, update: Assignment, serial: Container[Var]) -> bool:
     """Whether both run in the same iterations of the enclosing loops `serial`."""
     axes = {axis.var: axis for axis in update.axes}
-    return all(_same_bounds(axis, axes[axis.var]) for axis in store.axes if axis.var in serial)
+    return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)
 
 
 def _same_guards(store: Assignment, step: Reduce | Contract, shape_vars: Container[Var]) -> bool:
@@ -161,8 +162,4 @@ def _pair(
     [(x, p)], [(y, q)] = f.coefficients.items(), g.coefficients.items()
     a = next(axis for axis in f_axes if axis.var is x)
     b = next(axis for axis in g_axes if axis.var is y)
-    return {x: ops.cast_to(y, x.dtype)} if _same_bounds(a, b) and p.same(q) else None
-
-
-def _same_bounds(a: Axis, b: Axis) -> bool:
-    return as_poly(a.start).same(as_poly(b.start)) and as_poly(a.stop).same(as_poly(b.stop))
+    return {x: ops.cast_to(y, x.dtype)} if a.has_bounds_of(b) and p.same(q) else None

@@ -14,12 +14,12 @@ from relaxpy.exec.kernel.nest.nodes import (
     Item,
     Loop,
     WhileLoop,
-    map_expressions,
+    substituted,
     walk_items,
 )
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.ir.tir.substitution import mentions
 
 
 def with_initialisation(items: tuple[Item, ...], shape_vars: Container[Var]) -> tuple[Item, ...]:
@@ -61,7 +61,7 @@ def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]
             case Branch(init_loops=loops) if loops:
                 if any(axis.var is loop.var for axis in loops):
                     tests = [test for test in conditions if not mentions(test, {loop.var})]
-                    init = _substituted(_init_at_start(item, loop), start)
+                    init = substituted(_init_at_start(item, loop), start)
                     yield from (Branch(ops.all_of(*tests), init),) if tests else init
             case Branch(condition=condition, body=body, orelse=orelse):
                 yield from _inits(body, loop, (*conditions, *conjuncts(condition)))
@@ -69,9 +69,9 @@ def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]
             case Loop(axis=axis, body=body):
                 inits = tuple(_inits(body, loop, conditions))
                 if inits:
-                    yield from _substituted((Loop(axis, inits),), start)
+                    yield from substituted((Loop(axis, inits),), start)
             case Bind(var=var, value=value):
-                rest = _substituted(items[position + 1 :], {var: value})
+                rest = substituted(items[position + 1 :], {var: value})
                 yield from _inits(rest, loop, conditions)
                 return
             case Alloc():
@@ -88,7 +88,3 @@ def _init_at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
     if not (tests or others):
         return init.body
     return (replace(init, condition=ops.all_of(True, *tests), init_loops=others),)
-
-
-def _substituted(items: tuple[Item, ...], values: Mapping[Var, PrimExpr]) -> tuple[Item, ...]:
-    return tuple(map_expressions(item, lambda expr: substitute(expr, values)) for item in items)

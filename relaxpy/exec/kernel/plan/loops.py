@@ -6,7 +6,7 @@ product becomes one loop for each factor.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,6 +22,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     expressions,
     jumps,
     map_expressions,
+    substituted,
     walk_items,
 )
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, quotient
@@ -45,7 +46,7 @@ from relaxpy.ir.tir.expr import (
     Sub,
     Var,
 )
-from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.ir.tir.substitution import mentions
 
 
 def normalise_loops(nest: Nest, shape_vars: Container[Var]) -> Nest:
@@ -128,7 +129,7 @@ class _Loops:
         items = _with_init_conditions(loop.body, [axis], digits, self.shape_vars)
         if items is None:
             return None
-        nest = Loop(digits[-1], tuple(_substituted(i, {axis.var: whole}) for i in items))
+        nest = Loop(digits[-1], substituted(items, {axis.var: whole}))
         for digit in reversed(digits[:-1]):
             nest = Loop(digit, (nest,))
         nest = self._simplified(nest, [*outer, digits[0]])
@@ -192,10 +193,8 @@ def analyzer_of(axes: Sequence[Axis]) -> Analyzer:
     """An analyzer with the bounds of the loops `axes`."""
     analyzer = Analyzer()
     for axis in axes:
-        extent = (as_poly(axis.stop) - as_poly(axis.start)).expr()
-        kind = axis.var.dtype
-        bounds = Range.from_min_extent(axis.start, ops.cast_to(extent, kind))
-        analyzer.bind(axis.var, bounds)
+        extent = ops.cast_to(axis.extent.expr(), axis.var.dtype)
+        analyzer.bind(axis.var, Range.from_min_extent(axis.start, extent))
     return analyzer
 
 
@@ -239,8 +238,8 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
     items = _with_init_conditions(body, [loop.axis, inner], [both.axis], shape_vars)
     if items is None:
         return None
-    values = {inner.var: both.inner}
-    items = tuple(map_expressions(_substituted(i, values), canonical) for i in items)
+    items = substituted(items, {inner.var: both.inner})
+    items = tuple(map_expressions(item, canonical) for item in items)
     exprs = [e for i in items for e in _all_expressions(i)]
     if any(mentions(e, {loop.axis.var}) for e in exprs):
         return None
@@ -294,10 +293,6 @@ def canonical(expr: PrimExpr) -> PrimExpr:
         return ops.cast_to(total, node.dtype)
 
     return cast("PrimExpr", rewrite(expr, rule))
-
-
-def _substituted(item: Item, values: Mapping[Var, PrimExpr]) -> Item:
-    return map_expressions(item, lambda expr: substitute(expr, values))
 
 
 def _with_init_conditions(

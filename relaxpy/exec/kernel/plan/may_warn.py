@@ -7,16 +7,13 @@ from collections.abc import Container
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, loads, walk_items
 from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.steps import (
-    Blocked,
+    ArrayStep,
     Contract,
     Plan,
     Reduce,
     Scalar,
     Scatter,
-    Serial,
-    Step,
     flatten_steps,
-    statements_in,
 )
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
@@ -51,22 +48,21 @@ def calls_external(plan: Plan) -> bool:
     )
 
 
-def _reports(step: Step) -> bool:
+def _reports(step: ArrayStep | Scalar) -> bool:
     if isinstance(step, Scalar):
         # NumPy warns of scalar integers that wrap, too.
         return True
     if isinstance(step, Scatter) and step.update is not None:
         # `ufunc.at` of minima and maxima warns of NaN.
         return True
-    sources = [e for statement in statements_in(step) for e in expressions_of(statement)]
+    sources = [*expressions_of(step.statement)]
     if isinstance(step, (Reduce, Contract)) and step.initial is not None:
         sources.append(step.initial)
     if isinstance(step, Reduce):
         # An operand that is subtracted has been negated.
         sources.append(step.update.operand)
     over = step.over if isinstance(step, (Reduce, Contract)) else ()
-    axes = () if isinstance(step, (Serial, Blocked)) else (*step.axes, *over)
-    variables = {a.var for a in axes}
+    variables = {a.var for a in (*step.axes, *over)}
     return any(_operation_reports(node, variables) for source in sources for node in walk(source))
 
 

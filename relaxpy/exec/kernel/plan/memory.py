@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Access
-from relaxpy.exec.kernel.plan.steps import Map, Plan, Step, accesses, flatten_steps, statements_in
+from relaxpy.exec.kernel.plan.steps import Map, Plan, Step, accesses, flatten_steps
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -75,8 +75,7 @@ def _covers(step: Map) -> bool:
     sizes = [as_poly(size) for size in step.statement.target.shape]
     left = [size for size in sizes if not size.same(1)]
     for axis in step.axes:
-        extent = as_poly(axis.stop) - as_poly(axis.start)
-        of_axis = next((size for size in left if size.same(extent)), None)
+        of_axis = next((size for size in left if size.same(axis.extent)), None)
         if of_axis is None:
             return False
         left.remove(of_axis)
@@ -94,7 +93,7 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     for number, step in enumerate(steps):
         for access in accesses(step):
             users.setdefault(_root(plan, access), {})[number] = step
-    written = {_root(plan, w) for step in steps for p in statements_in(step) for w in p.writes}
+    written = {_root(plan, w) for step in steps for w in step.statement.writes}
     done: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         done.add(target)

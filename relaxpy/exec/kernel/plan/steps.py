@@ -197,16 +197,9 @@ def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:
 def accesses(step: Step) -> Iterator[Access]:
     """The reads and writes of `step`, including those of the initial value of an accumulation."""
     for inner in flatten_steps((step,)):
-        for statement in statements_in(inner):
-            yield from statement.reads
-            yield from statement.writes
+        yield from inner.statement.reads
+        yield from inner.statement.writes
         if isinstance(inner, (Reduce, Contract)) and inner.initial is not None:
             variables = {a.var for a in inner.axes}
             for load in loads(inner.initial):
                 yield access(load.buffer, load.indices, variables)
-
-
-def statements_in(step: Step) -> Iterator[Statement]:
-    """The statements that `step` executes."""
-    for inner in flatten_steps((step,)):
-        yield inner.statement
