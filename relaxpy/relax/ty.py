@@ -10,10 +10,12 @@ from relaxpy.ir.relax.nodes.static_type import (
     TupleType as TupleType,
     Type as Type,
     erase_struct_info as erase_struct_info,
+    wrap_type as wrap_type,
+)
+from relaxpy.ir.relax.relations.static_types import (
     find_glb as find_glb,
     find_lub as find_lub,
     is_subtype as is_subtype,
-    wrap_type as wrap_type,
 )
 
 TensorType = DynTensorType

@@ -21,9 +21,6 @@ from relaxpy.ir.relax.nodes.static_type import (
     ShapeType,
     TupleType,
     erase_struct_info,
-    find_glb,
-    find_lub,
-    is_subtype,
 )
 from relaxpy.ir.relax.relations import struct_info_glb, struct_info_lca
 from relaxpy.ir.relax.relations.compatibility import (
@@ -41,6 +38,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     free_shape_vars,
     substitute_info,
 )
+from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,

@@ -20,13 +20,10 @@ from relaxpy.ir.relax.nodes.static_type import (
     TensorType,
     TupleType,
     erase_struct_info,
-    find_glb,
-    find_lub,
-    is_subtype,
-    require_subtype,
     wrap_type,
 )
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
+from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype, require_subtype
 from tests.ir.relax.infos import (
     FIRST,
     SHAPES,

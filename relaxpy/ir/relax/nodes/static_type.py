@@ -1,4 +1,4 @@
-"""The static types of older versions of Relax: struct info without shapes, and its order."""
+"""The static types of older versions of Relax: struct info without shapes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, StructInfoTypeError
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax import nodes as rx
@@ -30,7 +30,8 @@ def _check_rank(ndim: object) -> None:
 def _types(values: object) -> tuple[AnyType, ...]:
     """Convert a list of types to a tuple."""
     types = as_members(values, "types", "TYP-1")
-    _check_types(*types)
+    for value in types:
+        check_kind(value, Type, "a Relax type", "TYP-1")
     return types
 
 
@@ -148,118 +149,3 @@ def wrap_type(ty: Type) -> rx.StructInfo:
             return rx.FuncStructInfo.opaque_func(derive_func=rx.DEFAULT_DERIVE)
         case _:
             raise MisuseError(f"expected a Relax type, found {type(ty).__name__}", rule="TYP-1")
-
-
-def _check_types(*values: object) -> None:
-    for value in values:
-        check_kind(value, Type, "a Relax type", "TYP-1")
-
-
-@user_facing
-def is_subtype(sub: AnyType, base: AnyType) -> bool:
-    """Whether `sub <: base`.
-
-    Rule:
-        TYP-7, TYP-8, TYP-9, TYP-10, TYP-11, TYP-12.
-    Errors:
-        MisuseError (also TypeError): an operand is not a type.
-    """
-    _check_types(sub, base)
-    match sub, base:
-        case _, ObjectType():
-            return True
-        case DynTensorType(), DynTensorType():
-            return base.ndim in (-1, sub.ndim) and base.dtype in (VOID, sub.dtype)
-        case ShapeType(), ShapeType():
-            return base.ndim in (-1, sub.ndim)
-        case TupleType(fields=a), TupleType(fields=b):
-            return len(a) == len(b) and all(map(is_subtype, a, b))
-        case FuncType(arg_types=a), FuncType(arg_types=b):
-            return (
-                len(a) == len(b)
-                and all(map(is_subtype, b, a))
-                and is_subtype(sub.ret_type, base.ret_type)
-                and (sub.pure or not base.pure)
-            )
-        case _:
-            return sub == base
-
-
-@user_facing
-def find_lub(a: AnyType, b: AnyType) -> AnyType:
-    """The least upper bound.
-
-    Rule:
-        TYP-13, TYP-14.
-    Errors:
-        MisuseError (also TypeError): an operand is not a type.
-    """
-    _check_types(a, b)
-    match a, b:
-        case DynTensorType(), DynTensorType():
-            ndim = a.ndim if a.ndim == b.ndim else -1
-            return DynTensorType(ndim, a.dtype if a.dtype == b.dtype else VOID)
-        case ShapeType(), ShapeType():
-            return ShapeType(a.ndim if a.ndim == b.ndim else -1)
-        case TupleType(fields=p), TupleType(fields=q) if len(p) == len(q):
-            return TupleType(tuple(map(find_lub, p, q)))
-        case FuncType(arg_types=p), FuncType(arg_types=q) if len(p) == len(q):
-            args = [find_glb(x, y) for x, y in zip(p, q, strict=True)]
-            known = tuple(x for x in args if x is not None)
-            if len(known) != len(args):
-                return ObjectType()
-            return FuncType(known, find_lub(a.ret_type, b.ret_type), a.pure and b.pure)
-        case _:
-            return a if a == b else ObjectType()
-
-
-@user_facing
-def find_glb(a: AnyType, b: AnyType) -> AnyType | None:
-    """The greatest lower bound, or None if there is none.
-
-    Rule:
-        TYP-15, TYP-16.
-    Errors:
-        MisuseError (also TypeError): an operand is not a type.
-    """
-    _check_types(a, b)
-    match a, b:
-        case ObjectType(), _:
-            return b
-        case _, ObjectType():
-            return a
-        case DynTensorType(), DynTensorType():
-            ranks = {a.ndim, b.ndim} - {-1}
-            dtypes = {a.dtype, b.dtype} - {VOID}
-            if len(ranks) > 1 or len(dtypes) > 1:
-                return None
-            return DynTensorType(ranks.pop() if ranks else -1, dtypes.pop() if dtypes else VOID)
-        case ShapeType(), ShapeType():
-            ranks = {a.ndim, b.ndim} - {-1}
-            return None if len(ranks) > 1 else ShapeType(ranks.pop() if ranks else -1)
-        case TupleType(fields=p), TupleType(fields=q) if len(p) == len(q):
-            fields = [find_glb(x, y) for x, y in zip(p, q, strict=True)]
-            known = tuple(x for x in fields if x is not None)
-            return TupleType(known) if len(known) == len(fields) else None
-        case FuncType(arg_types=p), FuncType(arg_types=q) if len(p) == len(q):
-            ret = find_glb(a.ret_type, b.ret_type)
-            args = tuple(map(find_lub, p, q))
-            return None if ret is None else FuncType(args, ret, a.pure or b.pure)
-        case _:
-            return a if a == b else None
-
-
-def require_subtype(actual: AnyType, expected: AnyType) -> None:
-    """Check that a value of type `actual` can be used as an `expected`.
-
-    Rule:
-        TYP-17, TYP-18.
-    Errors:
-        StructInfoTypeError: it cannot; the hint is a cast if `actual` is the wider type.
-    """
-    if is_subtype(actual, expected):
-        return
-    hint = None
-    if is_subtype(expected, actual):
-        hint = f"check it at run time: R.match_cast(value, {expected})"
-    raise StructInfoTypeError(f"{actual} is not {expected}", rule="TYP-18", hint=hint)
