@@ -78,8 +78,8 @@ class PassTimingInstrument(PassInstrument):
         Units:
             milliseconds; inner runs are indented.
         """
-        whole = sum(run.seconds or 0.0 for run in self._runs)
-        return "\n".join(line for run in self._runs for line in _lines(run, whole, 0))
+        total = sum(run.seconds or 0.0 for run in self._runs)
+        return "\n".join(line for run in self._runs for line in _lines(run, total, 0))
 
 
 def _lines(run: _Run, total: float, depth: int) -> list[str]:

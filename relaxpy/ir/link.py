@@ -60,8 +60,10 @@ class _Alike:
             self._by_variable = {}
             for other, known in self.present.items():
                 self._by_variable.setdefault(_first_variable(known), []).append(other)
-        own = [name] if name in self.present else []
-        return own + [n for n in self._by_variable.get(_first_variable(func), ()) if n != name]
+        same_name = [name] if name in self.present else []
+        return same_name + [
+            n for n in self._by_variable.get(_first_variable(func), ()) if n != name
+        ]
 
 
 def _first_variable(func: BaseFunc) -> Node:
@@ -118,11 +120,11 @@ def brought_along(
     The name gets a number as a suffix if a callee of `func` has the same name.
     """
     callees = cast("Mapping[str, BaseFunc]", func.callees) if isinstance(func, Function) else {}
-    own, entry = _free_name(name, callees), alone(func)
-    if own != name and func.attrs.get("global_symbol") is not None:
-        entry = entry.with_attr("global_symbol", own)
-    entries = linked({own: entry, **callees}, present, taken)
-    return entries[own][0], dict(entries.values())
+    new_name, entry = _free_name(name, callees), alone(func)
+    if new_name != name and func.attrs.get("global_symbol") is not None:
+        entry = entry.with_attr("global_symbol", new_name)
+    entries = linked({new_name: entry, **callees}, present, taken)
+    return entries[new_name][0], dict(entries.values())
 
 
 def _mentions(func: BaseFunc) -> set[str]:

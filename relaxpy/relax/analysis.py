@@ -3,14 +3,14 @@
 from relaxpy.ir.relax.analysis.compile_time import (
     computable_at_compile_time as computable_at_compile_time,
 )
-from relaxpy.ir.relax.analysis.infos import (
-    derive_call_ret_struct_info as derive_call_ret_struct_info,
-    erase_to_well_defined as erase_to_well_defined,
-)
 from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms as suggest_layout_transforms
 from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage as estimate_memory_usage
 from relaxpy.ir.relax.analysis.purity import contains_impure_call as contains_impure_call
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern as has_reshape_pattern
+from relaxpy.ir.relax.analysis.struct_info import (
+    derive_call_ret_struct_info as derive_call_ret_struct_info,
+    erase_to_well_defined as erase_to_well_defined,
+)
 from relaxpy.ir.relax.analysis.symbolic import (
     collect_non_negative_expressions as collect_non_negative_expressions,
     definable_tir_vars_in_struct_info as definable_tir_vars_in_struct_info,

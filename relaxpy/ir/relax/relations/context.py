@@ -91,9 +91,9 @@ class Context:
             return self.global_sinfo(expr)
         if not isinstance(expr, Expr):
             raise _not_a_value(expr)
-        info = expr.struct_info
-        if info is not None:
-            return info
+        sinfo = expr.struct_info
+        if sinfo is not None:
+            return sinfo
         if isinstance(expr, Tuple):
             return TupleStructInfo(tuple(self.sinfo_of(f) for f in expr.fields))
         raise StructInfoError(
@@ -105,8 +105,8 @@ class Context:
         )
 
     def _variable_sinfo(self, var: Var) -> StructInfo:
-        info = self.sinfo_by_var.get(var) or var.struct_info
-        if info is None or (self.closed and var not in self.variables):
+        sinfo = self.sinfo_by_var.get(var) or var.struct_info
+        if sinfo is None or (self.closed and var not in self.variables):
             raise StructInfoError(
                 f"variable {var.name_hint} is not in scope"
                 if self.closed
@@ -115,14 +115,14 @@ class Context:
                 span=var.span,
                 about=var,
             )
-        return info
+        return sinfo
 
     def callee_sinfo(self, callee: Expr) -> StructInfo:
         """The struct info of a callee; its bound shape variables occur nowhere else (MAP-9)."""
-        info = self.sinfo_of(callee)
+        sinfo = self.sinfo_of(callee)
         if isinstance(callee, GlobalVar) and callee.name_hint in self.signatures:
-            return info
-        return alpha_rename(info, self.shape_vars)
+            return sinfo
+        return alpha_rename(sinfo, self.shape_vars)
 
     def global_sinfo(self, var: GlobalVar) -> StructInfo:
         """The signature of a function of the module (AST-8).
@@ -130,8 +130,8 @@ class Context:
         Errors:
             StructInfoError: there is no such function.
         """
-        info = self._signature(var.name_hint) or var.struct_info or self.assumed
-        if info is None:
+        sinfo = self._signature(var.name_hint) or var.struct_info or self.assumed
+        if sinfo is None:
             raise StructInfoError(
                 f"the module has no function {var.name_hint}",
                 rule="DER-3",
@@ -139,7 +139,7 @@ class Context:
                 hint=close_names(var.name_hint, self.signatures),
                 about=var,
             )
-        return info
+        return sinfo
 
     def _signature(self, name: str) -> StructInfo | None:
         renamed = self.renamed.get(name)
@@ -170,8 +170,8 @@ class Context:
 
     def is_pure_callee(self, callee: Expr) -> bool:
         """PU-12: whether the struct info of a callee declares calls of it pure."""
-        info = self.sinfo_of(callee)
-        return isinstance(info, FuncStructInfo) and info.purity
+        sinfo = self.sinfo_of(callee)
+        return isinstance(sinfo, FuncStructInfo) and sinfo.purity
 
 
 class Except(Container[Any]):

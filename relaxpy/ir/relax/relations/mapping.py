@@ -37,31 +37,31 @@ def shape_var_map(
 
 def map_params(
     params: Sequence[rx.StructInfo],
-    infos: Sequence[rx.StructInfo],
+    sinfos: Sequence[rx.StructInfo],
     bound: Container[tir.Var] = (),
 ) -> dict[tir.Var, tir.PrimExpr]:
-    """The value in `infos` of each definable variable of `params` (DER-40, CMP-20).
+    """The value in `sinfos` of each definable variable of `params` (DER-40, CMP-20).
 
     All parameters are matched together, since a Callable in one may use what another one binds.
     """
     table: dict[tir.Var, tir.PrimExpr] = {}
-    for var, image in matched_pairs(params, infos, bound):
+    for var, image in matched_pairs(params, sinfos, bound):
         table.setdefault(var, image)
     return table
 
 
 def matched_pairs(
     params: Sequence[rx.StructInfo],
-    infos: Sequence[rx.StructInfo],
+    sinfos: Sequence[rx.StructInfo],
     bound: Container[tir.Var] = (),
 ) -> Iterator[Pair]:
-    """Each use of a definable variable of `params` with the expression at its position in `infos`.
+    """Each use of a definable variable of `params` with the expression at its position in `sinfos`.
 
     The pairs are in order from left to right; variables in `bound` are left out.
     """
     unbound = frozenset(var for var in definable_shape_vars(*params) if var not in bound)
     scope = extended(bound, unbound)
-    for s1, s2 in zip(params, infos, strict=False):
+    for s1, s2 in zip(params, sinfos, strict=False):
         yield from _pairs(s1, s2, unbound, scope, bound)
 
 

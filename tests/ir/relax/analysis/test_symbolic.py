@@ -6,7 +6,7 @@ import pytest
 
 from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.analysis.infos import derive_call_ret_struct_info, erase_to_well_defined
+from relaxpy.ir.relax.analysis.struct_info import derive_call_ret_struct_info, erase_to_well_defined
 from relaxpy.ir.relax.analysis.symbolic import (
     collect_non_negative_expressions,
     definable_tir_vars_in_struct_info,
