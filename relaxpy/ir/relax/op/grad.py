@@ -99,3 +99,25 @@ def take_backward(
     if x.ndim >= 0:
         normal_axis(axis or 0, x.ndim)
     return x
+
+
+@register(
+    "relax.grad.cumprod_backward",
+    pure=True,
+    legalize=by_te(topi.cumprod_grad, "cumprod_backward"),
+)
+def cumprod_backward(
+    output_grad: TensorStructInfo, data: TensorStructInfo, axis: int, exclusive: bool = False
+) -> TensorStructInfo:
+    """The gradient of data in `cumprod(data, axis)`, from that of the result.
+
+    Shapes:
+        output_grad  as data
+        data         rank 1 at least
+        result       as data
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    if data.ndim >= 0:
+        normal_axis(axis, data.ndim)
+    return data

@@ -7,6 +7,7 @@ from relaxpy.ir.te.topi import (
     nn,
     reduction,
     repetition,
+    scan,
     transform,
 )
 from relaxpy.ir.te.topi.arguments import checked
@@ -15,6 +16,7 @@ from relaxpy.ir.te.topi.elementwise import *
 from relaxpy.ir.te.topi.indexing import *
 from relaxpy.ir.te.topi.reduction import *
 from relaxpy.ir.te.topi.repetition import *
+from relaxpy.ir.te.topi.scan import *
 from relaxpy.ir.te.topi.transform import *
 
 __all__ = ["nn"]
@@ -23,6 +25,7 @@ __all__ += elementwise.__all__
 __all__ += indexing.__all__
 __all__ += reduction.__all__
 __all__ += repetition.__all__
+__all__ += scan.__all__
 __all__ += transform.__all__
 
 # Users call functions that check their arguments; these functions call each other unchecked.

@@ -116,11 +116,12 @@ def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
     return index_tensor(data, indices)
 
 
-def _load(buffer: Buffer, index: Sequence[PrimExpr]) -> PrimExpr:
+def load(buffer: Buffer, index: Sequence[PrimExpr]) -> PrimExpr:
+    """The element of a buffer at an index."""
     return BufferLoad(buffer, tuple(index))
 
 
-def _loops(shape: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
+def loops(shape: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
     """Nested loops over all indices of a shape."""
     index = [tir.Var(f"i{k}", size.dtype) for k, size in enumerate(shape)]
     nest = body(list(index))
@@ -129,7 +130,29 @@ def _loops(shape: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]) ->
     return nest
 
 
-def _stored(
+def stored(
+    shape: Sequence[PrimExpr],
+    dtype: str,
+    inputs: Sequence[Tensor],
+    name: str,
+    store: Callable[[list[Buffer], Buffer], Stmt],
+) -> Tensor:
+    """The tensor that a statement stores, built from the buffers of the inputs and its own."""
+    buffers = [decl_buffer(x.shape, str(x.dtype), x.name) for x in inputs]
+    target = decl_buffer(shape, dtype, name)
+    made: Tensor = te.extern(
+        tuple(shape),
+        list(inputs),
+        lambda ins, outs: store(ins, outs[0]),
+        name,
+        dtype,
+        in_buffers=buffers,
+        out_buffers=[target],
+    )
+    return made
+
+
+def _stored_in_copy(
     data: Tensor | None,
     shape: Sequence[PrimExpr],
     dtype: str,
@@ -138,23 +161,16 @@ def _stored(
     store: Callable[[list[Buffer], Buffer], Stmt],
 ) -> Tensor:
     """A copy of data, or zeros, in which a statement over buffers stores elements."""
-    tensors = [*([] if data is None else [data]), *inputs]
-    buffers = [decl_buffer(x.shape, str(x.dtype), x.name) for x in tensors]
-    target = decl_buffer(shape, dtype, name)
+    copied = [] if data is None else [data]
 
-    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        [out] = outs
-
+    def statement(ins: list[Buffer], out: Buffer) -> Stmt:
         def first(index: list[PrimExpr]) -> Stmt:
-            value = ops.const(0, dtype) if data is None else _load(ins[0], tuple(index))
+            value = load(ins[0], index) if copied else ops.const(0, dtype)
             return BufferStore(out, value, tuple(index))
 
-        return stmt_seq(_loops(shape, first), store(ins[data is not None :], out))
+        return stmt_seq(loops(shape, first), store(ins[len(copied) :], out))
 
-    made: Tensor = te.extern(
-        tuple(shape), tensors, statement, name, dtype, in_buffers=buffers, out_buffers=[target]
-    )
-    return made
+    return stored(shape, dtype, [*copied, *inputs], name, statement)
 
 
 def _scattered(
@@ -177,13 +193,13 @@ def _scattered(
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def one(index: list[PrimExpr]) -> Stmt:
             place = tuple(place_of(ins[1:], index))
-            value = combine(_load(out, place), ops.cast_to(_load(ins[0], tuple(index)), wide))
+            value = combine(load(out, place), ops.cast_to(load(ins[0], tuple(index)), wide))
             return BufferStore(out, value, place)
 
-        return _loops(updates.shape, one)
+        return loops(updates.shape, one)
 
     whole = as_dtype(data, wide)
-    out = _stored(whole, data.shape, str(wide), [updates, *indices], name, store)
+    out = _stored_in_copy(whole, data.shape, str(wide), [updates, *indices], name, store)
     return as_dtype(out, data.dtype)
 
 
@@ -226,7 +242,7 @@ def scatter_elements(
     place = normal_axis(axis, data.ndim)
 
     def place_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
-        chosen = _from_start(_load(ins[0], tuple(index)), data.shape[place])
+        chosen = _from_start(load(ins[0], tuple(index)), data.shape[place])
         return [
             *(ops.cast_to(i, "int64") for i in index[:place]),
             chosen,
@@ -249,7 +265,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     def place_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
         return [
             *(
-                _from_start(_load(ins[0], (ops.const(k, "int64"), *index[:outer])), data.shape[k])
+                _from_start(load(ins[0], (ops.const(k, "int64"), *index[:outer])), data.shape[k])
                 for k in range(count)
             ),
             *(ops.cast_to(i, "int64") for i in index[outer:]),
@@ -279,7 +295,7 @@ def index_put(
         return [
             *(
                 _from_start(
-                    _load(ins[k], tuple(broadcast_index(position.shape, outer, shape))), size
+                    load(ins[k], tuple(broadcast_index(position.shape, outer, shape))), size
                 )
                 for k, (position, size) in enumerate(zip(indices, data.shape, strict=False))
             ),
@@ -301,12 +317,12 @@ def slice_scatter(
         def one(index: list[PrimExpr]) -> Stmt:
             target = [ops.cast_to(i, "int64") for i in index]
             target[place] = ops.add(first, ops.mul(target[place], by))
-            return BufferStore(out, _load(ins[0], tuple(index)), tuple(target))
+            return BufferStore(out, load(ins[0], tuple(index)), tuple(target))
 
-        return _loops(src.shape, one)
+        return loops(src.shape, one)
 
     dtype = str(input_tensor.dtype)
-    return _stored(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)
+    return _stored_in_copy(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)
 
 
 def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
@@ -317,17 +333,17 @@ def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None)
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def one(index: list[PrimExpr]) -> Stmt:
             inner = index[place : place + indices.ndim]
-            chosen = ops.cast_to(_load(ins[1], tuple(inner)), "int64")
+            chosen = ops.cast_to(load(ins[1], tuple(inner)), "int64")
             before, after = index[:place], index[place + indices.ndim :]
             target = (
                 *(ops.cast_to(i, "int64") for i in before),
                 chosen,
                 *(ops.cast_to(i, "int64") for i in after),
             )
-            value = ops.add(_load(out, target), ops.cast_to(_load(ins[0], tuple(index)), wide))
+            value = ops.add(load(out, target), ops.cast_to(load(ins[0], tuple(index)), wide))
             return BufferStore(out, value, target)
 
-        return _loops(output_grad.shape, one)
+        return loops(output_grad.shape, one)
 
-    out = _stored(None, x.shape, str(wide), [output_grad, indices], "take_backward", store)
+    out = _stored_in_copy(None, x.shape, str(wide), [output_grad, indices], "take_backward", store)
     return as_dtype(out, x.dtype)

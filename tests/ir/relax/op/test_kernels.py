@@ -64,6 +64,16 @@ def check(found: Any, expected: Any, inputs: tuple[Array, ...], roundings: int) 
     )
 
 
+def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
+    """The values have the datatypes that were inferred."""
+    assert isinstance(function, rx.FuncStructInfo)
+    infos = function.ret.fields if isinstance(function.ret, rx.TupleStructInfo) else (function.ret,)
+    values = found if isinstance(found, tuple) else (found,)
+    for value, info in zip(values, infos, strict=True):
+        assert isinstance(info, rx.TensorStructInfo)
+        assert DataType(value.dtype) == info.dtype
+
+
 def doubles(array: Array) -> Array:
     return array.astype("float64") if array.dtype.kind == "f" else array
 
@@ -87,6 +97,7 @@ def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
             if target == "reference" or not symbolic:
                 found = compile(lowered, target)["main"](*case.inputs)
                 check(found, expected, case.inputs, case.roundings)
+                assert_datatypes(found, module["main"].struct_info)
     kernels = {call.op for call in calls}
     runs_itself = Op(case.operator).record.runtime is not None
     expected_ops = {Op(case.operator)} if runs_itself else {Op("relax.call_tir")}

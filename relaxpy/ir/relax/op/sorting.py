@@ -1,0 +1,319 @@
+"""Operators that order elements, or look them up among ordered ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from relaxpy.ir.core.dtype import INT32, INT64, DataType
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import no_gradient, of_operand
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    differ,
+    literal_shape,
+    normal_axis,
+    refuse,
+    refuse_type,
+    tensor,
+    with_dtype,
+)
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Array = np.ndarray[Any, Any]
+
+
+def order(data: Array, axis: int, *, descending: bool) -> Array:
+    """The indices that sort data along an axis, equal elements in their order; NaN is greatest."""
+    if not descending:
+        return np.argsort(data, axis, kind="stable")
+    mirrored = np.argsort(np.flip(data, axis), axis, kind="stable")
+    found: Array = data.shape[axis] - 1 - np.flip(mirrored, axis)
+    return found
+
+
+def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
+    if descending:
+        return np.take_along_axis(data, order(data, axis, descending=True), axis)
+    return np.sort(data, axis, kind="stable")
+
+
+def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
+    axis = call.attrs["axis"]
+    places = R.argsort(x, axis=axis, descending=call.attrs["descending"], dtype="int64")
+    return R.scatter_elements(R.zeros_like(x), places, g, axis=axis)
+
+
+@register("relax.sort", pure=True, runtime=_sorted, gradient=of_operand(_gradient_sort))
+def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> TensorStructInfo:
+    """The elements of x in order along an axis; NaN counts as greater than any number.
+
+    Shapes:
+        x       rank 1 at least
+        result  as x
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    if x.ndim >= 0:
+        normal_axis(axis, x.ndim)
+    return x
+
+
+def _argsorted(
+    data: Array, axis: int = -1, descending: bool = False, dtype: DataType = INT32
+) -> Array:
+    return order(data, axis, descending=descending).astype(str(dtype))
+
+
+@register("relax.argsort", pure=True, runtime=_argsorted, gradient=no_gradient)
+def argsort(
+    data: TensorStructInfo, axis: int = -1, descending: bool = False, dtype: DataType = INT32
+) -> TensorStructInfo:
+    """The indices that sort data along an axis; equal elements keep their order.
+
+    Shapes:
+        data    rank 1 at least
+        result  as data, in `dtype`
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    if data.ndim >= 0:
+        normal_axis(axis, data.ndim)
+    return with_dtype(data, data.dtype if dtype.is_void else dtype)
+
+
+def _top(
+    data: Array,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: DataType = INT32,
+) -> Any:
+    places = order(data, axis, descending=largest)
+    if k > 0:
+        places = np.take(places, np.arange(min(k, data.shape[axis])), axis)
+    indices = places.astype(str(dtype))
+    if ret_type == "indices":
+        return indices
+    values = np.take_along_axis(data, places, axis)
+    return values if ret_type == "values" else (values, indices)
+
+
+def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    [data] = call.args
+    kind = call.attrs["ret_type"]
+    if kind == "indices":
+        return no_gradient(var, call, gradient, builder)
+    values = gradient
+    if kind == "both":
+        values = gradient.fields[0] if isinstance(gradient, Tuple) else TupleGetItem(gradient, 0)
+    attrs = {**call.attrs, "ret_type": "indices", "dtype": "int64"}
+    places = topk(data, **attrs)
+    axis = call.attrs["axis"]
+    return [R.scatter_elements(R.zeros_like(data), places, values, axis=axis)]
+
+
+@register("relax.topk", pure=True, runtime=_top, gradient=_gradient_topk)
+def topk(
+    data: TensorStructInfo,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: Literal["both", "values", "indices"] = "both",
+    largest: bool = True,
+    dtype: DataType = INT32,
+) -> TensorStructInfo | TupleStructInfo:
+    """The k largest elements along an axis in descending order, and their indices.
+
+    With `largest` unset, the k smallest in ascending order; all elements if k is not positive. NaN
+    counts as greater than any number, and equal elements keep their order.
+
+    Shapes:
+        data    rank 1 at least
+        result  values as data and indices in `dtype`, both of size k along the axis, or of the size
+                of the axis if that is less; one of them if `ret_type` names it
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    shape = literal_shape(data)
+    values = data
+    if k > 0:
+        values = tensor(None, data.dtype, data.vdevice, data.ndim)
+        if shape is not None and place is not None:
+            size, count = shape[place], ops.const(k, "int64")
+            kept = min(size.value, k) if isinstance(size, IntImm) else None
+            least = ops.minimum(size, count) if kept is None else ops.const(kept, "int64")
+            values = tensor((*shape[:place], least, *shape[place + 1 :]), data.dtype, data.vdevice)
+    indices = with_dtype(values, dtype)
+    if ret_type == "both":
+        return TupleStructInfo((values, indices))
+    return values if ret_type == "values" else indices
+
+
+def _bucketized(
+    input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
+) -> Array:
+    found = np.searchsorted(boundaries, input_tensor, side="right" if right else "left")
+    return np.asarray(found, np.int32 if out_int32 else np.int64)
+
+
+@register("relax.bucketize", pure=True, runtime=_bucketized, gradient=no_gradient)
+def bucketize(
+    input_tensor: TensorStructInfo,
+    boundaries: TensorStructInfo,
+    out_int32: bool = False,
+    right: bool = False,
+) -> TensorStructInfo:
+    """For each element, the number of boundaries below it; with `right`, not above it.
+
+    Shapes:
+        input_tensor  any
+        boundaries    (n,), in ascending order
+        result        as input_tensor, int64, or int32 with `out_int32`
+    Errors:
+        StructInfoError: the boundaries are known to have another rank than 1.
+    """
+    if boundaries.ndim not in (-1, 1):
+        raise refuse(f"boundaries is a vector, found {boundaries}", boundaries)
+    return with_dtype(input_tensor, INT32 if out_int32 else INT64)
+
+
+def _unique(
+    x: Array,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> Any:
+    flags = (return_index, return_inverse, return_counts)
+    found: Any = np.unique(x, return_index, return_inverse, return_counts, axis)  # type: ignore[call-overload]
+    if not any(flags):
+        return found
+    values, *others = found
+    return (values, *(np.asarray(other, np.int64).reshape(-1) for other in others))
+
+
+@register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)
+def unique(
+    x: TensorStructInfo,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> TensorStructInfo | TupleStructInfo:
+    """The distinct elements of x in ascending order, or its distinct slices along an axis.
+
+    Beside them, if requested: the index of the first occurrence of each, for each element or slice
+    the position of its value, and how often each occurs.
+
+    Shapes:
+        x       any
+        result  the values, of rank 1 without an axis; the others are vectors of int64
+    Errors:
+        StructInfoError: the axis is out of range.
+    """
+    if axis is not None and x.ndim >= 0:
+        normal_axis(axis, x.ndim)
+    if axis is None and x.ndim == 0:
+        values = tensor((ops.const(1, INT64),), x.dtype, x.vdevice)
+    else:
+        values = tensor(None, x.dtype, x.vdevice, 1 if axis is None else x.ndim)
+    extras = [return_index, return_inverse, return_counts].count(True)
+    if not extras:
+        return values
+    vector = tensor(None, INT64, x.vdevice, 1)
+    return TupleStructInfo((values, *(vector,) * extras))
+
+
+@register(
+    "relax.nonzero",
+    pure=True,
+    data_dependent=True,
+    runtime=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64),
+    gradient=no_gradient,
+)
+def nonzero(x: TensorStructInfo) -> TensorStructInfo:
+    """The indices of the elements other than 0, in row-major order: one column for each.
+
+    Shapes:
+        x       any; a scalar counts as a vector of one element
+        result  (rank of x, number of elements other than 0), int64
+    """
+    return tensor(None, INT64, x.vdevice, 2)
+
+
+def _sampled(
+    prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DataType = INT64
+) -> Array:
+    rows = prob[sample_indices[:, 0]].astype(np.float64)
+    edges = np.cumsum(rows, 1)
+    found = (edges > uniform_sample.astype(np.float64)).argmax(1)
+    none = edges[:, -1:] <= uniform_sample
+    found = np.where(none[:, 0], prob.shape[1] - 1, found)
+    column: Array = found[:, None].astype(str(dtype))
+    return column
+
+
+@register("relax.multinomial_from_uniform", pure=True, runtime=_sampled, gradient=no_gradient)
+def multinomial_from_uniform(
+    prob: TensorStructInfo,
+    uniform_sample: TensorStructInfo,
+    sample_indices: TensorStructInfo,
+    dtype: DataType = INT64,
+) -> TensorStructInfo:
+    """For each sample, the first category at which the summed probabilities exceed it.
+
+    Shapes:
+        prob            (batch, categories), floats: the probabilities of each row
+        uniform_sample  (n, 1), floats in [0, 1)
+        sample_indices  (n, 1), integers: the row of each sample
+        result          (n, 1), in `dtype`
+    Errors:
+        StructInfoError: an operand is known to have another rank than 2, `prob` or the samples hold
+            no floats or the indices no integers, a known size is another one.
+    """
+    named = {
+        "prob": prob,
+        "uniform_sample": uniform_sample,
+        "sample_indices": sample_indices,
+    }
+    for name, sinfo in named.items():
+        if sinfo.ndim not in (-1, 2):
+            raise refuse(f"{name} has rank 2, found {sinfo}", sinfo)
+        kind = sinfo.dtype
+        fits = kind.is_int and not kind.is_bool if name == "sample_indices" else kind.is_float
+        if not kind.is_void and not fits:
+            wanted = "integers" if name == "sample_indices" else "floats"
+            raise refuse_type(f"{name} holds {wanted}, found {sinfo}", sinfo)
+    rows = []
+    for name in ("uniform_sample", "sample_indices"):
+        shape = literal_shape(named[name])
+        if shape is not None:
+            rows.append(shape[0])
+            if isinstance(shape[1], IntImm) and shape[1].value != 1:
+                raise refuse(f"{name} has one column, found {named[name]}", named[name])
+    if len(rows) == 2 and differ(*rows):
+        raise refuse(
+            f"uniform_sample {uniform_sample} and sample_indices {sample_indices} have as many "
+            "rows",
+            sample_indices,
+        )
+    if not rows:
+        return tensor(None, dtype, prob.vdevice, 2)
+    return tensor((rows[0], ops.const(1, INT64)), dtype, prob.vdevice)
