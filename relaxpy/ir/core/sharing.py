@@ -48,8 +48,7 @@ def check_unshared_size(root: Node) -> None:
     if total > max(MANY, _MAX_USES * len(sizes)):
         raise MisuseError(
             f"a {type(root).__name__} of {len(sizes)} nodes, many of them shared, has more than "
-            f"2**{total.bit_length() - 1} places, too many to go through",
-            hint="bind to a variable what stands in several sizes; bb.emit and Normalize do so "
-            "with calls",
+            f"2**{total.bit_length() - 1} uses, too many to go through",
+            hint="bind what is used several times to a variable, as bb.emit and Normalize do",
             about=root,
         )

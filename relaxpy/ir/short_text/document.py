@@ -121,7 +121,7 @@ def _check_length(doc: Doc) -> None:
         raise MisuseError(
             f"the text has more than 2**{width_of(doc).bit_length() - 1} characters, too many to "
             "be shown",
-            hint="bind to a variable what stands in several places",
+            hint="bind what is used several times to a variable",
         )
 
 

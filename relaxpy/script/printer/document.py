@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.node import Node
@@ -26,7 +24,6 @@ from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import (
-    CONSTANT_KEY,
     METADATA,
     Metadata,
     ScriptText,
@@ -34,9 +31,8 @@ from relaxpy.script.printer.writer import (
     listed_devices,
 )
 
-_MODULE = "Module"
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
-_OF_GRAPHS = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)
+_GRAPH_NODES = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.StructInfo)
 
 
 class Document:
@@ -46,7 +42,7 @@ class Document:
         self.options = options
         self.metadata = Metadata()
         self.writer = Writer(options, node)
-        self._title = options.name or _MODULE
+        self._title = options.name or "Module"
         self._devices = listed_devices(node) if isinstance(node, IRModule) else None
         self._reserved = {
             options.ir_prefix,
@@ -77,20 +73,21 @@ class Document:
         return "\n".join([*lines[:start], *self._metadata_lines(), "", *lines[start:]])
 
     def _metadata_lines(self) -> list[str]:
-        """An assignment that gives the metadata back, as far as they have a literal form."""
+        """The assignment of the metadata, in which constants are literals."""
         writer = Writer(self.options, IRModule())
-        r = self.options.relax_prefix
         tables: list[Doc] = []
         for key, values in self.metadata.table.items():
-            docs = (_literal(r, v) if key == CONSTANT_KEY else repr(v) for v in values)
+            docs = (
+                call(f"{self.options.relax_prefix}.const", *constant_literal(value.data))
+                if isinstance(value, rx.Constant)
+                else repr(value)
+                for value in values
+            )
             tables.append(Concat(f"{string_text(key)}: ", Group("[", docs, "]")))
         writer.line(f"{METADATA} = ", Group("{", tables, "}"))
         return writer.lines
 
     # Programs
-
-    def _names(self, functions: Mapping[str, str] | None = None) -> Names:
-        return Names(self._reserved, functions)
 
     def _text(self, names: Names) -> ScriptText:
         return ScriptText(names, self.options, self.metadata, self._devices)
@@ -108,7 +105,7 @@ class Document:
         names: Names,
         module: str | None = None,
     ) -> None:
-        """A function that stands in a module or alone; it is `hint`, the text calls it `name`."""
+        """Write the function `hint` under the name `name`; `module` assigns the module's alias."""
         symbol = func.attrs.get("global_symbol")
         attrs = func.attrs.without("global_symbol") if symbol == hint else func.attrs
         graphs, kernels = self._writers(names)
@@ -120,22 +117,23 @@ class Document:
             graphs.function(func, name, options=options, attrs=attrs, module=module)
 
     def _lone_function(self, func: rx.Function | PrimFunc) -> None:
-        kernel = isinstance(func, PrimFunc)
-        self._header(ir=False, relax=not kernel or _mentions_relax(func), tir=True)
+        relax = isinstance(func, rx.Function)
+        relax = relax or any(isinstance(value, rx.Expr) for value in func.attrs.values())
+        self._header(ir=False, relax=relax, tir=True)
         hint = self.options.name or str(func.attrs.get("global_symbol") or "main")
         callees = getattr(func, "callees", {})
         if hint in callees:
             raise MisuseError(f"{hint!r} is the name of a function that this one calls")
         names = function_names([hint, *callees], self._reserved - {self._title})
         if not callees:
-            self._function(func, hint, names[hint], self._names())
+            self._function(func, hint, names[hint], Names(self._reserved))
             return
         for symbol, definition in {**callees, hint: func}.items():
             if self.writer.lines[-1]:
                 self.writer.blank()
             mentioned = {names[name] for name in mentioned_globals(definition) if name in names}
-            scope = Names(self._reserved | mentioned, names)
-            self._function(definition, symbol, names[symbol], scope)
+            variables = Names(self._reserved | mentioned, names)
+            self._function(definition, symbol, names[symbol], variables)
 
     def _module(self, module: IRModule) -> None:
         functions = module.functions
@@ -148,30 +146,31 @@ class Document:
         header = f"class {self._title}(BasePyModule):" if python else f"class {self._title}:"
         writer.line(header)
         prefix = options.module_alias or self._title
-        reserved = self._reserved - {self.options.module_alias}
-        found = function_names((var.name_hint for var in functions), reserved)
-        plain = {var: found[var.name_hint] for var in functions}
-        qualified = {hint: f"{prefix}.{name}" for hint, name in found.items()}
+        members = function_names(
+            (var.name_hint for var in functions), self._reserved - {options.module_alias}
+        )
+        qualified = {hint: f"{prefix}.{name}" for hint, name in members.items()}
         alias = f"{prefix} = {self._title}" if options.module_alias else None
         with writer.indented():
             self._module_tables(module)
             for var, func in functions.items():
                 if writer.lines[-1] != header:
                     writer.blank()
-                names = self._names(qualified)
+                name, names = members[var.name_hint], Names(self._reserved, qualified)
                 if isinstance(func, (rx.Function, PrimFunc)):
-                    self._function(func, var.name_hint, plain[var], names, alias)
+                    self._function(func, var.name_hint, name, names, alias)
                 elif is_python_function(func):
                     writer.line(f"@{options.ir_prefix}.pyfunc")
-                    text = text_of(func) or f"def {plain[var]}(self, *args): ...  # text unknown"
+                    text = text_of(func) or f"def {name}(self, *args): ...  # text unknown"
                     writer.verbatim(text)
                 else:
-                    writer.line(f"{plain[var]} = ", self._text(names).leaf_doc(func))
+                    writer.line(f"{name} = ", self._text(names).leaf_doc(func))
             if writer.lines[-1] == header:
                 writer.line("pass")
 
     def _module_tables(self, module: IRModule) -> None:
-        text = ScriptText(self._names(), self.options, self.metadata, {})
+        # Here a device is written in full: its name in the list is known only after this line.
+        text = ScriptText(Names(self._reserved), self.options, self.metadata, {})
         prefix = self.options.ir_prefix
         if module.attrs:
             self.writer.line(call(f"{prefix}.module_attrs", text.table_doc(module.attrs)))
@@ -180,15 +179,15 @@ class Document:
             self.writer.line(call(f"{prefix}.module_global_infos", table))
 
     def _header(self, *, ir: bool, relax: bool, tir: bool, python: bool = False) -> None:
-        """A comment that says what to import before the text."""
+        """Write a comment with the imports that the text needs."""
         options = self.options
-        wanted = [
+        namespaces = [
             ("ir", options.ir_prefix, ir),
             ("relax", options.relax_prefix, relax),
             ("tir", options.tir_prefix, tir),
         ]
-        names = ", ".join(f"{name} as {prefix}" for name, prefix, used in wanted if used)
-        self.writer.line(f"# from relaxpy.script import {names}")
+        names = (f"{name} as {prefix}" for name, prefix, is_used in namespaces if is_used)
+        self.writer.line(f"# from relaxpy.script import {', '.join(names)}")
         if python:
             self.writer.line("# from relaxpy.relax import BasePyModule")
         self.writer.blank()
@@ -196,13 +195,13 @@ class Document:
     # Fragments
 
     def _fragment(self, node: Node) -> None:
-        """Print a fragment of a program, with its variables' preferred names."""
-        graphs, kernels = self._writers(self._names())
+        """Write a part of a program."""
+        graphs, kernels = self._writers(Names(self._reserved))
         text = graphs.text
         if isinstance(node, Type):
             node = wrap_type(node)
         if self.options.verbose_expr:
-            (graphs if isinstance(node, _OF_GRAPHS) else kernels).declare_free(node)
+            (graphs if isinstance(node, _GRAPH_NODES) else kernels).declare_free(node)
         match node:
             case rx.BindingBlock() | rx.VarBinding() | rx.MatchCast() | rx.Expr():
                 graphs.fragment(node)
@@ -221,12 +220,3 @@ class Document:
             case _:
                 self.writer.line(short_text(node))
 
-
-def _mentions_relax(func: rx.Function | PrimFunc) -> bool:
-    return any(isinstance(value, rx.Expr) for value in func.attrs.values())
-
-
-def _literal(prefix: str, value: object) -> Doc:
-    """A large constant written out."""
-    assert isinstance(value, rx.Constant)
-    return call(f"{prefix}.const", *constant_literal(value.data))

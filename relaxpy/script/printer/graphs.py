@@ -280,7 +280,7 @@ class GraphWriter:
 
     def _local_function(self, func: rx.Function, name: str) -> None:
         """Write a local function, with an empty line on either side."""
-        if self.writer.is_deep:
+        if self.writer.is_too_deep:
             self._assign(name, None, ELIDED)
             return
         lines = self.writer.lines
@@ -291,7 +291,7 @@ class GraphWriter:
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
         """Write two branches that end in a binding of `name`."""
-        if self.writer.is_deep:
+        if self.writer.is_too_deep:
             self._assign(name, annotated, ELIDED)
             return
         self.writer.line("if ", self.expr(expr.cond), ":")

@@ -205,7 +205,7 @@ class KernelWriter:
     def statement(self, node: stmt.Stmt, *, last: bool = True) -> None:
         """One statement; `last` in its suite, what it defines may last until the suite ends."""
         current: stmt.Stmt | None = node
-        if self.writer.is_deep:
+        if self.writer.is_too_deep:
             self.writer.line(ELIDED)
             return
         while current is not None:

@@ -21,10 +21,9 @@ from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
 
 METADATA = "metadata"
-CONSTANT_KEY = "relax.expr.Constant"
 ELIDED = "...  # nested too deeply to be shown"
-_LINE = 16  # what one takes beside a look at a node
-_DEEPEST = 96  # Python reads up to 100 levels of indentation
+_LINE_COST = 16  # in visits of a node
+_MAX_DEPTH = 96  # Python reads up to 100 levels of indentation
 
 
 class Writer:
@@ -38,13 +37,13 @@ class Writer:
         self._layout = Layout(options.width, options.indent_spaces)
 
     @property
-    def is_deep(self) -> bool:
-        """Whether no suite may be opened here: Python could not read it, and nobody would."""
-        return self.indent >= _DEEPEST * self.step
+    def is_too_deep(self) -> bool:
+        """Whether Python could not read a suite that is opened here."""
+        return self.indent >= _MAX_DEPTH * self.step
 
     def line(self, *parts: Doc) -> None:
-        """Write one statement, over several lines where it is too long for one."""
-        self._visits.spend(_LINE)
+        """Write one statement, on several lines if it is too long for one."""
+        self._visits.spend(_LINE_COST)
         doc = parts[0] if len(parts) == 1 else Concat(*parts)
         self.lines += self._layout.lines(doc, self.indent)
 
@@ -78,16 +77,16 @@ class Metadata:
 
     def __init__(self) -> None:
         self.table: dict[str, list[object]] = {}
-        self._visits: dict[int, str] = {}
+        self._references: dict[int, str] = {}
 
-    def place(self, key: str, value: object) -> str:
-        """The expression that stands for `value`."""
-        found = self._visits.get(id(value))
-        if found is None:
+    def reference(self, key: str, value: object) -> str:
+        """The expression that refers to `value`."""
+        reference = self._references.get(id(value))
+        if reference is None:
             entries = self.table.setdefault(key, [])
+            reference = self._references[id(value)] = f'{METADATA}["{key}"][{len(entries)}]'
             entries.append(value)
-            found = self._visits[id(value)] = f'{METADATA}["{key}"][{len(entries) - 1}]'
-        return found
+        return reference
 
 
 def listed_devices(module: IRModule) -> dict[VDevice, str] | None:
@@ -105,9 +104,9 @@ def listed_devices(module: IRModule) -> dict[VDevice, str] | None:
 
 
 class ScriptText(ShortText):
-    """Leaves as a program has them: what is large or opaque is looked up in the metadata.
+    """Writes the leaves of a program; large constants and opaque objects go into the metadata.
 
-    `devices` are those that a module lists, with their names there.
+    `devices` are the names of the devices that a module lists.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class ScriptText(ShortText):
         names: Names,
         options: Options,
         metadata: Metadata,
-        devices: Mapping[VDevice, str] | None = None,
+        devices: Mapping[VDevice, str] | None,
     ) -> None:
         super().__init__(
             names.of,
@@ -136,13 +135,12 @@ class ScriptText(ShortText):
     @override
     def constant_doc(self, expr: rx.Constant) -> Doc:
         inline = self.small_constant(expr)
-        shown = self.metadata.place(CONSTANT_KEY, expr) if inline is None else inline
-        if expr.distributed_sinfo is None:
-            return shown
-        return call(
-            f"{self.relax_prefix}.dist.const", shown, self.struct_info_doc(expr.distributed_sinfo)
-        )
+        doc = inline or self.metadata.reference("relax.expr.Constant", expr)
+        sinfo = expr.distributed_sinfo
+        if sinfo is None:
+            return doc
+        return call(f"{self.relax_prefix}.dist.const", doc, self.struct_info_doc(sinfo))
 
     @override
     def opaque_doc(self, value: object) -> Doc:
-        return self.metadata.place(type(value).__name__, value)
+        return self.metadata.reference(type(value).__name__, value)
