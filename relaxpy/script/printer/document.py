@@ -219,4 +219,3 @@ class Document:
                 self.writer.line(text.attr_doc(node))
             case _:
                 self.writer.line(short_text(node))
-

@@ -31,16 +31,16 @@ _UNIT = rx.TupleStructInfo(())
 
 @dataclass(slots=True)
 class Contents:
-    """The variables used in the body of a function, except inside nested functions."""
+    """The variables that the body of a function uses, and whether it mentions other functions."""
 
-    symbols: dict[Var, None] = field(default_factory=dict)
-    inner_symbols: set[Var] = field(default_factory=set)
+    shape_vars: dict[Var, None] = field(default_factory=dict)
+    nested_shape_vars: set[Var] = field(default_factory=set)
     used: set[rx.Var] = field(default_factory=set)
     names_module: bool = False
 
 
 class GraphWriter:
-    """Writes Relax. `names` are the names used in the text."""
+    """Writes Relax: functions, blocks, bindings, expressions."""
 
     def __init__(self, writer: Writer, text: ScriptText, names: Names, options: Options) -> None:
         self.writer = writer
@@ -62,43 +62,40 @@ class GraphWriter:
         attrs: Attrs,
         module: str | None = None,
     ) -> None:
-        """Write `func`; `module` is the line that names the module, if there is one."""
+        """Write `func`; `module` is a line that assigns the module's alias, for functions used."""
         writer, r = self.writer, self.r
         options = [*options, *([] if func.is_pure else ["pure=False"])]
         writer.line(f"@{r}.function" + (f"({', '.join(options)})" if options else ""))
-        signature = [i for p in func.params if (i := p.struct_info) is not None]
-        symbols = dict.fromkeys(v for v in _symbols(signature) if v not in self._visible)
-        own = frozenset(symbols)
-        # Parameters may stand in each other's infos (SC-17), and callers may go by their names.
-        named = [(self.names.bind(p), _declared(p)) for p in func.params]
-        params = [Concat(f"{p}: ", self.text.struct_info_doc(info, own)) for p, info in named]
+        bound = frozenset(_signature_vars(func.params)) - self._visible
+        # The struct info of one parameter may mention another one (SC-17), so all are bound first.
+        names = [self.names.bind(param) for param in func.params]
+        params = [
+            Concat(f"{name}: ", self.text.struct_info_doc(_declared(param), bound))
+            for name, param in zip(names, func.params, strict=True)
+        ]
         result: Doc | None = None
-        if (returned := func.ret_struct_info) is not None:
-            # Functions that are returned have sizes of their own, which stand nowhere else.
-            theirs = [v for v in _symbols([returned]) if v not in self._visible]
-            result = self.text.struct_info_doc(returned, own.union(theirs))
+        if func.ret_struct_info is not None:
+            # The struct info of a function that is returned binds further variables.
+            quoted = bound.union(_shape_vars(func.ret_struct_info)) - self._visible
+            result = self.text.struct_info_doc(func.ret_struct_info, quoted)
         writer.header(name, params, result)
         contents = self._contents(func.body)
-        around, self._visible = self._visible, self._visible | own
+        outer_visible, self._visible = self._visible, self._visible | bound
         outer_used, self._used = self._used, self._used | contents.used
         with writer.indented():
             if attrs:
                 writer.line(call(f"{r}.func_attr", self.text.table_doc(attrs)))
-            self._declare(contents, symbols, around)
+            mentioned = contents.nested_shape_vars | contents.shape_vars.keys()
+            for var in dict.fromkeys(_signature_vars(func.params)):
+                # A string dimension makes a plain variable, so that a SizeVar is declared anyway.
+                if var in bound and (var in mentioned or isinstance(var, SizeVar)):
+                    self._declare(var)
+            self._declare_new(contents.shape_vars)
             if module is not None and contents.names_module:
                 writer.line(module)
             writer.line("return ", self.sequence(func.body))
-        self._visible = around
+        self._visible = outer_visible
         self._used = outer_used
-
-    def _declare(self, contents: Contents, own: dict[Var, None], around: set[Var]) -> None:
-        """Write `n = T.int64()` for the shape variables that the body uses."""
-        mentioned = contents.inner_symbols | contents.symbols.keys()
-        # Strings make plain variables: what is a size is said even if nothing else is said of it.
-        wanted = [v for v in own if v in mentioned or isinstance(v, SizeVar)]
-        wanted += [v for v in contents.symbols if v not in own and v not in around]
-        for symbol in wanted:
-            self._declare_symbol(symbol)
 
     def fragment(self, node: rx.BindingBlock | rx.Binding | rx.Expr) -> None:
         """Write a block, a binding or an expression by itself."""
@@ -114,28 +111,27 @@ class GraphWriter:
     def declare_free(self, node: Node) -> None:
         """Write a line that describes each free variable of `node`."""
         bound = set(bound_vars(node))
-        for part in walk(node):
-            if isinstance(part, Var):
-                self._declare_symbols([part])
-            elif isinstance(part, rx.Var) and part not in bound:
-                self._declare_symbols(_symbols([_declared(part)]))
-                info = self.text.struct_info_doc(_declared(part))
-                self.writer.line(f"{self.names.of(part)}: ", info)
+        for child in walk(node):
+            if isinstance(child, Var):
+                self._declare_new([child])
+            elif isinstance(child, rx.Var) and child not in bound:
+                self._declare_new(_shape_vars(_declared(child)))
+                sinfo = self.text.struct_info_doc(_declared(child))
+                self.writer.line(f"{self.names.of(child)}: ", sinfo)
 
-    def _declare_symbols(self, symbols: Iterable[Var]) -> None:
-        for symbol in symbols:
-            if symbol not in self._visible:
-                self._declare_symbol(symbol)
+    def _declare_new(self, shape_vars: Iterable[Var]) -> None:
+        for var in shape_vars:
+            if var not in self._visible:
+                self._declare(var)
 
-    def _declare_symbol(self, symbol: Var) -> None:
-        sized = "is_size_var=True" if isinstance(symbol, SizeVar) else ""
-        created = f"{self.text.tir_prefix}.{symbol.dtype}({sized})"
-        self.writer.line(f"{self.names.of(symbol)} = {created}")
-        self._visible.add(symbol)
+    def _declare(self, var: Var) -> None:
+        """Write `n = T.int64()`."""
+        argument = "is_size_var=True" if isinstance(var, SizeVar) else ""
+        self.writer.line(f"{self.names.of(var)} = {self.text.tir_prefix}.{var.dtype}({argument})")
+        self._visible.add(var)
 
     def _contents(self, body: Node) -> Contents:
-        """The contents of `body`."""
-        found = Contents()
+        contents = Contents()
         seen: set[int] = set()
         stack: list[Node] = [body]
         while stack:
@@ -150,15 +146,15 @@ class GraphWriter:
                     if not isinstance(op, Op):
                         stack.append(op)
                 case rx.Var():
-                    found.used.add(node)
+                    contents.used.add(node)
                 case rx.VarBinding(var=var, value=value):
                     stack.append(value)
                     if self._annotated and not isinstance(value, rx.Function):
-                        stack += _parts(var.struct_info)
+                        stack += _variable_nodes(var.struct_info)
                 case rx.GlobalVar():
-                    found.names_module = True
+                    contents.names_module = True
                 case Var():
-                    found.symbols[node] = None
+                    contents.shape_vars[node] = None
                 case IndexMap() | CommReducer():
                     nodes = list(walk(node))
                     bound = {v for n in nodes for v in lambda_variables(n)}
@@ -166,22 +162,22 @@ class GraphWriter:
                 case rx.MatchCast(var=var, value=value, struct_info=info):
                     stack += [info, value]
                     if self._annotated and var is not None:
-                        stack += _parts(var.struct_info)
+                        stack += _variable_nodes(var.struct_info)
                 case rx.Function():
-                    self._inner(node, found)
+                    self._add_nested(node, contents)
                 case _:
                     stack += reversed(list(children(node)))
-        return found
+        return contents
 
-    def _inner(self, func: rx.Function, found: Contents) -> None:
-        """Add what a function inside mentions, as far as it may be of the outer one."""
-        inside = self._contents(func.body)
-        signature = [i for p in func.params if (i := p.struct_info) is not None]
+    def _add_nested(self, func: rx.Function, contents: Contents) -> None:
+        """Add the variables of a nested function, which may be those of the outer one."""
+        nested = self._contents(func.body)
+        contents.used |= nested.used
+        contents.names_module |= nested.names_module
+        contents.nested_shape_vars |= nested.nested_shape_vars | nested.shape_vars.keys()
+        contents.nested_shape_vars.update(_signature_vars(func.params))
         if func.ret_struct_info is not None:
-            signature.append(func.ret_struct_info)
-        found.used |= inside.used
-        found.names_module |= inside.names_module
-        found.inner_symbols |= inside.inner_symbols | set(inside.symbols) | set(_symbols(signature))
+            contents.nested_shape_vars.update(_shape_vars(func.ret_struct_info))
 
     # Sequences of bindings
 
@@ -219,67 +215,72 @@ class GraphWriter:
             case rx.MatchCast(value=rx.If() | rx.Function() as value):
                 self._cast_statement(binding, value)
             case rx.VarBinding(var=var, value=rx.Call() as value) if (
-                var not in self._used and _is_unit(var) and value.struct_info in (None, _UNIT)
+                var not in self._used
+                and var.struct_info == _UNIT
+                and value.struct_info in (None, _UNIT)
             ):
                 self.writer.line(self.expr(value))
             case rx.VarBinding(var=var, value=value):
-                shown = self.sequence(value)
-                self._assign(self.names.bind(var), var, shown)
-            case rx.MatchCast(var=var, value=value, struct_info=info):
-                shown = call(
-                    f"{self.r}.match_cast", self.expr(value), self.text.struct_info_doc(info)
-                )
+                doc = self.sequence(value)
+                self._assign(self.names.bind(var), var, doc)
+            case rx.MatchCast(var=var, value=value, struct_info=sinfo):
+                doc = self._cast(self.expr(value), sinfo)
                 if var is None:
-                    self.writer.line(shown)
+                    self.writer.line(doc)
                 else:
-                    annotated = var.struct_info is not None and var.struct_info != info
-                    self._assign(self.names.bind(var), var if annotated else None, shown)
+                    annotated = None if var.struct_info == sinfo else var
+                    self._assign(self.names.bind(var), annotated, doc)
+
+    def _cast(self, value: Doc, sinfo: rx.StructInfo) -> Doc:
+        return call(f"{self.r}.match_cast", value, self.text.struct_info_doc(sinfo))
 
     def _statement(
         self,
         value: rx.If | rx.Function,
         name: str,
         var: rx.Var,
-        info: rx.StructInfo | None,
+        sinfo: rx.StructInfo | None,
         *,
         is_cast: bool = False,
     ) -> None:
-        """An if or a function that `name` is bound to, and more than `info` if `var` says it.
+        """Write an if or a function that defines `name`; first an annotation if `sinfo` differs.
 
-        Where it `is_cast`, the info of `var` is none of what the branches give.
+        `sinfo` is the struct info of `value`. The branches of a cast are not annotated: the struct
+        info of `var` is that of the cast.
         """
-        if info is None and isinstance(value, rx.Function) and value.ret_struct_info is not None:
-            info = signature_of(value)
-        said = self._annotated and None not in (info, var.struct_info) and var.struct_info != info
-        if said and var.struct_info is not None:
-            self.writer.line(f"{name}: ", self.text.struct_info_doc(var.struct_info))
+        if sinfo is None and isinstance(value, rx.Function) and value.ret_struct_info is not None:
+            sinfo = signature_of(value)
+        annotation = var.struct_info if self._annotated and sinfo is not None else None
+        if annotation == sinfo:
+            annotation = None
+        if annotation is not None:
+            self.writer.line(f"{name}: ", self.text.struct_info_doc(annotation))
         if isinstance(value, rx.Function):
-            self._local_function(value, name)
+            self._nested_function(value, name)
         else:
-            self._branches(value, name, None if said or is_cast else var)
+            self._branches(value, name, None if is_cast or annotation is not None else var)
 
     def _cast_statement(self, binding: rx.MatchCast, value: rx.If | rx.Function) -> None:
-        """An if or a function that is cast; without a variable it has the name that binds none."""
-        info, var = binding.struct_info, binding.var
-        cast = call(f"{self.r}.match_cast", "...", self.text.struct_info_doc(info))
-        self.writer.line("with ", cast, ":")
+        """Write the cast of an if or a function; one without a variable defines `_`."""
+        sinfo, var = binding.struct_info, binding.var
+        self.writer.line("with ", self._cast("...", sinfo), ":")
         with self.writer.indented():
             if var is None:
                 self._statement(value, "_", rx.Var("_"), None)
             else:
                 hint = f"{var.name_hint}_1" if var.name_hint == "_" else None
-                self._statement(value, self.names.bind(var, hint), var, info, is_cast=True)
+                self._statement(value, self.names.bind(var, hint), var, sinfo, is_cast=True)
 
     def _assign(self, name: str, annotated: rx.Var | None, value: Doc) -> None:
-        """`name: annotation = value`."""
-        info = annotated.struct_info if annotated is not None and self._annotated else None
-        if info is None:
+        """Write `name: annotation = value`."""
+        sinfo = annotated.struct_info if annotated is not None and self._annotated else None
+        if sinfo is None:
             self.writer.line(f"{name} = ", value)
         else:
-            self.writer.line(f"{name}: ", self.text.struct_info_doc(info), " = ", value)
+            self.writer.line(f"{name}: ", self.text.struct_info_doc(sinfo), " = ", value)
 
-    def _local_function(self, func: rx.Function, name: str) -> None:
-        """Write a local function, with an empty line on either side."""
+    def _nested_function(self, func: rx.Function, name: str) -> None:
+        """Write a nested function, with an empty line on either side."""
         if self.writer.is_too_deep:
             self._assign(name, None, ELIDED)
             return
@@ -316,18 +317,15 @@ class GraphWriter:
                     self._statement(inner, name, last.var, inner.struct_info)
                 case rx.VarBinding(value=value):
                     self._assign(name, last.var, self.expr(value))
-                case rx.MatchCast(value=value, struct_info=info):
-                    shown = call(
-                        f"{self.r}.match_cast", self.expr(value), self.text.struct_info_doc(info)
-                    )
-                    self._assign(name, last.var, shown)
+                case rx.MatchCast(value=value, struct_info=sinfo):
+                    self._assign(name, last.var, self._cast(self.expr(value), sinfo))
 
     # Expressions
 
     def expr(self, root: rx.Expr) -> Doc:
-        """`root` as an expression; statements inside it are written first, and named.
+        """`root` as an expression; what must be a statement is written first and gets a name.
 
-        The parts are written from the left and from within, as they are evaluated.
+        Operands are written before their users and from left to right, as they are evaluated.
         """
         if not isinstance(root, _NESTED):
             return self.text.leaf_doc(root)
@@ -355,20 +353,20 @@ class GraphWriter:
                 done[id(node)] = self.text.leaf_doc(node)
         return done[id(root)]
 
-    def _projection(self, expr: rx.TupleGetItem, shown: Doc) -> Doc:
-        """A field of a tuple; of one that is written out, `[0]` would be read as the field."""
+    def _projection(self, expr: rx.TupleGetItem, operand: Doc) -> Doc:
+        """`operand[0]`, which of a literal tuple would be read as its field."""
         if isinstance(expr.tuple_value, rx.Tuple):
-            return call(f"{self.r}.TupleGetItem", shown, str(expr.index))
-        return Concat(shown, f"[{expr.index}]")
+            return call(f"{self.r}.TupleGetItem", operand, str(expr.index))
+        return Concat(operand, f"[{expr.index}]")
 
     def _hoisted(self, expr: rx.If | rx.SeqExpr | rx.Function) -> Doc:
-        """The name of an expression that must be written as statements."""
+        """Write an expression that consists of statements, and return its name or result."""
         match expr:
             case rx.SeqExpr():
                 return self.sequence(expr)
             case rx.Function():
                 name = self.names.fresh("func")
-                self._local_function(expr, name)
+                self._nested_function(expr, name)
                 return name
             case rx.If():
                 name = self.names.fresh("v")
@@ -377,30 +375,29 @@ class GraphWriter:
 
     def _call(self, expr: rx.Call, done: Mapping[int, Doc]) -> Doc:
         match expr.op:
-            case Op(name=name) as op:
-                shown = f"{self.r}.{name.removeprefix('relax.')}"
-                record = registered_ops().get(op.name)
-                if record is not None:
-                    try:
-                        args, named = record.arguments(expr)
-                    except (RelaxpyError, LookupError, ValueError):  # a malformed call
-                        return self._plain_call(shown, expr, done)
-                    docs = [self._argument(a, done) for a in args]
-                    return call(shown, *docs, *self._keywords(named, done))
-                return self._plain_call(shown, expr, done)
-            case rx.ExternFunc(global_symbol=symbol, struct_info=info) as func:
-                plain = info == rx.ExternFunc(symbol).struct_info
-                callee = string_text(symbol) if plain else self.text.leaf_doc(func)
+            case Op(name=name):
+                path = f"{self.r}.{name.removeprefix('relax.')}"
+                record = registered_ops().get(name)
+                if record is None:
+                    return self._plain_call(path, expr, done)
+                try:
+                    args, named = record.arguments(expr)
+                except (RelaxpyError, LookupError, ValueError):  # a malformed call
+                    return self._plain_call(path, expr, done)
+                docs = [self._argument(a, done) for a in args]
+                return call(path, *docs, *self._keywords(named, done))
+            case rx.ExternFunc(global_symbol=symbol, struct_info=sinfo) as func:
+                is_plain = sinfo == rx.ExternFunc(symbol).struct_info
+                callee = string_text(symbol) if is_plain else self.text.leaf_doc(func)
                 return self._plain_call(f"{self.r}.call_packed", expr, done, callee)
-            case callee:
-                doc = self._argument(callee, done)
-                called = doc if isinstance(doc, str) else None
-                if called is not None:
-                    return self._plain_call(called, expr, done)
-                return Concat(doc, self._plain_call("", expr, done))
+            case op:
+                callee = self._argument(op, done)
+                if isinstance(callee, str):
+                    return self._plain_call(callee, expr, done)
+                return Concat(callee, self._plain_call("", expr, done))
 
     def _plain_call(self, name: str, expr: rx.Call, done: Mapping[int, Doc], *first: Doc) -> Doc:
-        """A call in generic form, with operands, attributes and struct infos."""
+        """A call with its operands, attributes and struct info arguments."""
         named: dict[str, object] = dict(expr.attrs)
         if expr.sinfo_args:
             named["sinfo_args"] = expr.sinfo_args
@@ -417,17 +414,17 @@ class GraphWriter:
                 yield Concat("**", self.text.table_doc({key: value}))
 
     def _argument(self, value: object, done: Mapping[int, Doc]) -> Doc:
-        """An operand, or whatever else an operator takes."""
+        """An operand or an attribute."""
         if isinstance(value, rx.Expr):
-            found = done.get(id(value))
-            return self.expr(value) if found is None else found
+            doc = done.get(id(value))
+            return self.expr(value) if doc is None else doc
         if isinstance(value, (list, tuple)):
             return Group("[", (self._argument(v, done) for v in value), "]")
         return self.text.attr_doc(value)
 
 
 def _operands(expr: Node) -> Sequence[Node]:
-    """The subexpressions in order of evaluation."""
+    """The operands in order of evaluation."""
     match expr:
         case rx.Call(op=Op() | rx.ExternFunc(), args=args):
             return args
@@ -445,31 +442,30 @@ def _declared(param: rx.Var) -> rx.StructInfo:
     return rx.ObjectStructInfo() if param.struct_info is None else param.struct_info
 
 
-def _is_unit(expr: rx.Expr) -> bool:
-    return expr.struct_info == _UNIT
-
-
-def _parts(info: rx.StructInfo | None) -> Iterable[Node]:
-    """What is to be searched for variables in an info; most are tensors of a few plain sizes."""
-    match info:
+def _variable_nodes(sinfo: rx.StructInfo | None) -> Iterable[Node]:
+    """The nodes in a struct info that may contain variables; mostly a tensor's few dimensions."""
+    match sinfo:
         case None:
             return ()
         case rx.TensorStructInfo(shape=rx.ShapeExpr(values=values)):
             return [value for value in values if not isinstance(value, IntImm)]
         case _:
-            return (info,)
+            return (sinfo,)
 
 
-def _symbols(infos: Sequence[rx.StructInfo]) -> Iterator[Var]:
-    """The shape variables in `infos`."""
-    for info in infos:
-        for node in walk(info):
-            if isinstance(node, Var):
-                yield node
+def _shape_vars(sinfo: rx.StructInfo) -> Iterator[Var]:
+    return (node for node in walk(sinfo) if isinstance(node, Var))
+
+
+def _signature_vars(params: Iterable[rx.Var]) -> Iterator[Var]:
+    """The shape variables in the struct info of parameters."""
+    for param in params:
+        if param.struct_info is not None:
+            yield from _shape_vars(param.struct_info)
 
 
 def _result_binding(branch: rx.Expr) -> rx.Binding | None:
-    """The last binding of a branch, where it binds the result and says more than another name."""
+    """The last binding of a branch if it defines the result by a call, a projection or a cast."""
     if not isinstance(branch, rx.SeqExpr) or not branch.blocks:
         return None
     block = branch.blocks[-1]
@@ -478,7 +474,6 @@ def _result_binding(branch: rx.Expr) -> rx.Binding | None:
     last = block.bindings[-1]
     if last.var is None or last.var is not branch.body:
         return None
-    wanted = (rx.Call, rx.TupleGetItem)
     if isinstance(last, rx.VarBinding):
-        return last if isinstance(last.value, (*wanted, rx.If)) else None
+        return last if isinstance(last.value, (rx.Call, rx.TupleGetItem, rx.If)) else None
     return None if isinstance(last.value, (rx.If, rx.Function)) else last

@@ -38,7 +38,7 @@ _LOOPS = {
 
 
 class KernelWriter:
-    """Writes TIR: functions, statements, blocks. `names` are the names used in the text."""
+    """Writes TIR: functions, statements, blocks."""
 
     def __init__(self, writer: Writer, text: ScriptText, names: Names) -> None:
         self.writer = writer
@@ -59,7 +59,7 @@ class KernelWriter:
         attrs: Attrs,
         module: str | None,
     ) -> None:
-        """Write `func`; `module` is the line that names the module, if there is one."""
+        """Write `func`; `module` is a line that assigns the module's alias, for functions used."""
         writer, t = self.writer, self.t
         writer.line(f"@{t}.prim_func" + (f"({', '.join(options)})" if options else ""))
         nodes = list(walk(func.body))
@@ -70,9 +70,9 @@ class KernelWriter:
             buffer = func.buffer_of(param)
             if buffer is None:
                 params.append(Concat(f"{self.names.bind(param)}: ", self._annotation(param)))
-            elif param in used or not self._stands_alone(buffer):
-                own_name = param.name not in ("", buffer.name)
-                handle = self.names.bind(param, param.name if own_name else f"var_{buffer.name}")
+            elif param in used or not self._is_declarable(buffer):
+                has_name = param.name not in ("", buffer.name)
+                handle = self.names.bind(param, param.name if has_name else f"var_{buffer.name}")
                 params.append(f"{handle}: {t}.handle")
                 matched.append((handle, buffer))
             else:
@@ -85,9 +85,8 @@ class KernelWriter:
             if module is not None and any(isinstance(n, GlobalVar) for n in nodes):
                 writer.line(module)
             for handle, buffer in matched:
-                self._declare(v for v in _buffer_variables(buffer) if v is not buffer.data)
-                args = self._buffer_args(buffer)
-                spec = call(f"{t}.match_buffer", handle, *args)
+                self._declare(_shape_variables(buffer))
+                spec = call(f"{t}.match_buffer", handle, *self._buffer_args(buffer))
                 writer.line(f"{self._define(buffer)} = ", spec)
             self._declare(_free_variables(func.params, nodes, used))
             self._declare_threads(nodes)
@@ -97,23 +96,23 @@ class KernelWriter:
         """The datatype of a parameter, or of the variable of a let statement."""
         kind = param.type_annotation
         if isinstance(kind, PointerType):
-            parts = [f'"{kind.element_type.dtype}"']
+            args = [f'"{kind.element_type.dtype}"']
             if kind.storage_scope not in ("", "global"):
-                parts.append(string_text(kind.storage_scope))
-            return call(f"{self.t}.handle", *parts)
-        sized = "(is_size_var=True)" if isinstance(param, tir.SizeVar) else ""
-        return f"{self.t}.{param.dtype or 'void'}{sized}"
+                args.append(string_text(kind.storage_scope))
+            return call(f"{self.t}.handle", *args)
+        suffix = "(is_size_var=True)" if isinstance(param, tir.SizeVar) else ""
+        return f"{self.t}.{param.dtype or 'void'}{suffix}"
 
-    def _declare(self, variables: Iterator[Var]) -> None:
+    def _declare(self, variables: Iterable[Var]) -> None:
         """Write `n = T.int64()` for each variable without a name."""
         for variable in variables:
             if variable not in self.names:
-                created = flat(self._annotation(variable))
-                created += "" if created.endswith(")") else "()"
-                self.writer.line(f"{self.names.bind(variable)} = {created}")
+                spec = flat(self._annotation(variable))
+                spec += "" if spec.endswith(")") else "()"
+                self.writer.line(f"{self.names.bind(variable)} = {spec}")
 
     def _declare_threads(self, nodes: Iterable[Node]) -> None:
-        """`tx = T.env_thread("threadIdx.x")` for each hardware index that is launched again."""
+        """Write `tx = T.env_thread("threadIdx.x")` for each thread that is launched again."""
         seen: set[Var] = set()
         for node in nodes:
             if isinstance(node, stmt.AttrStmt) and (axis := _launched(node)) is not None:
@@ -129,12 +128,12 @@ class KernelWriter:
         """Write a line that describes each variable and buffer that `node` does not define."""
         nodes = list(walk(node))
         buffers = {n: None for n in nodes if isinstance(n, Buffer)}
-        for part in nodes:
-            for defined in _defined_buffers(part):
+        for child in nodes:
+            for defined in _defined_buffers(child):
                 buffers.pop(defined, None)
         self._declare(_free_variables((), nodes, _used(nodes)))
         for buffer in buffers:
-            self._declare(v for v in _buffer_variables(buffer) if v is not buffer.data)
+            self._declare(_shape_variables(buffer))
             spec = call(f"{self.t}.Buffer", *self._buffer_args(buffer))
             self.writer.line(f"{self._define(buffer)} = ", spec)
 
@@ -149,45 +148,45 @@ class KernelWriter:
     # Buffers
 
     def _define(self, buffer: Buffer, hint: str | None = None) -> str:
-        """Name `buffer`, and its data by an attribute of it."""
+        """Choose a name for `buffer`; its data is an attribute of it unless it has a name."""
         name = self.names.bind(buffer, hint)
         if buffer.data not in self.names:
             self.names.alias(buffer.data, f"{name}.data")
         return name
 
-    def _stands_alone(self, buffer: Buffer) -> bool:
-        """Whether all variables of `buffer` are defined by the preceding parameters."""
+    def _is_declarable(self, buffer: Buffer) -> bool:
+        """Whether a parameter can declare `buffer`: the preceding ones define its variables."""
         if buffer in self.names or buffer.data in self.names:
             return False
-        return all(v in self.names for v in _buffer_variables(buffer) if v is not buffer.data)
+        return all(v in self.names for v in _shape_variables(buffer))
 
     def _buffer_args(self, buffer: Buffer, *, always_dtype: bool = False) -> list[Doc]:
         """The arguments that declare `buffer`, without defaults."""
         prim = self.text.prim_doc
-        parts: list[Doc] = [tuple_doc(map(prim, buffer.shape))]
+        args: list[Doc] = [tuple_doc(map(prim, buffer.shape))]
         if always_dtype or buffer.dtype != FLOAT32:
-            parts.append(f'"{buffer.dtype}"')
+            args.append(f'"{buffer.dtype}"')
         if buffer.data in self.names:
-            parts.append(keyword("data", self.names.of(buffer.data)))
+            args.append(keyword("data", self.names.of(buffer.data)))
         if buffer.strides:
-            parts.append(keyword("strides", tuple_doc(map(prim, buffer.strides))))
+            args.append(keyword("strides", tuple_doc(map(prim, buffer.strides))))
         offset_type = buffer.shape[0].dtype if buffer.shape else INT32
         plain_offset = buffer.elem_offset is ops.const(0, offset_type)
         if not plain_offset or buffer.offset_factor != 1:
-            parts.append(keyword("elem_offset", prim(buffer.elem_offset)))
+            args.append(keyword("elem_offset", prim(buffer.elem_offset)))
         if buffer.scope() != "global":
-            parts.append(keyword("scope", string_text(buffer.scope())))
+            args.append(keyword("scope", string_text(buffer.scope())))
         if buffer.data_alignment != 64:
-            parts.append(f"align={buffer.data_alignment}")
+            args.append(f"align={buffer.data_alignment}")
         if buffer.offset_factor != 1:
-            parts.append(f"offset_factor={buffer.offset_factor}")
+            args.append(f"offset_factor={buffer.offset_factor}")
         if buffer.buffer_type != 1:
-            parts.append('buffer_type="auto_broadcast"')
+            args.append('buffer_type="auto_broadcast"')
         if buffer.axis_separators:
-            parts.append(
+            args.append(
                 keyword("axis_separators", Group("[", map(str, buffer.axis_separators), "]"))
             )
-        return parts
+        return args
 
     def _allocations(self, block: stmt.Block) -> None:
         for buffer in block.alloc_buffers:
@@ -203,7 +202,7 @@ class KernelWriter:
             yield
 
     def statement(self, node: stmt.Stmt, *, last: bool = True) -> None:
-        """One statement; `last` in its suite, what it defines may last until the suite ends."""
+        """Write a statement; the definitions of the `last` one hold until its suite ends."""
         current: stmt.Stmt | None = node
         if self.writer.is_too_deep:
             self.writer.line(ELIDED)
@@ -218,7 +217,7 @@ class KernelWriter:
     def _scoped(
         self, plain: Sequence[Doc], context: Doc, body: stmt.Stmt, *, last: bool
     ) -> stmt.Stmt | None:
-        """What holds for `body`: as a statement before it, or around it in a `with`."""
+        """Write a statement that precedes `body`, or a `with` that contains it."""
         if last:
             self.writer.line(*plain)
             return body
@@ -227,14 +226,14 @@ class KernelWriter:
         return None
 
     def _statement(self, node: stmt.Stmt, *, last: bool) -> stmt.Stmt | None:
-        """Write `node`, and return the rest to be written in the same suite."""
+        """Write `node`, and return the statement that follows in the same suite."""
         t, prim, writer = self.t, self.text.prim_doc, self.writer
         match node:
             case stmt.SeqStmt(seq=()):
                 writer.line("pass")
             case stmt.SeqStmt(seq=seq):
-                for part in seq[:-1]:
-                    self.statement(part, last=False)
+                for child in seq[:-1]:
+                    self.statement(child, last=False)
                 self.statement(seq[-1], last=last)
             case stmt.For():
                 self._loop(node)
@@ -246,9 +245,9 @@ class KernelWriter:
                 writer.line(self.text.access_doc(buffer, indices), " = ", prim(value))
             case stmt.BufferStore(buffer=buffer, value=value, indices=indices):
                 assert node.predicate is not None
-                places = Group("[", map(prim, indices), "]")
+                index = Group("[", map(prim, indices), "]")
                 mask = keyword("predicate", prim(node.predicate))
-                writer.line(call(f"{self.names.of(buffer)}.vstore", places, prim(value), mask))
+                writer.line(call(f"{self.names.of(buffer)}.vstore", index, prim(value), mask))
             case stmt.IfThenElse():
                 self._branches(node)
             case stmt.While(condition=condition, body=body):
@@ -259,14 +258,14 @@ class KernelWriter:
             case stmt.LetStmt() | stmt.Allocate() | stmt.AllocateConst() | stmt.DeclBuffer():
                 return self._definition(node, last=last)
             case stmt.AssertStmt(condition=condition, message=message, body=body):
-                check = [prim(condition), prim(message)]
-                plain: list[Doc] = ["assert ", check[0], ", ", check[1]]
-                return self._scoped(plain, call(f"{t}.Assert", *check), body, last=last)
+                args = (prim(condition), prim(message))
+                plain: list[Doc] = ["assert ", args[0], ", ", args[1]]
+                return self._scoped(plain, call(f"{t}.Assert", *args), body, last=last)
             case stmt.AttrStmt(node=IterVar() as axis, attr_key="thread_extent", body=body):
-                again = axis.var in self._threads
-                thread = self.names.of(axis.var) if again else string_text(axis.thread_tag)
+                is_declared = axis.var in self._threads
+                thread = self.names.of(axis.var) if is_declared else string_text(axis.thread_tag)
                 spec = call(f"{t}.launch_thread", thread, prim(node.value))
-                if again:
+                if is_declared:
                     return self._scoped([spec], spec, body, last=last)
                 return self._named(axis.var, spec, body, last=last)
             case stmt.AttrStmt(
@@ -277,8 +276,8 @@ class KernelWriter:
             ) if scope and realize.buffer is buffer:
                 spec = self._realize(realize, scope)
                 return self._scoped([spec], spec, realize.body, last=last)
-            case stmt.AttrStmt(node=about, attr_key=key, value=value, body=body):
-                spec = call(f"{t}.attr", self.text.attr_doc(about), string_text(key), prim(value))
+            case stmt.AttrStmt(node=target, attr_key=key, value=value, body=body):
+                spec = call(f"{t}.attr", self.text.attr_doc(target), string_text(key), prim(value))
                 return self._scoped([spec], spec, body, last=last)
             case stmt.BufferRealize(body=body):
                 spec = self._realize(node, "")
@@ -288,7 +287,7 @@ class KernelWriter:
         return None
 
     def _realize(self, node: stmt.BufferRealize, scope: str) -> Group:
-        """A region made real; with a scope, the attribute around it says that."""
+        """The realization of a region; the enclosing attribute has its scope."""
         bounds = tuple(b for b in node.bounds if isinstance(b, Range))
         region = self.text.region_doc(BufferRegion(node.buffer, bounds))
         condition = self.text.prim_doc(node.condition)
@@ -297,7 +296,7 @@ class KernelWriter:
     def _named(
         self, defined: Var | Buffer, spec: Doc, body: stmt.Stmt, *, last: bool
     ) -> stmt.Stmt | None:
-        """`name = spec`, or around `body` in a `with`."""
+        """Write `name = spec`, or a `with` that contains `body`."""
         if last:
             self.writer.line(f"{self._name(defined)} = ", spec)
             return body
@@ -325,7 +324,7 @@ class KernelWriter:
                 if type(var) is Var and var.type_annotation == Var("", value.dtype).type_annotation:
                     return self._named(var, call(f"{t}.LetStmt", prim(value)), body, last=last)
                 bound = prim(value)
-                self._declare(iter((var,)))  # it is of another kind than the value tells
+                self._declare([var])  # its type is not that of the value
                 spec = call(f"{t}.LetStmt", bound, keyword("var", self.names.of(var)))
                 return self._scoped([], spec, body, last=last)
             case stmt.DeclBuffer(buffer=buffer, body=body):
@@ -335,15 +334,15 @@ class KernelWriter:
                 kind = var.type_annotation
                 scope = (kind.storage_scope if isinstance(kind, PointerType) else "") or "global"
                 extents = Group("[", map(prim, node.extents), "]")
-                parts: list[Doc] = [extents, f'"{node.dtype}"', string_text(scope)]
+                args: list[Doc] = [extents, f'"{node.dtype}"', string_text(scope)]
                 if not (isinstance(node.condition, tir.IntImm) and node.condition.value):
-                    parts.append(keyword("condition", prim(node.condition)))
-                spec = call(f"{t}.allocate", *parts, *self._annotations(node.annotations))
+                    args.append(keyword("condition", prim(node.condition)))
+                spec = call(f"{t}.allocate", *args, *self._annotations(node.annotations))
                 return self._named(var, spec, body, last=last)
             case stmt.AllocateConst(buffer_var=var, body=body):
                 extents = Group("[", map(prim, node.extents), "]")
-                parts = [self.text.attr_doc(node.data), f'"{node.dtype}"', extents]
-                spec = call(f"{t}.allocate_const", *parts, *self._annotations(node.annotations))
+                args = [self.text.attr_doc(node.data), f'"{node.dtype}"', extents]
+                spec = call(f"{t}.allocate_const", *args, *self._annotations(node.annotations))
                 return self._named(var, spec, body, last=last)
 
     def _annotations(self, table: Attrs) -> list[Doc]:
@@ -364,12 +363,12 @@ class KernelWriter:
                 return call(f"{self.t}.evaluate", prim(value))
 
     def _branches(self, node: stmt.IfThenElse) -> None:
-        word = "if"
+        branch = "if"
         current: stmt.Stmt | None = node
         while isinstance(current, stmt.IfThenElse):
-            self.writer.line(f"{word} ", self.text.prim_doc(current.condition), ":")
+            self.writer.line(f"{branch} ", self.text.prim_doc(current.condition), ":")
             self._suite_of(current.then_case)
-            word, current = "elif", current.else_case
+            branch, current = "elif", current.else_case
         if current is not None:
             self.writer.line("else:")
             self._suite_of(current)
@@ -429,9 +428,7 @@ class KernelWriter:
             self._allocations(block)
             for match in block.match_buffers:
                 source = self.text.region_doc(match.source)
-                self._declare(
-                    v for v in _buffer_variables(match.buffer) if v is not match.buffer.data
-                )
+                self._declare(_shape_variables(match.buffer))
                 args = self._buffer_args(match.buffer, always_dtype=True)
                 spec = call(f"{t}.match_buffer", source, *args)
                 writer.line(f"{self._define(match.buffer)} = ", spec)
@@ -441,7 +438,7 @@ class KernelWriter:
             self.statement(block.body)
 
     def _axes(self, axes: list[tuple[IterVar, PrimExpr | None]]) -> None:
-        """The block's variables; runs of them that stand for whole loops in one statement."""
+        """Write the axes of a block; consecutive ones whose domains are loops by `remap`."""
         start = 0
         while start < len(axes):
             stop = start
@@ -472,13 +469,13 @@ class KernelWriter:
             domain = tuple_doc((start, stop))
             if isinstance(axis.dom.min, tir.IntImm) and axis.dom.min.value == 0:
                 domain = self.text.prim_doc(axis.dom.extent)
-        parts = [domain] if value is None else [domain, self.text.prim_doc(value)]
-        spec = call(f"{self.t}.axis.{_AXES.get(axis.iter_type, 'opaque')}", *parts)
+        args = [domain] if value is None else [domain, self.text.prim_doc(value)]
+        spec = call(f"{self.t}.axis.{_AXES.get(axis.iter_type, 'opaque')}", *args)
         self.writer.line(f"{self.names.bind(axis.var)} = ", spec)
 
 
 def _is_plain(loop: stmt.For) -> bool:
-    """Whether the loop is serial, from 0, and has no annotations."""
+    """Whether the loop is serial, starts at 0, and has no annotations."""
     return (
         loop.kind == stmt.ForKind.SERIAL
         and isinstance(loop.min, tir.IntImm)
@@ -491,15 +488,10 @@ def _is_plain(loop: stmt.For) -> bool:
 def _is_implied_root(realize: stmt.BlockRealize) -> bool:
     """Whether this is the root block that the parser would add."""
     block = realize.block
-    bare = not (
-        block.iter_vars
-        or block.reads
-        or block.writes
-        or block.annotations
-        or block.match_buffers
-        or block.init is not None
-    )
-    if not bare or block.name_hint != "root" or realize.predicate is not ops.const(True):
+    fields = (block.iter_vars, block.reads, block.writes, block.annotations, block.match_buffers)
+    if any(fields) or block.init is not None:
+        return False
+    if block.name_hint != "root" or realize.predicate is not ops.const(True):
         return False
     if block.alloc_buffers:
         return True
@@ -511,14 +503,16 @@ def _is_implied_root(realize: stmt.BlockRealize) -> bool:
 
 def _buffer_variables(buffer: Buffer) -> Iterator[Var]:
     """The variables of `buffer`, including its data."""
-    for part in children(buffer):
-        for node in walk(part):
-            if isinstance(node, Var):
-                yield node
+    return (n for child in children(buffer) for n in walk(child) if isinstance(n, Var))
+
+
+def _shape_variables(buffer: Buffer) -> Iterator[Var]:
+    """The variables of `buffer` other than its data."""
+    return (var for var in _buffer_variables(buffer) if var is not buffer.data)
 
 
 def _launched(node: stmt.AttrStmt) -> IterVar | None:
-    """The hardware index, if the statement is a `T.launch_thread`."""
+    """The thread index if the statement is a `T.launch_thread`."""
     axis = node.node
     return axis if isinstance(axis, IterVar) and node.attr_key == "thread_extent" else None
 
@@ -542,7 +536,7 @@ def _defined_buffers(node: Node) -> Iterable[Buffer]:
 def _free_variables(
     params: Iterable[Var], nodes: Sequence[Node], used: dict[Var, None]
 ) -> Iterator[Var]:
-    """The variables used among the nodes of the body that no statement there defines."""
+    """The variables of `used` that neither a parameter nor a statement defines."""
     defined: set[Node] = set(params)
     attrs = (node for node in nodes if isinstance(node, stmt.AttrStmt) and not _launched(node))
     mentioned = {node.node for node in attrs if isinstance(node.node, IterVar)}
