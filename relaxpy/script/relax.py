@@ -7,66 +7,70 @@ from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing as _user_facing
 from relaxpy.ir.core.device import (
-    cpu,
-    cuda,
-    device,
-    ext_dev,
-    hexagon,
-    metal,
-    opencl,
-    rocm,
-    vpi,
-    vulkan,
-    webgpu,
+    cpu as cpu,
+    cuda as cuda,
+    device as device,
+    ext_dev as ext_dev,
+    hexagon as hexagon,
+    metal as metal,
+    opencl as opencl,
+    rocm as rocm,
+    vpi as vpi,
+    vulkan as vulkan,
+    webgpu as webgpu,
 )
-from relaxpy.ir.relax.nodes.distributed import device_mesh
-from relaxpy.ir.relax.op.builtin import stop_lift_params
-from relaxpy.ir.relax.op.linear_algebra import linear
-from relaxpy.script import dist
+from relaxpy.ir.relax.nodes.distributed import device_mesh as device_mesh
+from relaxpy.ir.relax.op.builtin import stop_lift_params as stop_lift_params
+from relaxpy.ir.relax.op.linear_algebra import linear as linear
+from relaxpy.script import dist as dist
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import (
-    Callable_ as Callable,
-    DTensor,
-    Object,
-    Prim,
-    Shape,
-    Tensor,
-    Tuple,
+    Callable_ as _Callable,
+    DTensor as DTensor,
+    Object as Object,
+    Prim as Prim,
+    Shape as Shape,
+    Tensor as Tensor,
+    Tuple as Tuple,
 )
-from relaxpy.script.language.emit import emit_match_cast, emit_te, emit_var_binding
+from relaxpy.script.language.emit import (
+    emit_match_cast as emit_match_cast,
+    emit_te as emit_te,
+    emit_var_binding as emit_var_binding,
+)
 from relaxpy.script.language.legacy import (
-    Bool,
-    DynTensorType,
-    Float,
-    FuncType,
-    Int,
-    ObjectType,
-    PackedFuncType,
-    PrimType,
-    RuntimeDepShape,
-    ShapeType,
-    TensorType,
-    TupleType,
-    Void,
-    cast,
-    match_shape,
+    Bool as Bool,
+    DynTensorType as DynTensorType,
+    Float as Float,
+    FuncType as FuncType,
+    Int as Int,
+    ObjectType as ObjectType,
+    PackedFuncType as PackedFuncType,
+    PrimType as PrimType,
+    RuntimeDepShape as RuntimeDepShape,
+    ShapeType as ShapeType,
+    TensorType as TensorType,
+    TupleType as TupleType,
+    Void as Void,
+    cast as cast,
+    match_shape as match_shape,
 )
 from relaxpy.script.language.relax_directives import (
-    ExternFunc,
-    SeqExpr,
-    TupleGetItem,
-    call_packed,
-    const,
-    dataflow,
-    dtype,
-    emit,
-    func_attr,
-    make_tuple as tuple,
-    match_cast,
-    output,
-    prim_value,
-    shape,
-    string as str,
+    ExternFunc as ExternFunc,
+    SeqExpr as SeqExpr,
+    TupleGetItem as TupleGetItem,
+    call_packed as call_packed,
+    const as const,
+    dataflow as dataflow,
+    dtype as dtype,
+    emit as emit,
+    func_attr as func_attr,
+    make_tuple as _make_tuple,
+    match_cast as match_cast,
+    output as output,
+    prim_value as prim_value,
+    shape as shape,
+    string as _string,
 )
 from relaxpy.script.language.wording import unknown_member as _unknown_member
 from relaxpy.script.parser.decorate import (
@@ -85,68 +89,13 @@ function: _Decorates[_Function] = _FunctionDecorator("relax")
 macro = _MacroDecorator("relax")
 rewriter = _RewriterDecorator()
 ShapeExpr = shape
+Callable = _Callable
+tuple = _make_tuple
+str = _string
 
-__all__ = [
-    "Bool",
-    "Callable",
-    "DTensor",
-    "DynTensorType",
-    "ExternFunc",
-    "Float",
-    "FuncType",
-    "Int",
-    "Object",
-    "ObjectType",
-    "PackedFuncType",
-    "Prim",
-    "PrimType",
-    "RuntimeDepShape",
-    "SeqExpr",
-    "Shape",
-    "ShapeExpr",
-    "ShapeType",
-    "Tensor",
-    "TensorType",
-    "Tuple",
-    "TupleGetItem",
-    "TupleType",
-    "Void",
-    "call_packed",
-    "cast",
-    "const",
-    "cpu",
-    "cuda",
-    "dataflow",
-    "device",
-    "device_mesh",
-    "dist",
-    "dtype",
-    "emit",
-    "emit_match_cast",
-    "emit_te",
-    "emit_var_binding",
-    "ext_dev",
-    "func_attr",
-    "function",
-    "hexagon",
-    "linear",
-    "macro",
-    "match_cast",
-    "match_shape",
-    "metal",
-    "opencl",
-    "output",
-    "prim_value",
-    "rewriter",
-    "rocm",
-    "shape",
-    "stop_lift_params",
-    "str",
-    "tuple",
-    "vpi",
-    "vulkan",
-    "webgpu",
-]
+__all__ = sorted(
+    {name for name in globals() if name[0] != "_"} - {"Any", "TYPE_CHECKING", "annotations"}
+)
 
 
 @_user_facing

@@ -16,8 +16,8 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
 _PYTHON = frozenset((*keyword.kwlist, *dir(builtins)))
-#: What a function of a module may not be called; `sum` and other built-in names it may.
-_NO_FUNCTION = frozenset((*keyword.kwlist, "range"))
+#: No names for the functions of a module, which may have other built-in names such as `sum`.
+_NOT_FUNCTIONS = frozenset((*keyword.kwlist, "range"))
 
 
 def hint_of(node: Node) -> str:
@@ -28,7 +28,7 @@ def hint_of(node: Node) -> str:
 
 
 def as_identifier(hint: str) -> str:
-    """A Python name spelt like `hint`; the parser refuses two underscores at the beginning."""
+    """A Python name like `hint`, without the leading underscores that the parser rejects."""
     if hint.isascii() and hint.isidentifier() and not hint.startswith("__"):
         return hint
     name = re.sub(r"\W", "_", unicodedata.normalize("NFKC", hint))
@@ -37,18 +37,18 @@ def as_identifier(hint: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether Python reads `text` as this very name."""
+    """Whether `text` is a name, which Python does not normalise to another one."""
     plain = text.isascii() or unicodedata.normalize("NFKC", text) == text
     return plain and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def function_names(hints: Iterable[str], reserved: Iterable[str]) -> dict[str, str]:
-    """What the functions called `hints` are called in a text: their own names, where these can be.
+    """The names in the text of the functions called `hints`: the same where that is possible.
 
-    In a module they are spoken of as its members, so that few names clash with theirs.
+    The functions of a module are attributes of its class, so few other names clash with theirs.
     """
-    taken = {*_NO_FUNCTION, *reserved}
-    out: dict[str, str] = {}
+    taken = {*_NOT_FUNCTIONS, *reserved}
+    names: dict[str, str] = {}
     for hint in sorted(hints, key=lambda h: as_identifier(h) != h):
         base = name = as_identifier(hint)
         count = 0
@@ -56,19 +56,19 @@ def function_names(hints: Iterable[str], reserved: Iterable[str]) -> dict[str, s
             count += 1
             name = f"{base}_{count}"
         taken.add(name)
-        out[hint] = name
-    return out
+        names[hint] = name
+    return names
 
 
 def _key(node: Node) -> int | str:
-    """The key of a variable: a GlobalVar stands for the function of its name (AST-8)."""
+    """The key of a variable; a GlobalVar is identified by its name (AST-8)."""
     return node.name_hint if isinstance(node, GlobalVar) else id(node)
 
 
 class Names:
-    """Which variable has which name; `reserved` names are given to none.
+    """The names of variables in a text, none of which is in `reserved`.
 
-    `functions` has the names of the functions of a module, each of which is known by its name.
+    `functions` has the text for each function of the module, such as `cls.main`.
     """
 
     def __init__(
@@ -88,38 +88,38 @@ class Names:
         return self._claim(None, hint)
 
     def bind(self, node: Node, hint: str | None = None) -> str:
-        """Choose a new name for `node`, like `hint` or else its own."""
+        """Choose a new name for `node`, like `hint` or else its preferred name."""
         name = self._claim(node, hint_of(node) if hint is None else hint)
         self._names[_key(node)] = name
         return name
 
     def alias(self, node: Node, name: str) -> None:
-        """Name `node` by a name that is already in use."""
+        """Give `node` a name that is already in use."""
         self._names[_key(node)] = name
 
     def of(self, node: Node) -> str:
-        """The name of `node`; a node without a definition is named here."""
+        """The name of `node`; one without a definition gets a name here."""
         key = _key(node)
         name = self._names.get(key) or self._functions.get(key)
         return self.bind(node) if name is None else name
 
     def _claim(self, node: Node | None, hint: str) -> str:
         base = as_identifier(hint)
-        before = count = self._counts.get(base, 0)
+        previous = count = self._counts.get(base, 0)
         name = base
         if count or name in self._taken:
             stem = base if base.endswith("_") else f"{base}_"
             count = max(count, 1)
             while (name := f"{stem}{count}") in self._taken:
                 count += 1
-        self._undo.append((node, name, base, before))
+        self._undo.append((node, name, base, previous))
         self._taken.add(name)
         self._counts[base] = count + 1
         return name
 
     @contextmanager
     def frame(self) -> Iterator[None]:
-        """Open a scope; names chosen inside are free again outside."""
+        """Open a scope, whose names are available again when it ends."""
         start = len(self._undo)
         yield
         while len(self._undo) > start:

@@ -14,10 +14,10 @@ from relaxpy.script.printer.names import is_name
 class Options:
     """How a program is printed.
 
-    `name` is the name of the printed module or function; `show_meta` writes the large constants,
-    too; `module_alias` is the name that functions know their module by ("" for the module's own);
-    without `show_all_struct_info` bindings have no annotations; with `verbose_expr` lines before a
-    part of a program say what the variables are that it takes from around it.
+    `name` is the name of the printed module or function. `show_meta` writes large constants, too.
+    `module_alias` is the name of the module inside its functions, "" for that of the class. Without
+    `show_all_struct_info` bindings have no annotations. With `verbose_expr` the text of a part of a
+    program begins with lines that describe its free variables.
 
     Units:
         indent_spaces, width  characters
@@ -41,12 +41,12 @@ class Options:
             _require_name("name", self.name)
         if self.module_alias != "":
             _require_name("module_alias", self.module_alias)
-        display_name = [self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias]
-        display_name += [] if self.name is None else [self.name]
-        if len(set(display_name)) < len(display_name):
+        names = [self.ir_prefix, self.tir_prefix, self.relax_prefix, self.module_alias]
+        names += [] if self.name is None else [self.name]
+        if len(set(names)) < len(names):
             raise MisuseError(
-                f"the prefixes, the module's alias and the name differ from each other, "
-                f"found {', '.join(display_name)}"
+                f"the prefixes, the module's alias and the name must differ from each other, "
+                f"found {', '.join(names)}"
             )
         for key in ("show_meta", "show_all_struct_info", "verbose_expr"):
             value = getattr(self, key)
@@ -58,21 +58,21 @@ class Options:
                 raise MisuseError(f"{key} is a positive integer, found {value!r:.60}", about=value)
 
     @staticmethod
-    def of(given: Mapping[str, object]) -> Options:
+    def of(keywords: Mapping[str, object]) -> Options:
         """Create options from keywords.
 
         Errors:
-            MisuseError (also TypeError, ValueError): there is no such option, or not such a value.
+            MisuseError (also TypeError, ValueError): an option is unknown or has a wrong value.
         """
         known = [f.name for f in fields(Options)]
-        for key, value in given.items():
+        for key, value in keywords.items():
             if key not in known:
                 raise MisuseError(
                     f"the printer has no option {key!r}; it has {', '.join(known)}",
                     about=value,
                     hint=close_names(key, known),
                 )
-        return Options(**given)  # type: ignore[arg-type]
+        return Options(**keywords)  # type: ignore[arg-type]
 
 
 def _require_name(key: str, value: object) -> None:

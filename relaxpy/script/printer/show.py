@@ -17,7 +17,7 @@ from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
 from relaxpy.script.printer.options import Options
 
-_MOST_LINES = 2000
+_MAX_LINES = 2000
 _THEMES = {"light": "ansi_light", "dark": "ansi_dark", "ansi": "ansi_dark"}
 # Colours of middle brightness: legible (contrast 4.5 or nearly) on white and on black pages alike.
 _COLOURS = {
@@ -43,12 +43,12 @@ def script(node: Node, **options: object) -> str:
     """The TVMScript text of `node`; see `Options`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): an unknown option, or a value it cannot have;
-            tuples or functions inside each other, too many to be written.
+        MisuseError (also TypeError, ValueError): an option is unknown or has a wrong value, or the
+            node is nested too deeply.
     """
-    chosen = Options.of(options)
+    checked = Options.of(options)
     try:
-        return Document(node, chosen).text()
+        return Document(node, checked).text()
     except RecursionError:
         raise MisuseError(
             f"a {type(node).__name__} is nested too deeply to be shown", about=node
@@ -57,9 +57,9 @@ def script(node: Node, **options: object) -> str:
 
 @user_facing
 def metadata(node: Node, **options: object) -> Mapping[str, Sequence[object]]:
-    """What the text of `node` calls `metadata`: large constants, and objects without a text.
+    """The value of `metadata` in the text of `node`: large constants, and objects without a text.
 
-    Handed to `from_source` under that name, it makes the text whole.
+    With it in `extra_vars`, `from_source` can read the text.
     """
     return Document(node, Options.of(options)).metadata.table
 
@@ -70,11 +70,11 @@ def show(
 ) -> None:
     """Print the text of `node`, in colour on a terminal and in a notebook.
 
-    With a `style`, "light", "dark" or "ansi", it is in colour everywhere. The layout is that of
-    black whatever `black_format` says.
+    With a `style`, "light", "dark" or "ansi", it is in colour everywhere. The layout is always that
+    of black; `black_format` has no effect.
 
     Errors:
-        MisuseError (also TypeError, ValueError): no such style, or as for `script`.
+        MisuseError (also TypeError, ValueError): there is no such style, or as for `script`.
     """
     if style is not None and style not in _THEMES:
         raise MisuseError(
@@ -88,38 +88,38 @@ def show(
     if not (sys.stdout.isatty() or style):
         print(text)
         return
-    # Only here is there a screen to colour, and rich takes long to load.
+    # rich takes long to load, and is needed only here.
     console = importlib.import_module("rich.console").Console(force_terminal=bool(style) or None)
     syntax = importlib.import_module("rich.syntax").Syntax
     theme = _THEMES[style or "dark"]
     coloured = syntax("", "python", theme=theme, background_color="default").highlight(text)
-    # A screen may be narrower than the text, of which nothing may be missing.
+    # Without soft_wrap rich would cut lines that are wider than the terminal.
     console.print(coloured, soft_wrap=True, end="")
 
 
 def html(node: Node) -> dict[str, str]:
-    """`node` as a notebook shows it: plain, and in colours that suit light and dark pages."""
+    """The text of `node` for a notebook: plain, and in colours for light and dark pages."""
     text = str(node)
     return {"text/plain": text, "text/html": _page(text)}
 
 
 def _page(text: str) -> str:
-    """The text as HTML: escaped, without scripts, and complete in itself."""
+    """The text as HTML, without scripts or style sheets."""
     lines = text.split("\n")
-    rest = len(lines) - _MOST_LINES
+    rest = len(lines) - _MAX_LINES
     if rest > 0:
-        lines = [*lines[:_MOST_LINES], f"# … and {rest} more lines: print(….script())"]
+        lines = [*lines[:_MAX_LINES], f"# … and {rest} more lines: print(….script())"]
     return f'<pre style="line-height: 1.3">{_coloured(chr(10).join(lines))}</pre>'
 
 
 def _coloured(text: str) -> str:
     out: list[str] = []
     end = 0
-    for found in _TOKENS.finditer(text):
-        out.append(markup.escape(text[end : found.start()]))
-        shown = markup.escape(found.group())
-        colour = _COLOURS.get(found.lastgroup or "")
-        out.append(shown if colour is None else f'<span style="color: {colour}">{shown}</span>')
-        end = found.end()
+    for match in _TOKENS.finditer(text):
+        out.append(markup.escape(text[end : match.start()]))
+        token = markup.escape(match.group())
+        colour = _COLOURS.get(match.lastgroup or "")
+        out.append(token if colour is None else f'<span style="color: {colour}">{token}</span>')
+        end = match.end()
     out.append(markup.escape(text[end:]))
     return "".join(out)
