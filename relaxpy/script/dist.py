@@ -22,22 +22,23 @@ def const(value: object, struct_info: object) -> _Constant:
     """A distributed tensor literal, described by `R.DTensor(...)`.
 
     Errors:
-        MisuseError (also TypeError, ValueError): it is no such info, or one of another tensor.
+        MisuseError (also TypeError, ValueError): the struct info is of another kind, or does not
+            describe the value.
     """
-    info = _resolve(struct_info)
-    if not isinstance(info, _DTensorStructInfo):
-        raise _MisuseError(f"R.dist.const takes an R.DTensor, found {info}", about=struct_info)
+    sinfo = _resolve(struct_info)
+    if not isinstance(sinfo, _DTensorStructInfo):
+        raise _MisuseError(f"R.dist.const takes an R.DTensor, found {sinfo}", about=struct_info)
     if not isinstance(value, _Constant):
-        value = _const(value, info.dtype)
-    return _Constant(value.data, info)
+        value = _const(value, sinfo.dtype)
+    return _Constant(value.data, sinfo)
 
 
 @_user_facing
 def __getattr__(name: Any) -> Any:
-    found = None if name[:1] == "_" else _directives.find(f"relax.dist.{name}")
-    if found is None:
+    operator = None if name[:1] == "_" else _directives.find(f"relax.dist.{name}")
+    if operator is None:
         raise _unknown_member(_sys.modules[__name__], "R.dist", name)
-    return found
+    return operator
 
 
 def _offers(name: str) -> bool:

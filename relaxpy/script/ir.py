@@ -43,8 +43,8 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
 
 @_user_facing
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _records.DeviceForm:
-    """The device of this kind and number in the module's list; without a kind, among all."""
-    if not (target is None or isinstance(target, str)):
+    """The device of this kind and number in the module's list; without a kind, of all devices."""
+    if not isinstance(target, str | None):
         raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
     if isinstance(device_index, bool) or not isinstance(device_index, int):
         raise MisuseError(f"devices are numbered, found {device_index!r:.60}", about=device_index)
@@ -67,9 +67,9 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.Globa
     """Add global infos to the module: lists by name."""
     if not isinstance(infos, Mapping) or not all(isinstance(key, str) for key in infos):
         raise MisuseError(
-            f"infos are a dict of lists keyed by strings, found {infos!r}", about=infos
+            f"global infos are a dict of lists keyed by strings, found {infos!r:.60}", about=infos
         )
-    for found in infos.values():
-        if not isinstance(found, (tuple, list)):
-            raise MisuseError(f"infos are given in lists, found {found!r:.60}", about=found)
-    return _records.GlobalInfosForm({name: tuple(found) for name, found in infos.items()})
+    for listed in infos.values():
+        if not isinstance(listed, (tuple, list)):
+            raise MisuseError(f"global infos are listed, found {listed!r:.60}", about=listed)
+    return _records.GlobalInfosForm({name: tuple(listed) for name, listed in infos.items()})

@@ -1,4 +1,4 @@
-"""Text to IR, for text that may be hostile: it is read, never run."""
+"""From text to IR, for text that may be hostile: it is read and never run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxpy.errors import ParseError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
-from relaxpy.script import ir as ir_namespace, relax as relax_namespace, tir as tir_namespace
+from relaxpy.script import ir, relax, tir
 from relaxpy.script.language import records
 from relaxpy.script.parser.evaluate.guard import TextGuard
 from relaxpy.script.parser.graph.state import class_name_of
@@ -32,13 +32,8 @@ from relaxpy.script.parser.source.scope import BUILTINS, Scope
 from relaxpy.script.parser.source.text import Program, parse_text
 
 MAX_TEXT = 16_000_000
-_SPACES = {
-    "ir": ir_namespace,
-    "relax": relax_namespace,
-    "tir": tir_namespace,
-    "tirx": tir_namespace,
-}
-_USUAL = {"I": ir_namespace, "R": relax_namespace, "T": tir_namespace}
+_NAMESPACES = {"ir": ir, "relax": relax, "tir": tir, "tirx": tir}
+_USUAL = {"I": ir, "R": relax, "T": tir}
 _IMPORTED_FROM = ("relaxpy.script", "tvm.script", "tvm.script.parser")
 TYPING: Mapping[str, object] = {"Annotated": Annotated, "TypeVar": TypeVar}
 _PACKAGES = ("relaxpy", "tvm")
@@ -56,11 +51,11 @@ def from_source(
 ) -> Any:
     """The module, graph function or kernel that `text` describes; several of them make a module.
 
-    The text may use I, R and T, or in their place the names in `extra_vars`, and imports of these
-    namespaces. Nothing else is called, and nothing of it is run.
+    The text may use I, R and T, or the names in `extra_vars` instead, and import these namespaces.
+    It is not run, and it can call nothing else.
 
     Errors:
-        ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+        ParseError, StructInfoError, WellFormedError: with all diagnostics.
     """
     if not isinstance(text, str):
         raise ParseError(f"a program is a string, found {type(text).__name__}", about=text)
@@ -70,33 +65,24 @@ def from_source(
             about=extra_vars,
         )
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
-    names = dict(_USUAL | _SPACES if extra_vars is None else extra_vars)
-    # The call of a module would make an instance of a class of Python's.
-    handed_in = [v for v in names.values() if callable(v) and not isinstance(v, IRModule)]
-    guard = TextGuard(_SPACES.values(), [*handed_in, TypeVar])
-    scope = Scope(names, BUILTINS)
+    names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
     with reported(program):
-        return _Text(program, scope, names, guard, check_well_formed).read()
+        return _Text(program, names, check_well_formed).read()
 
 
 class _Text:
-    def __init__(
-        self,
-        program: Program,
-        scope: Scope,
-        names: dict[str, object],
-        guard: TextGuard,
-        check_well_formed: bool,
-    ) -> None:
+    def __init__(self, program: Program, names: dict[str, object], check_well_formed: bool) -> None:
         self.program = program
-        self.scope = scope
         self.names = names
-        self.guard = guard
         self.check_well_formed = check_well_formed
-        self.values = GraphEvaluator(program, scope, guard)
+        # Calling a module would create an instance of a Python class.
+        functions = [v for v in names.values() if callable(v) and not isinstance(v, IRModule)]
+        self.guard = TextGuard(_NAMESPACES.values(), [*functions, TypeVar])
+        self.scope = Scope(names, BUILTINS)
+        self.values = GraphEvaluator(program, self.scope, self.guard)
 
     def read(self) -> Any:
-        """What the text defines."""
+        """The function or module that the text defines."""
         functions: list[ast.FunctionDef] = []
         classes: list[ast.ClassDef] = []
         for node in docstring_removed(self.program.tree.body):
@@ -112,7 +98,7 @@ class _Text:
                 case ast.Import() | ast.ImportFrom():
                     self.import_names(node)
                 case ast.Assign(targets=[ast.Name(id="metadata" as name)], value=value):
-                    # The table in which the printer writes large constants before the program.
+                    # The large constants, which the printer writes before the program.
                     self.names[name] = self.values.value(value)
                 case ast.Assign(
                     targets=[ast.Name(id=name)],
@@ -130,8 +116,8 @@ class _Text:
         if len(functions) == 1 and not classes:
             return self.function(functions[0])
         modules = [self.module(node) for node in classes]
-        for node, made in zip(classes, modules, strict=True):
-            if not isinstance(made, IRModule) and len(classes) + len(functions) > 1:
+        for node, module in zip(classes, modules, strict=True):
+            if not isinstance(module, IRModule) and len(classes) + len(functions) > 1:
                 raise self.program.error(
                     class_name_of(node), "a rewriter is the only class of its text"
                 )
@@ -145,29 +131,27 @@ class _Text:
         Errors:
             ParseError: it imports something else.
         """
-        if isinstance(node, ast.ImportFrom):
-            if node.module == "__future__":
+        known: Mapping[str, object] = {}
+        match node:
+            case ast.ImportFrom(module="__future__"):
                 return
-            if node.module == "typing" and not node.level:
-                known = {a.name: TYPING[a.name] for a in node.names if a.name in TYPING}
-                if len(known) == len(node.names):
-                    self.names.update({a.asname or a.name: known[a.name] for a in node.names})
-                    return
-            if node.module in _IMPORTED_FROM and not node.level:
-                for alias in node.names:
-                    space = _SPACES.get(alias.name)
-                    if space is None:
-                        break
-                    self.names[alias.asname or alias.name] = space
-                else:
-                    return
-        elif all(a.name.split(".")[0] in _PACKAGES and not a.asname for a in node.names):
-            return
-        raise self.program.error(
-            node,
-            "a text imports nothing but the namespaces",
-            hint="from relaxpy.script import ir as I, relax as R, tir as T",
-        )
+            case ast.ImportFrom(module="typing", level=0):
+                known = TYPING
+            case ast.ImportFrom(module=module, level=0) if module in _IMPORTED_FROM:
+                known = _NAMESPACES
+            case ast.Import(names=names) if all(
+                alias.name.split(".")[0] in _PACKAGES and not alias.asname for alias in names
+            ):
+                return
+            case _:
+                pass
+        if not all(alias.name in known for alias in node.names):
+            raise self.program.error(
+                node,
+                "a text imports nothing but the namespaces",
+                hint="from relaxpy.script import ir as I, relax as R, tir as T",
+            )
+        self.names.update({alias.asname or alias.name: known[alias.name] for alias in node.names})
 
     def function(self, node: ast.FunctionDef) -> BaseFunc:
         options = options_of(node, self.values)
@@ -176,13 +160,12 @@ class _Text:
         return read_function(Definition(node, options, self.program), self.scope, self.guard)
 
     def module(self, node: ast.ClassDef) -> Any:
-        options = records.ModuleOptions()
-        for part in node.decorator_list:
-            found = self.values.value(part)
-            if not isinstance(found, records.ModuleOptions):
-                raise self.values.error(part, _UNDECORATED)
-            options = found
-        if not node.decorator_list:
+        options = None
+        for decorator in node.decorator_list:
+            options = self.values.value(decorator)
+            if not isinstance(options, records.ModuleOptions):
+                raise self.values.error(decorator, _UNDECORATED)
+        if options is None:
             raise self.values.error(node, _UNDECORATED)
         if not self.check_well_formed:
             options = replace(options, check_well_formed=False)
@@ -190,17 +173,17 @@ class _Text:
         return read_module(node, self.program, scope, options, guard=self.guard)
 
     def loose(self, nodes: list[ast.FunctionDef]) -> IRModule:
-        """Several functions, as a module of them."""
+        """The module of several functions outside of classes."""
         with reported(self.program) as report:
             reader = FunctionsReader(self.scope, report, self.guard)
             for node in nodes:
                 reader.declare(Definition(node, options_of(node, self.values), self.program))
             reader.run()
         read = {reader.gvars[n.name]: reader.read[n.name] for n in nodes}
-        found = IRModule(read | reader.added())
+        module = IRModule(read | reader.added())
         if self.check_well_formed:
-            check(found, reader.kernels)
-        return found
+            check(module, reader.kernels)
+        return module
 
     def merged(self, modules: list[IRModule]) -> IRModule:
         """Merge several modules: their functions, attributes and global infos."""

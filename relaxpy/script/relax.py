@@ -94,16 +94,16 @@ tuple = _make_tuple
 str = _string
 
 __all__ = sorted(
-    {name for name in globals() if name[0] != "_"} - {"Any", "TYPE_CHECKING", "annotations"}
+    {name for name in globals() if name[0].isalpha()} - {"Any", "TYPE_CHECKING", "annotations"}
 )
 
 
 @_user_facing
 def __getattr__(name: Any) -> Any:
-    found = None if name[:1] == "_" else _directives.find(f"relax.{name}")
-    if found is None:
+    operator = None if name[:1] == "_" else _directives.find(f"relax.{name}")
+    if operator is None:
         raise _unknown_member(_sys.modules[__name__], "R", name)
-    return found
+    return operator
 
 
 def _offers(name: Any) -> bool:

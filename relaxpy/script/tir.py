@@ -47,20 +47,8 @@ _INTRINSICS = (
     *_intrin.UNARY_MATH,
     *_intrin.BINARY_MATH,
     *("abs", "address_of", "assume", "break_loop", "call_cpacked", "call_packed", "continue_loop"),
-    *(
-        "if_then_else",
-        "infinity",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "isnullptr",
-        "likely",
-        "max_value",
-        "min_value",
-        "ret",
-        "undef",
-        "vscale",
-    ),
+    *("if_then_else", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "likely"),
+    *("max_value", "min_value", "ret", "undef", "vscale"),
 )
 _WITH_DTYPE = ("call_extern", "call_intrin", "call_pure_extern", "reinterpret")
 
@@ -146,7 +134,7 @@ else:
 
 
 def _offers(name: str) -> Any:
-    """Whether there is such a name beside those listed: datatypes of any number of lanes."""
+    """Whether `name` is a datatype that is not listed, such as one of any number of lanes."""
     return _directives.unlisted_datatype(name) is not None
 
 

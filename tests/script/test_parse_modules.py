@@ -180,8 +180,8 @@ def test_errors_in_modules_are_located() -> None:
         class Module:
             I.module_attrs({"a": 1})
             I.module_attrs({"b": 1})
-        #   ^^^^^^^^^^^^^^^^^^^^^^^^ I.module_attrs is given twice
-        # hint: allow_overwrite=True puts these in place of the others
+        #   ^^^^^^^^^^^^^^^^^^^^^^^^ I.module_attrs occurs twice
+        # hint: with allow_overwrite=True these replace the others
             I.module_attrs({"c": 1}, allow_overwrite=True)
             while True: pass
         #   ^^^^^ while is not part of a module
@@ -226,7 +226,7 @@ def test_errors_in_modules_are_located() -> None:
 
 
 def test_what_a_module_cannot_be() -> None:
-    with pytest.raises(ParseError, match="has no bases"):
+    with pytest.raises(ParseError, match="has no base other than"):
         from_source("@I.ir_module\nclass M(R.Tensor):\n    pass\n")
     with pytest.raises(ParseError, match="two functions named 'f'"):
         from_source(

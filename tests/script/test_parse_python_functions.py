@@ -123,7 +123,7 @@ def test_a_function_of_python_belongs_to_a_class_of_python() -> None:
     check_marks("""
         @I.ir_module
         class Module(R.Tensor):
-        #            ^^^^^^^^ the class of a module has no bases, unless that is BasePyModule
+        #            ^^^^^^^^ the class of a module has no base other than BasePyModule
             pass
     """)
     check_marks("""
@@ -132,7 +132,7 @@ def test_a_function_of_python_belongs_to_a_class_of_python() -> None:
         #                                    ^^^^ the class of a module takes no options
             pass
     """)
-    with pytest.raises(ParseError, match="has no bases, unless"):
+    with pytest.raises(ParseError, match="has no base other than"):
 
         @I.ir_module
         class Wrong(int):

@@ -1,4 +1,4 @@
-"""The decorators: from a Python function or class to the IR that its text describes."""
+"""The decorators, which turn a Python function or class into the IR that its text describes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relaxpy.ir.relax.nodes import BaseFunc
 from relaxpy.script.language import records
 from relaxpy.script.parser.reading import (
     Definition,
-    PythonParts,
+    PythonClass,
     read_function,
     read_module,
 )
@@ -35,26 +35,30 @@ from relaxpy.script.parser.source.text import Program, definition_of, source_at
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:
-    """Those of `options` that are given; `others` there are not."""
+    """The `options` that are set; `others` are unknown.
+
+    Errors:
+        MisuseError (also TypeError): there are others, or a value is of another type.
+    """
     for name, value in others.items():
         raise MisuseError(
             f"there is no option {name!r}; options are {', '.join(options)}",
             about=value,
             hint=close_names(name, options),
         )
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
+    values = {name: value for name, value in options.items() if value is not None}
+    for name, value in values.items():
         kind, what = (str, "a string") if name == "name" else (bool, "True or False")
         if not isinstance(value, kind):
-            raise MisuseError(f"option {name} is {what}, found {value!r}", about=value)
-    return given
+            raise MisuseError(f"option {name} is {what}, found {value!r:.60}", about=value)
+    return values
 
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Decorates(Protocol[T_co]):
-    """What type checkers see of `R.function` and `T.prim_func`: bare, or with options."""
+    """The type of `R.function` and `T.prim_func`: bare, or with options."""
 
     @overload
     def __call__(self, function: Callable[..., Any], /) -> T_co: ...
@@ -72,13 +76,13 @@ class Decorates(Protocol[T_co]):
 if TYPE_CHECKING:
 
     class ModuleOfText(IRModule):
-        """The module that a decorated class becomes; inside it, functions are its attributes."""
+        """The module that a decorated class becomes, whose functions are attributes."""
 
         def __getattr__(self, name: str) -> Any: ...
 
 
 class DecoratesClass(Protocol):
-    """What type checkers see of `I.ir_module`: bare, or with options."""
+    """The type of `I.ir_module`: bare, or with options."""
 
     @overload
     def __call__(self, cls: type, /) -> ModuleOfText: ...
@@ -105,10 +109,10 @@ class FunctionDecorator(records.FunctionOptions):
     ) -> Any:
         """Parse `function`; without an argument, return a decorator.
 
-        `name` is what the function is called where its own name says something else.
+        `name` is the name of the function if that differs from its name in Python.
 
         Errors:
-            ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
+            ParseError, StructInfoError, WellFormedError: with all diagnostics.
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
@@ -121,33 +125,32 @@ class FunctionDecorator(records.FunctionOptions):
         try:
             if function is not None:
                 return self.define(function, frame)
-            given = _checked_options(options, others)
-            return replace(self, **given)
+            return replace(self, **_checked_options(options, others))
         except RelaxpyError as error:
             attach_position(error, frame, (function,), {**options, **others})
             raise
 
     def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
-        """What `function`, decorated in `frame`, becomes.
+        """The IR of `function`, which is decorated in `frame`.
 
         Errors:
-            ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
-            MisuseError (also TypeError): it is no function.
+            ParseError, StructInfoError, WellFormedError: with all diagnostics.
+            MisuseError (also TypeError): it is not a function.
         """
         if isinstance(function, staticmethod):
             function = function.__func__
         function = inspect.unwrap(function)
         if not isinstance(function, FunctionType):
             decorator = "R.function" if self.dialect == "relax" else "T.prim_func"
-            found = "lambda" if isinstance(function, FromText) else type(function).__name__
+            kind = "lambda" if isinstance(function, FromText) else type(function).__name__
             hint = "classes are decorated with @I.ir_module" if inspect.isclass(function) else None
             raise MisuseError(
-                f"{decorator} decorates a function, found {found}", about=function, hint=hint
+                f"{decorator} decorates a function, found {kind}", about=function, hint=hint
             )
-        names = captured_names(function, frame)
+        scopes = captured_names(function, frame)
         if is_class_body(frame):
-            return Deferred(self, function, names)
-        return defined(self, function, names)
+            return Deferred(self, function, scopes)
+        return defined(self, function, scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,8 @@ class ModuleDecorator(records.ModuleOptions):
         """Parse the module in class `cls`; without an argument, return a decorator.
 
         Errors:
-            ParseError, StructInfoError, WellFormedError: with all that is wrong with the text.
-            UnknownNameError, MisuseError: the class of an `R.rewriter` makes none.
+            ParseError, StructInfoError, WellFormedError: with all diagnostics.
+            UnknownNameError, MisuseError: the class of an `R.rewriter` does not describe one.
         """
         __tracebackhide__ = True
         frame = sys._getframe(1)
@@ -190,7 +193,7 @@ class ModuleDecorator(records.ModuleOptions):
 
 @dataclass(frozen=True, slots=True)
 class RewriterDecorator(ModuleDecorator):
-    """`R.rewriter`, bare or with options: the class holds `pattern` and `replacement`."""
+    """`R.rewriter`, bare or with options, of a class with `pattern` and `replacement`."""
 
     display_name: ClassVar[str] = "R.rewriter"
 
@@ -202,16 +205,16 @@ class RewriterDecorator(ModuleDecorator):
 
 
 class Deferred:
-    """A decorated function in the body of a class: read with the class, or at its first use."""
+    """A decorated function in the body of a class, which is read with the class or on first use."""
 
     def __init__(
         self,
         options: records.FunctionOptions,
         function: FunctionType,
-        names: Sequence[Mapping[str, object]],
+        scopes: Sequence[Mapping[str, object]],
     ) -> None:
         self.options = options
-        self.names = names
+        self.scopes = scopes
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__wrapped__ = function
@@ -219,21 +222,21 @@ class Deferred:
 
     def __get__(self, owner: object, kind: type | None = None) -> BaseFunc:
         if self._read is None:
-            self._read = defined(self.options, self.__wrapped__, self.names)
+            self._read = defined(self.options, self.__wrapped__, self.scopes)
         return self._read
 
     def __call__(self, *args: object) -> Any:
-        """A call of the function: a staticmethod hands out this, without asking what it is."""
+        """Call the function; a staticmethod returns this object, not the result of `__get__`."""
         return self.__get__(None)(*args)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python asks for these while it makes the class
+        if name.startswith("__"):  # Python reads these while it creates the class
             raise AttributeError(name)
         return getattr(self.__get__(None), name)
 
 
 def is_class_body(frame: FrameType) -> bool:
-    """Whether `frame` runs the body of a class."""
+    """Whether `frame` executes the body of a class."""
     plain = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
     return plain and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
 
@@ -242,15 +245,15 @@ def is_class_body(frame: FrameType) -> bool:
 def defined(
     options: records.FunctionOptions,
     function: FunctionType,
-    names: Sequence[Mapping[str, object]],
+    scopes: Sequence[Mapping[str, object]],
 ) -> BaseFunc:
     """Parse the text of `function` to IR."""
     node, program = definition_of(function.__code__)
-    return read_function(Definition(node, options, program), Scope(*names, BUILTINS))
+    return read_function(Definition(node, options, program), Scope(*scopes, BUILTINS))
 
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
-    """The text of a class: where it is being decorated, else where Python finds it."""
+    """The definition of a class that is decorated in `frame`, or else where Python finds it."""
     program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__, frame.f_code)
     match program.tree.body:
         case [ast.ClassDef(name=name) as node, *_] if name == cls.__name__:
@@ -264,21 +267,16 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
         case [ast.ClassDef() as node, *_]:
             return node, program
         case _:
-            raise ParseError(f"the text of {cls.__name__!r} is no definition of a class")
+            raise ParseError(f"the text of {cls.__name__!r} is not the definition of a class")
 
 
 @gc_paused
 def defined_module(options: records.ModuleOptions, cls: type, frame: FrameType) -> Any:
-    """What the text of `cls` describes, the class being made in `frame`."""
-    members = {name: m for name, m in vars(cls).items() if isinstance(m, Deferred)}
+    """The module that the text of `cls` describes; `frame` defines the class."""
     functions = {n: m for n, m in vars(cls).items() if isinstance(m, FunctionType | staticmethod)}
+    scopes = {name: m.scopes for name, m in vars(cls).items() if isinstance(m, Deferred)}
     node, program = _class_definition(cls, frame)
     module_names = sys.modules[cls.__module__].__dict__ if cls.__module__ in sys.modules else {}
     scope = Scope(frame_names(frame), frame.f_globals, module_names, BUILTINS)
-
-    def names_of(name: str) -> Sequence[Mapping[str, object]]:
-        member = members.get(name)
-        return member.names if member is not None else ()
-
-    python = PythonParts(cls, functions)
-    return read_module(node, program, scope, options, names_of=names_of, python=python)
+    python = PythonClass(cls, functions, scopes)
+    return read_module(node, program, scope, options, python=python)

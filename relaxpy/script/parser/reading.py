@@ -1,4 +1,4 @@
-"""Reads whole definitions: one function, or the functions of a module, callees first."""
+"""Reads definitions: a function, or the functions of a module in the order of their calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
@@ -48,10 +49,11 @@ from relaxpy.script.parser.source.type_params import type_parameters
 
 @contextmanager
 def reported(program: Program) -> Iterator[Report]:
-    """A report whose errors are raised together at the end.
+    """Collect errors in a report, and raise them together at the end.
 
     Errors:
-        ParseError, StructInfoError, WellFormedError: with all diagnostics, by the first of them.
+        ParseError, StructInfoError, WellFormedError: with all diagnostics, of the class of the
+            first one.
     """
     report = Report()
     try:
@@ -68,26 +70,26 @@ def reported(program: Program) -> Iterator[Report]:
         raise failure.with_traceback(None) from None
 
 
-def check(found: IRModule | BaseFunc, kernels: Sequence[PrimFunc]) -> None:
-    """Check the function or module that was read, and the kernels that were read for it.
+def check(node: IRModule | BaseFunc, kernels: Sequence[PrimFunc]) -> None:
+    """Check a function or module and the kernels that were read for it.
 
     Errors:
-        WellFormedError: with every criterion that is broken.
+        WellFormedError: with all violations.
     """
-    wrong = check_well_formed(found)
-    wrong += [fault for kernel in kernels for fault in kernel_faults(kernel)]
-    if wrong:
-        raise WellFormedError(wrong)
+    diagnostics = check_well_formed(node)
+    diagnostics += [fault for kernel in kernels for fault in kernel_faults(kernel)]
+    if diagnostics:
+        raise WellFormedError(diagnostics)
 
 
 @dataclass(slots=True)
 class Definition:
-    """A function of the module being read, and the names that its own surroundings give it."""
+    """A function to be read, and the names of its enclosing Python scopes."""
 
     node: ast.FunctionDef
     options: records.FunctionOptions
     program: Program
-    names: Sequence[Mapping[str, object]] = ()
+    scopes: Sequence[Mapping[str, object]] = ()
     gvar: GlobalVar = field(init=False)
     signature: Signature | None = None
 
@@ -135,32 +137,36 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.Functio
 
 
 @dataclass(frozen=True, slots=True)
-class PythonParts:
-    """The class that describes a module, as Python made it, and the functions in it."""
+class PythonClass:
+    """The Python class of a module, its functions, and the enclosing scopes of those decorated."""
 
     kind: type
     functions: Mapping[str, Callable[..., Any]]
+    scopes: Mapping[str, Sequence[Mapping[str, object]]]
 
 
 def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
     """Whether a function is decorated by `I.pyfunc`."""
-    marks = [part for part in node.decorator_list if ends_in(part, "pyfunc")]
-    return any(isinstance(values.value(mark), records.PythonOptions) for mark in marks)
+    return any(
+        isinstance(values.value(decorator), records.PythonOptions)
+        for decorator in node.decorator_list
+        if ends_in(decorator, "pyfunc")
+    )
 
 
 def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
-    """The text of a function less its indentation and the line `@I.pyfunc`."""
-    start = min([node.lineno, *(part.lineno for part in node.decorator_list)])
-    marks = {part.lineno for part in node.decorator_list if ends_in(part, "pyfunc")}
-    kept = [n for n in range(start, (node.end_lineno or node.lineno) + 1) if n not in marks]
-    lines = [program.lines[n - 1] for n in kept]
+    """The text of a function without its indentation and the line `@I.pyfunc`."""
+    start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    marks = {d.lineno for d in node.decorator_list if ends_in(d, "pyfunc")}
+    numbers = range(start, (node.end_lineno or node.lineno) + 1)
+    lines = [program.lines[n - 1] for n in numbers if n not in marks]
     first = program.lines[node.lineno - 1]
     indent = first[: len(first) - len(first.lstrip())]
     return reindented("\n".join(lines), indent, "")
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
-    """The macro that a function in a text is decorated to be; None if it is not one."""
+    """The macro that a function of a text defines; None if it is not one."""
     options = directive_of(node, values)
     if not isinstance(options, MacroOptions):
         return None
@@ -201,12 +207,9 @@ class FunctionsReader:
         self.scope.set(name, definition.gvar)
 
     def check_free(self, name: str, symbol: str | None, program: Program, at: ast.expr) -> None:
-        """Errors: ParseError if the text has a function `name`, or the module one named `symbol`.
-
-        Of the module are, before definitions are read, those declared and those complete already.
-        """
-        taken = symbol in self.by_symbol or symbol in self.read
-        twice = name if name in self.gvars else symbol if taken else None
+        """Errors: ParseError if the text has a function `name` or the module one called `symbol`."""
+        is_taken = symbol in self.by_symbol or symbol in self.read
+        twice = name if name in self.gvars else symbol if is_taken else None
         if twice is not None:
             raise program.error(at, f"the module has two functions named {twice!r}", rule="TOP-1")
 
@@ -226,7 +229,7 @@ class FunctionsReader:
         self._adopted.append(name)
 
     def run(self) -> None:
-        """Read all definitions: kernels, then signatures, then bodies after what they call."""
+        """Read all definitions: kernels, then signatures, then bodies, callees before callers."""
         for name in self._adopted:
             self._link_adopted(name)
         kernels = [d for d in self.definitions.values() if d.options.dialect == "tir"]
@@ -236,15 +239,15 @@ class FunctionsReader:
         for definition in graphs:
             definition.signature = self.graph_reader(definition).signature(definition.node)
             if definition.signature.complete:
-                info = definition.signature.func_struct_info(pure=definition.options.pure)
-                self.builder.declare_global(definition.gvar, info)
+                sinfo = definition.signature.func_struct_info(pure=definition.options.pure)
+                self.builder.declare_global(definition.gvar, sinfo)
             else:
                 self.poison(definition)
         for definition in in_order(graphs):
             self.graph(definition)
 
     def poison(self, definition: Definition) -> None:
-        """What calls a function that could not be read is not reported."""
+        """Suppress errors at the uses of a function that could not be read."""
         self.scope.frames[0][definition.node.name] = POISON
         self.module.__lost__.add(definition.node.name)
 
@@ -252,7 +255,7 @@ class FunctionsReader:
         """Read one kernel."""
         reader = KernelReader(
             definition.program,
-            self.scope.for_function(*definition.names),
+            self.scope.for_function(*definition.scopes),
             guard=self.guard,
             report=self.report,
             returns=self.returns,
@@ -285,12 +288,12 @@ class FunctionsReader:
         return ret
 
     def _declared_result(self, definition: Definition) -> DataType | None:
-        """The datatype that a kernel declares to return; None if it is no kernel."""
+        """The datatype that a kernel declares to return; None if it is not a kernel."""
         name, returns = definition.gvar.name_hint, definition.node.returns
         if name not in self._returns:
             self._returns[name] = None
             if returns is not None and definition.options.dialect == "tir":
-                scope = self.scope.for_function(*definition.names)
+                scope = self.scope.for_function(*definition.scopes)
                 reader = KernelReader(definition.program, scope, guard=self.guard)
                 self._returns[name] = reader.return_type(returns)
         return self._returns[name]
@@ -299,7 +302,7 @@ class FunctionsReader:
         """A reader for one graph function."""
         return GraphReader(
             definition.program,
-            self.scope.for_function(*definition.names),
+            self.scope.for_function(*definition.scopes),
             self.builder,
             guard=self.guard,
             report=self.report,
@@ -309,20 +312,20 @@ class FunctionsReader:
         )
 
     def capture(self, func: BaseFunc, name: str) -> GlobalVar:
-        """What `func`, which was defined elsewhere, is in this module: it is entered once.
+        """The global variable of a function that was defined elsewhere, which joins this module.
 
-        It goes by its symbol, or else by `name`, with a number behind it if that is taken.
+        Its name is the symbol of the function, or else `name`, followed by a number if it is taken.
         """
-        found = self._entries.get(func)
-        if found is None:
+        gvar = self._entries.get(func)
+        if gvar is None:
             taken = {*self.by_symbol, *self.read, *self.captured}
             symbol = str(func.attrs.get("global_symbol") or name)
-            own, entries = brought_along(func, symbol, self.captured, taken)
+            symbol, entries = brought_along(func, symbol, self.captured, taken)
             for entry in entries.values():
                 self._check_complete(entry, entries)
             self._enter(entries)
-            found = self._entries[func] = GlobalVar(own)
-        return found
+            gvar = self._entries[func] = GlobalVar(symbol)
+        return gvar
 
     def _enter(self, entries: Mapping[str, BaseFunc]) -> None:
         for name, entry in entries.items():
@@ -331,7 +334,7 @@ class FunctionsReader:
                 self.builder.update_func(GlobalVar(name), entry)
 
     def _link_adopted(self, name: str) -> None:
-        """Enter what the function that was adopted as `name` calls, now that names are known."""
+        """Enter the callees of the adopted function `name`, now that all names are known."""
         func = self.read[name]
         if isinstance(func, Function) and func.callees:
             taken = {*self.by_symbol, *self.read, *self.captured}
@@ -343,7 +346,7 @@ class FunctionsReader:
         self.captured[name] = func
 
     def _check_complete(self, func: BaseFunc, present: Iterable[str]) -> None:
-        """Errors: MisuseError if `func` calls functions of another module, which stay behind."""
+        """Errors: MisuseError if `func` calls functions that remain in another module."""
         known = {*present, *self.by_symbol, *self.read, *self.captured}
         missing = [name for name in mentioned_globals(func) if name not in known]
         if missing:
@@ -355,26 +358,25 @@ class FunctionsReader:
             )
 
     def added(self) -> dict[GlobalVar, BaseFunc]:
-        """The kernels that reading has added to the module."""
+        """The functions that reading has added to the module."""
         read = set(self.gvars.values())
         return {v: f for v, f in self.builder.get().items() if v not in read}
 
     def graph(self, definition: Definition) -> None:
         """Read the body of one graph function."""
-        found = definition.signature
-        assert found is not None
-        options = definition.options
+        signature, pure = definition.signature, definition.options.pure
+        assert signature is not None
         func = self.graph_reader(definition).function(
-            definition.node, found, pure=options.pure, symbol=definition.symbol
+            definition.node, signature, pure=pure, symbol=definition.symbol
         )
         if func is not None:
             self.define(definition.node.name, func)
-        elif found.ret is None:
+        elif signature.ret is None:
             self.poison(definition)
 
 
 def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
-    """Graph functions, those without return annotation before those that mention them (DER-2)."""
+    """Graph functions, those without a return annotation before their users (DER-2)."""
     derived = {d.node.name for d in definitions if d.signature is None or d.signature.ret is None}
     if not derived or len(definitions) == 1:
         yield from definitions
@@ -387,54 +389,51 @@ def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
 
 
 def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
-    """The functions of the module that a function names, by themselves or as attributes.
+    """The functions of the module that a function mentions, by name or as attributes.
 
-    A parameter, and what a statement before has bound in any case, is no function of the module.
+    Parameters and variables that a preceding statement always binds hide functions.
     """
     spec = node.args
     params = {arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
-    found: dict[str, None] = {}
+    functions: dict[str, None] = {}
     bound = set(params)
-    for statement in _in_line(node.body):
-        for part in ast.walk(statement):
-            if isinstance(part, ast.Attribute) and part.attr in known:
-                if not (isinstance(part.value, ast.Name) and part.value.id in params):
-                    found[part.attr] = None
-            elif isinstance(part, ast.Name) and part.id in known and part.id not in bound:
-                found[part.id] = None
+    for statement in _unconditional(node.body):
+        for child in ast.walk(statement):
+            if isinstance(child, ast.Attribute) and child.attr in known:
+                if not (isinstance(child.value, ast.Name) and child.value.id in params):
+                    functions[child.attr] = None
+            elif isinstance(child, ast.Name) and child.id in known and child.id not in bound:
+                functions[child.id] = None
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.FunctionDef)):
             bound.update(bound_names(statement))
-    return list(found)
+    return list(functions)
 
 
-def _in_line(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that are read in any case, those of blocks among them."""
+def _unconditional(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that are always read, including those of blocks."""
     for node in nodes:
         if isinstance(node, ast.With):
-            yield from _in_line(node.body)
+            yield from _unconditional(node.body)
         else:
             yield node
 
 
 class ModuleReader:
-    """Reads the class of a module."""
+    """Reads the class of a module: of a text, or with a `python` class."""
 
     def __init__(
         self,
         program: Program,
         scope: Scope,
         report: Report,
-        *,
-        guard: Guard = OPEN,
-        names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
-        python: PythonParts | None = None,
+        guard: Guard,
+        python: PythonClass | None,
     ) -> None:
         self.python = python
-        self.derived = False
+        self.is_derived = False
         self.program = program
         self.scope = scope
         self.report = report
-        self.names_of = names_of
         self.functions = FunctionsReader(scope, report, guard)
         self.functions.in_class = True
         self.values = GraphEvaluator(program, scope, guard)
@@ -444,42 +443,36 @@ class ModuleReader:
         self.order: list[str] = []
 
     def module(self, node: ast.ClassDef) -> IRModule | None:
-        """The module that a class describes, or None where something is wrong and reported."""
-        before = len(self.report.errors)
+        """The module that a class describes, or None if errors have been reported."""
+        previous = len(self.report.errors)
         self.read_bases(node)
         type_parameters(node, self.program.error, self.report)
         self.scope.set(node.name, self.functions.module)
         Statements(self.values, self.report).read(docstring_removed(node.body), self.member)
         self.functions.run()
-        if len(self.report.errors) > before:
+        if len(self.report.errors) > previous:
             return None
-        read = self.functions.read
-        made = IRModule(
-            {self.functions.gvars[name]: read[name] for name in self.order}
-            | self.functions.added(),
-            self.attrs,
-            self.infos,
-        )
-        if not self.derived:
-            return made
-        return made.written_as(self.python.kind if self.python is not None else _any_python_module)
+        gvars, read = self.functions.gvars, self.functions.read
+        functions = {gvars[name]: read[name] for name in self.order} | self.functions.added()
+        module = IRModule(functions, self.attrs, self.infos)
+        if not self.is_derived:
+            return module
+        # The class of a text is unknown to Python.
+        kind = partial(hooks.call, "python_module") if self.python is None else self.python.kind
+        return module.written_as(kind)
 
     def read_bases(self, node: ast.ClassDef) -> None:
-        """Read what the class derives from: nothing, or a BasePyModule.
-
-        Errors:
-            ParseError: it derives from something else.
-        """
+        """Errors: ParseError if the class has a base other than BasePyModule, or options."""
         for base in node.bases:
-            if self.python is None:  # nothing of a text is run, so the name is all there is to it
-                known = ends_in(base, "BasePyModule")
+            if self.python is None:  # a text is not run, so only the name is known
+                is_allowed = ends_in(base, "BasePyModule")
             else:
-                known = getattr(self.values.value(base), "__python_module__", False)
-            if not known:
+                is_allowed = getattr(self.values.value(base), "__python_module__", False)
+            if not is_allowed:
                 raise self.program.error(
-                    base, "the class of a module has no bases, unless that is BasePyModule"
+                    base, "the class of a module has no base other than BasePyModule"
                 )
-            self.derived = True
+            self.is_derived = True
         if node.keywords:
             where = node.keywords[0].value
             raise self.program.error(where, "the class of a module takes no options")
@@ -487,7 +480,7 @@ class ModuleReader:
     def python_function(self, node: ast.FunctionDef) -> None:
         """Add a Python function, whose body is not parsed."""
         self.functions.check_free(node.name, node.name, self.program, name_of(node))
-        if not self.derived:
+        if not self.is_derived:
             raise self.program.error(
                 name_of(node),
                 f"Python function {node.name!r} needs a class derived from BasePyModule",
@@ -513,52 +506,48 @@ class ModuleReader:
                     return
                 self.order.append(name)
                 options = options_of(node, self.values)
-                self.functions.declare(Definition(node, options, self.program, self.names_of(name)))
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found = self.values.value(value)
-                if isinstance(found, BaseFunc):
+                scopes = () if self.python is None else self.python.scopes.get(name, ())
+                self.functions.declare(Definition(node, options, self.program, scopes))
+            case ast.Assign(targets=[ast.Name(id=name)], value=expr):
+                value = self.values.value(expr)
+                if isinstance(value, BaseFunc):
                     self.functions.check_free(name, name, self.program, node.targets[0])
                     self.order.append(name)
-                    self.functions.adopt(name, found)
+                    self.functions.adopt(name, value)
                 else:
-                    self.scope.set(name, found)
-            case ast.Expr(value=value):
-                self.say(self.values.value(value), value)
+                    self.scope.set(name, value)
+            case ast.Expr(value=expr):
+                self.apply(self.values.value(expr), expr)
             case ast.Pass():
                 return
             case _:
                 raise refusal(self.program, node, "a module")
 
-    def say(self, form: object, node: ast.expr) -> None:
-        """Apply a record of the module."""
+    def apply(self, form: object, node: ast.expr) -> None:
+        """Apply a directive of the module."""
         match form:
             case records.AttrsForm(of="module", attrs=attrs):
                 if self.attrs and not form.overwrite:
                     raise self.program.error(
                         node,
-                        "I.module_attrs is given twice",
-                        hint="allow_overwrite=True puts these in place of the others",
+                        "I.module_attrs occurs twice",
+                        hint="with allow_overwrite=True these replace the others",
                     )
                 self.attrs = dict(attrs)
             case records.GlobalInfosForm(infos=infos):
                 if self.infos:
-                    raise self.program.error(node, "I.module_global_infos is given twice")
+                    raise self.program.error(node, "I.module_global_infos occurs twice")
                 self.infos.update(infos)
                 self.functions.devices.infos = self.infos
             case _:
                 raise self.program.error(node, "this does nothing in a module")
 
 
-def _any_python_module(module: IRModule, device: object, target: object) -> Any:
-    """An instance of the class that a text says a module to be, less what Python knows of it."""
-    return hooks.call("python_module", module, device, target)
-
-
 def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> BaseFunc:
-    """The function that a definition describes by itself.
+    """The function that a definition outside of a module describes.
 
     Errors:
-        ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
+        ParseError, StructInfoError, WellFormedError: with all diagnostics.
     """
     name = definition.node.name
     with reported(definition.program) as report:
@@ -568,9 +557,9 @@ def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> 
         if not report.errors and definition.options.check_well_formed:
             check(reader.read[name], reader.kernels)
     func = reader.read[name]
-    if not reader.captured:
-        return func
-    return replace(func, callees=Attrs(reader.captured)) if isinstance(func, Function) else func
+    if reader.captured and isinstance(func, Function):
+        return replace(func, callees=Attrs(reader.captured))
+    return func
 
 
 def read_module(
@@ -580,23 +569,22 @@ def read_module(
     options: records.ModuleOptions,
     *,
     guard: Guard = OPEN,
-    names_of: Callable[[str], Sequence[Mapping[str, object]]] = lambda _: (),
-    python: PythonParts | None = None,
+    python: PythonClass | None = None,
 ) -> Any:
-    """The module that a class describes, or what the decorator makes of it.
+    """The module that a class describes, or the rewriter that the decorator makes of it.
 
     Errors:
-        ParseError, StructInfoError, WellFormedError: with all that is wrong with it.
+        ParseError, StructInfoError, WellFormedError: with all diagnostics.
     """
-    found: IRModule | None = None
+    module: IRModule | None = None
     with reported(program) as report:
-        reader = ModuleReader(program, scope, report, guard=guard, names_of=names_of, python=python)
-        found = reader.module(node)
-        if found is not None and options.check_well_formed:
-            check(found, reader.functions.kernels)
-    assert found is not None
+        reader = ModuleReader(program, scope, report, guard, python)
+        module = reader.module(node)
+        if module is not None and options.check_well_formed:
+            check(module, reader.functions.kernels)
+    assert module is not None
     try:
-        return options.finish(found)
+        return options.finish(module)
     except RelaxpyError as error:
         error.located(program.span(class_name_of(node)))
         raise

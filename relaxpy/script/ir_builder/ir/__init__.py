@@ -72,8 +72,8 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
     if module.attrs and not form.overwrite:
         raise BuilderStateError(
-            "I.module_attrs is given twice",
-            hint="allow_overwrite=True puts these in place of the others",
+            "I.module_attrs occurs twice",
+            hint="with allow_overwrite=True these replace the others",
         )
     module.attrs = dict(form.attrs)
 
@@ -115,7 +115,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
     """
     form, module = _namespace.module_global_infos(infos), _module("I.module_global_infos")
     if module.global_infos:
-        raise BuilderStateError("I.module_global_infos is given twice")
+        raise BuilderStateError("I.module_global_infos occurs twice")
     module.global_infos.update(form.infos)
 
 

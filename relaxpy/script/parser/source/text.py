@@ -304,7 +304,7 @@ def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
                 hint=f"if {code.co_filename} has changed meanwhile, run it again",
             )
         case _:
-            raise ParseError(f"the text of {name!r} is no definition of a function")
+            raise ParseError(f"the text of {name!r} is not the definition of a function")
 
 
 def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
