@@ -207,7 +207,7 @@ class FunctionsReader:
         self.scope.set(name, definition.gvar)
 
     def check_free(self, name: str, symbol: str | None, program: Program, at: ast.expr) -> None:
-        """Errors: ParseError if the text has a function `name` or the module one called `symbol`."""
+        """Errors: ParseError if the text has a function `name` or the module one of this symbol."""
         is_taken = symbol in self.by_symbol or symbol in self.read
         twice = name if name in self.gvars else symbol if is_taken else None
         if twice is not None:
