@@ -94,6 +94,7 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
         def f(x: T.float32):
             for i in [1, 2]:
             #        ^^^^^^ a loop in a kernel runs over range, T.grid or the like, found a list
+            # hint: a Python function that the kernel calls can loop over values of Python
                 T.evaluate(0)
             for i in T.serial(x):
             #                 ^ a loop runs over integers, found `x` of float32

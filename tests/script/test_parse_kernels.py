@@ -502,3 +502,15 @@ def test_meta_variables_in_starred_targets_and_operands() -> None:
     [store] = [s for s in walk(func.body) if isinstance(s, stmt.BufferStore)]
     assert [str(i) for i in store.indices] == ["1", "3"]
     assert str(store.value) == "T.float32(2.0)"
+
+
+def test_members_of_lists_keep_what_they_have_read() -> None:
+    func = kernel(
+        "old = [A[0, 0], (A[0, 1] + x, n)]\nA[0, 0] = old[1][0]\nA[old[1][1], 1] = old[0]"
+    )
+    lets = [node for node in walk(func.body) if isinstance(node, stmt.LetStmt)]
+    names = {let.var.name: str(let.value) for let in lets}
+    assert names == {"old_0": "A[0, 0]", "old_1_0": "A[0, 1] + x"}
+    first, second = (s for s in walk(func.body) if isinstance(s, stmt.BufferStore))
+    assert [str(first.value), str(second.value)] == ["old_1_0", "old_0"]
+    assert str(second.indices[0]) == "n"

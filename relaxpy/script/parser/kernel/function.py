@@ -13,10 +13,11 @@ from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, vector_index
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives
@@ -318,11 +319,17 @@ class KernelReader(KernelBuilder):
                 return value
 
     def members_defined(self, name: str, value: Any, at: ast.expr) -> Any:
-        """`value` with the directives in it applied, their results called `name_0` and so on."""
+        """`value` with the directives in it applied, their results called `name_0` and so on.
+
+        Members that read memory become variables, since later stores must not change them.
+        """
         if isinstance(value, (*NAMED, *SCOPED)):
             return self.define(name, value, at)
         if isinstance(value, records.MetaVar):
             return value.value
+        if isinstance(value, PrimExpr):
+            reads = any(isinstance(child, (BufferLoad, tir.Call)) for child in walk(value))
+            return self.let(name, value, at) if reads and value.dtype else value
         if type(value) not in (list, tuple, dict):
             return value
         members = list(value.values() if isinstance(value, dict) else value)
@@ -477,7 +484,9 @@ class KernelReader(KernelBuilder):
         raise self.error(
             node,
             f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
-            hint=f"write range({shown(node)})" if isinstance(value, (int, PrimExpr)) else None,
+            hint=f"write range({shown(node)})"
+            if isinstance(value, (int, PrimExpr))
+            else "a Python function that the kernel calls can loop over values of Python",
         )
 
     def python_while(self, node: ast.While) -> None:
