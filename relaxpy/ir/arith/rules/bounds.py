@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial, reduce
-from itertools import groupby
 from math import gcd, inf
 
 from relaxpy.ir.arith.algebra import folding, interval, poly, terms
@@ -132,9 +132,8 @@ def _of_product(engine: Engine, monomial: Monomial) -> Interval:
     if len(monomial) == 1:
         return of_atom(engine, monomial[0])
     result: Interval = (1, 1)
-    for factor, copies in groupby(monomial):
-        bound, power = of_atom(engine, factor), len(list(copies))
-        raised = bound
+    for factor, power in Counter(monomial).items():
+        raised = bound = of_atom(engine, factor)
         for _ in range(power - 1):
             raised = interval.multiply(raised, bound)
         if power % 2 == 0:

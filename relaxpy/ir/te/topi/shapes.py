@@ -10,6 +10,7 @@ from typing import SupportsIndex, TypeAlias, TypeVar
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import BinaryOpExpr, ExprLike, IntImm, PrimExpr
 
@@ -56,9 +57,11 @@ def tidy(size: PrimExpr) -> PrimExpr:
 @functools.lru_cache(maxsize=1 << 10)
 def _length(size: PrimExpr) -> int:
     """Count the nodes of an expression tree."""
-    if not isinstance(size, BinaryOpExpr):
-        return 1
-    return 1 + _length(size.a) + _length(size.b)
+    lengths: dict[PrimExpr, int] = {}
+    for expr in walk(size):
+        if isinstance(expr, BinaryOpExpr):
+            lengths[expr] = 1 + lengths.get(expr.a, 1) + lengths.get(expr.b, 1)
+    return lengths.get(size, 1)
 
 
 def normal_axis(
