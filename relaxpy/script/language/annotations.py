@@ -202,6 +202,7 @@ class Tensor(Annotation):
         if isinstance(shape, (tuple, list)):
             shape = tuple(_checked_dim(s) for s in shape)
             check_sizes(shape)
+            self.node_count = 1 + len(shape)
         self.shape = shape
         self.dtype = None if dtype is None else as_dtype(dtype)
         if not (vdevice is None or isinstance(vdevice, (str, VDevice, DeviceForm))):
@@ -246,6 +247,7 @@ class DTensor(Annotation):
         ndim: int = -1,
     ) -> None:
         self.tensor = Tensor(shape, dtype, ndim=ndim)
+        self.node_count = self.tensor.node_count
         if not isinstance(device_mesh, (DeviceMesh, str)):
             raise MisuseError(
                 f"a distributed tensor has a mesh of devices, found {device_mesh!r:.60}",
@@ -286,6 +288,7 @@ class Shape(Annotation):
         if values is not None and not isinstance(values, (tuple, list)):
             raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
         self.values = None if values is None else tuple(_checked_dim(v) for v in values)
+        self.node_count = 1 + len(self.values or ())
         self.ndim = checked_ndim(ndim)
         if values is not None and self.ndim != -1:
             raise MisuseError("give the members or ndim, not both", about=ndim)
@@ -447,6 +450,7 @@ class Pair(Annotation):
 
     def __init__(self, kind: ty.Type, shape: object) -> None:
         self._annotation = _combined(kind, shape)
+        self.node_count = self._annotation.node_count
 
     @override
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:

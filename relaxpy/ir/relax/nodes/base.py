@@ -144,7 +144,7 @@ class StructInfo(Node):
 
     @property
     def node_count(self) -> int:
-        """The number of struct infos in this one, itself included; shared ones count per use."""
+        """The number of struct infos and dimensions in this one; shared ones count per use."""
         return getattr(self, "_node_count", 1)
 
     def is_base_of(self, derived: StructInfo) -> bool:

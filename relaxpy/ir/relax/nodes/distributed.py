@@ -206,6 +206,11 @@ class DTensorStructInfo(StructInfo):
         return self.device_mesh == other.device_mesh and self.placement == other.placement
 
     @property
+    @override
+    def node_count(self) -> int:
+        return self.tensor_sinfo.node_count
+
+    @property
     def shape(self) -> Expr | None:
         """The shape of the whole tensor."""
         return self.tensor_sinfo.shape

@@ -220,6 +220,11 @@ class ShapeStructInfo(StructInfo):
             self, values=values, ndim=_rank(self.ndim, -1 if values is None else len(values))
         )
 
+    @property
+    @override
+    def node_count(self) -> int:
+        return 1 + len(self.values or ())
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TensorStructInfo(StructInfo):
@@ -266,6 +271,11 @@ class TensorStructInfo(StructInfo):
             )
         dtype = VOID if self.dtype is None else DataType(self.dtype)
         set_fields(self, shape=shape, dtype=dtype, ndim=_rank(self.ndim, known))
+
+    @property
+    @override
+    def node_count(self) -> int:
+        return 1 + (len(self.shape.values) if isinstance(self.shape, ShapeExpr) else 0)
 
     def get_shape(self) -> tuple[tir.PrimExpr, ...] | None:
         """The dimensions if they are known, perhaps from the struct info of a Var as shape."""
