@@ -75,6 +75,9 @@ HASHES = "more than 16 keys of one hash are refused"
 KEYS = "more than 10000 keys are refused in text"
 NO_INFO = "an annotation is an info such as R.Tensor"
 LARGE = "is too large to work with"
+ITERATORS = "iterators nested more than 90 deep are refused"
+SLICES = "the bounds of a slice are numbers, found a slice"
+TOO_DEEP = "a value that is computed here is nested too deeply"
 
 #: Expressions that reach for more than the language, by the reason of their refusal.
 REACHING = {
@@ -170,6 +173,29 @@ WORK = {
         "y = [i for i in range(10**12)]",
         "y = [[[0] * 100000 for i in range(100000)] for j in range(1000)]",
         "y: Annotated[R.Tensor, range(10**12)] = x",
+        "y = R.zeros([T.int64()] * 20000, 'float32')\nz = R.reshape(y, (-1,))",
+        "n = T.int64()\ny = R.reshape(x, [n] * 20000)",
+        "y = (lambda t: [R.call_packed('f', t, sinfo_args=R.Tensor) for i in range(90000)])("
+        + "(lambda t: R.tuple(t, t))(" * 15
+        + "x"
+        + ")" * 16,
+        "y = (lambda t: [R.match_cast(x, t) for i in range(90000)])("
+        + "(lambda t: R.Tuple(t, t))(" * 15
+        + "R.Tensor"
+        + ")" * 16,
+    ],
+    ITERATORS: [
+        "z = enumerate([1])\nfor i in range(400): z = enumerate(z)\ny = list(z)",
+        "z = enumerate([1])\nfor i in range(400): z = enumerate(iterable=z)",
+        "z = zip([1])\nfor i in range(400): z = zip([1], z)",
+        "z = map(lambda v: v, [1])\nfor i in range(400): z = map(lambda v: v, z)",
+        "z = filter(None, [1])\nfor i in range(400): z = filter(None, z)",
+        "z = zip([1])\nfor i in range(400): z = (lambda v: enumerate(v))(z)",
+    ],
+    SLICES: ["z = slice(1)\nfor i in range(400): z = " + "slice(" * 20 + "z" + ")" * 20],
+    TOO_DEEP: [
+        "z = [1]\nfor i in range(2000): z = [z]\ny = R.const(z)",
+        "z = (1,)\nfor i in range(2000): z = (z,)",
     ],
     BITS: [
         "y = 10 ** 10 ** 10",
@@ -290,8 +316,17 @@ TEXTS = {
     ],
     STEPS: [
         "from typing import Annotated\n"
-        + FUNCTION.replace("R.Tensor", "Annotated[list, range(10**10)]")
+        + FUNCTION.replace("R.Tensor", "Annotated[list, range(10**10)]"),
+        "@R.function\ndef f(x: R.Tuple(*[R.Tensor((4,))] * 50000)):\n"
+        "    y = [R.concat(x) for i in range(90000)]\n    return x\n",
+        *(
+            "@R.function\ndef f(x: R.Tensor(tuple(f'n{i}' for i in range(1000)), 'float32')):\n"
+            f"    y = [{call} for i in range(90000)]\n    return x\n"
+            for call in ("R.add(x, x)", "x + x", "sum([x] * 900)", "R.reshape(x, (-1,))")
+        ),
+        FUNCTION.replace("R.Tensor", f"R.Tensor(('n', *['n if 1 else ({'1,' * 49_000})'] * 50))"),
     ],
+    LARGE: [FUNCTION.replace("R.Tensor", "R.Tuple(*[R.Tensor(('n',) * 1000)] * 1000)")],
     "shape variable 'open' is bound nowhere": [
         FUNCTION.replace("R.Tensor", "R.Tensor(('open(1)',))")
     ],

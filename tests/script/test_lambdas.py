@@ -118,3 +118,16 @@ def test_a_class_inside_a_function_is_refused() -> None:
                 pass
 
             return x
+
+
+def test_a_lambda_takes_arguments_by_name() -> None:
+    text = "@R.function\ndef f(x: R.Tensor):\n    return (lambda a, b: R.subtract(b, a))({})\n"
+    by_name, in_order = (
+        from_source(text.format(args)) for args in ("x, b=R.exp(x)", "x, R.exp(x)")
+    )
+    assert_structural_equal(by_name, in_order)
+    for args in ("x, a=x", "x, c=x"):
+        with pytest.raises(ParseError, match=r"this takes no keyword argument '[ac]' here"):
+            from_source(text.format(args))
+    with pytest.raises(ParseError, match="this takes 2 arguments, found 3"):
+        from_source(text.format("x, x, b=x"))

@@ -342,3 +342,55 @@ def test_the_fuzzer_of_namespaces_would_notice(
 
     monkeypatch.setattr(namespaces, "from_source", fail)
     assert type(error).__name__ in (namespaces.examine("") or "")
+
+
+def test_functions_of_a_module_may_be_called_as_attributes_of_python_objects_are() -> None:
+    module = from_source(
+        "@I.ir_module\nclass M:\n"
+        "    @R.function\n    def __class__(x: R.Tensor):\n        return x\n"
+        "    @R.function\n    def main(x: R.Tensor):\n        return M.__class__(x)\n"
+    )
+    assert module["main"].body.blocks[0].bindings[0].value.op.name_hint == "__class__"
+
+
+def test_iterators_are_nested_as_deeply_as_programs_need() -> None:
+    lines = (
+        "z = [1, 2]\n    for i in range(80): z = map(lambda v: v + 1, z)\n    y = R.const(list(z))"
+    )
+    func = from_source(f"{HEADER}    {lines}\n    return y\n")
+    assert func.body.body.struct_info.shape.values == (2,)
+
+
+@pytest.mark.parametrize(
+    ("lines", "quoted"),
+    [("z = z", "z = z"), ("if 1:\n        z = z", "z = z"), ("y = R.const(z)", "z")],
+)
+def test_a_value_that_is_nested_too_deeply_is_located(lines: str, quoted: str) -> None:
+    text = f"{HEADER}    z = 1\n    for i in range(2000): z = [z]\n    {lines}\n    return x\n"
+    with pytest.raises(ParseError, match="a value that is computed here") as caught:
+        from_source(text)
+    span = caught.value.diagnostic.span
+    assert text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1] in (
+        "z = [z]",
+        quoted,
+    )
+
+
+def test_a_size_of_many_terms_is_simplified() -> None:
+    product = "*".join(["(a + b + c + d + 1)"] * 40)
+    func = from_source(
+        f"@R.function\ndef f(s: R.Shape(['a', 'b', 'c', 'd']), x: R.Tensor(('{product}',))):\n"
+        "    return R.reshape(x, (-1, 3))\n"
+    )
+    assert func.struct_info.ret.ndim == 2
+
+
+def test_what_cannot_be_called_is_named() -> None:
+    with pytest.raises(ParseError, match="3 cannot be called") as caught:
+        from_source(f"{HEADER}    return 3(4)\n")
+    assert caught.value.diagnostic.span.column == 12
+
+
+def test_a_power_beyond_all_floats_is_explained_without_the_number_of_the_error() -> None:
+    with pytest.raises(ParseError, match=r"3:9: Numerical result out of range"):
+        from_source(f"{HEADER}    y = 2.0 ** 10 ** 30\n    return x\n")

@@ -1,5 +1,8 @@
 """What users of other libraries write is refused with what to write here."""
 
+import contextlib
+import math
+
 import numpy as np
 import pytest
 
@@ -153,3 +156,42 @@ def test_a_shape_value_may_hold_what_reshape_works_out() -> None:
         return R.reshape(x, R.shape([-1, 3]))
 
     assert str(f.body.struct_info) == 'R.Tensor((4, 3), dtype="float32")'
+
+
+@pytest.mark.parametrize(
+    "line", ["y = [x, x][k]", "y = R.reshape(x, (k, 16))", "for i in range(k): x = R.exp(x)"]
+)
+def test_a_number_that_a_program_binds_is_known_outside_of_it(line: str) -> None:
+    text = f"@R.function\ndef f(x: R.Tensor((4, 4))):\n    k = 1\n    {line}\n    return x\n"
+    with pytest.raises(ParseError) as caught:
+        from_source(text)
+    assert caught.value.diagnostic.hint == (
+        "a number that a program binds is a tensor: write it here, or name it outside"
+    )
+    assert from_source(text.replace("    k = 1\n", ""), {"R": R, "k": 1})
+
+
+def test_functions_of_math_take_numbers() -> None:
+    with pytest.raises(ParseError, match=r"math\.exp takes numbers, found Var 'x'") as caught:
+
+        @R.function
+        def f(x: R.Tensor((4, 4))):
+            return math.exp(x)
+
+    assert caught.value.diagnostic.hint == "write R.exp(x)"
+
+
+def test_a_context_that_has_been_made_is_not_to_be_called() -> None:
+    @contextlib.contextmanager
+    def timed():
+        yield
+
+    with pytest.raises(ParseError, match=r"with takes R.dataflow\(\) in Relax") as caught:
+
+        @R.function
+        def f(x: R.Tensor((4, 4))):
+            with timed():
+                y = x
+            return y
+
+    assert caught.value.diagnostic.hint is None

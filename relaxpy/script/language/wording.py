@@ -21,6 +21,7 @@ from relaxpy.errors import (
     nearest,
 )
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.relax.nodes import Expr, TensorStructInfo
 from relaxpy.ir.relax.op.registry import registered_ops
 from relaxpy.ir.tir import intrin
 from relaxpy.ir.tir.buffer import Buffer
@@ -40,6 +41,7 @@ __all__ = [
     "last_name",
     "library_hint",
     "member_hint",
+    "number_hint",
     "operator_hint",
     "operators_called",
     "scalar_hint",
@@ -266,6 +268,14 @@ def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
     if isinstance(value, PrimExpr):
         names = [f"T.{name}"] if hasattr(intrin, name) else []
     return f"write {names[0]}({', '.join(map(shown, node.args))})" if names else None
+
+
+def number_hint(value: object) -> str | None:
+    """What to write for a number that a program has bound to a name, where Python needs it."""
+    sinfo = value.struct_info if isinstance(value, Expr) else None
+    if not isinstance(sinfo, TensorStructInfo) or sinfo.ndim != 0:
+        return None
+    return "a number that a program binds is a tensor: write it here, or name it outside"
 
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:

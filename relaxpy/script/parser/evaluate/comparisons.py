@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language.wording import number_hint
 from relaxpy.script.parser.evaluate import door
 
 _SETS = (set, frozenset)
@@ -136,7 +137,8 @@ def check_index(owner: object, index: Any) -> None:
                 f"the members of a {type(owner).__name__} are chosen while the program is read, and"
                 " this is known only when it runs",
                 about=part,
-                hint="choose by a condition, as in T.if_then_else(i == 0, a, b), or read from a "
+                hint=number_hint(part)
+                or "choose by a condition, as in T.if_then_else(i == 0, a, b), or read from a "
                 "buffer or tensor",
             )
 

@@ -29,19 +29,25 @@ class Lambda(FromText):
         self.program = values.program
         self.scope = values.scope.closure()
         self.names = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args)]
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in self.names])
 
-    def __call__(self, *args: object) -> object:
+    @property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(n, kind) for n in self.names])
+
+    def __call__(self, *args: object, **named: object) -> object:
         """The value of its body.
 
-        Errors: ParseError if it takes another number of arguments, or as of any expression.
+        Errors: ParseError if it takes other arguments, or as of any expression.
         """
         values, names = self.values, self.names
-        if len(args) != len(names):
+        found = len(args) + len(named)
+        if found != len(names):
             expected = counted(len(names), "argument")
-            raise self.program.error(self.node, f"this takes {expected}, found {len(args)}")
-        given = dict(zip(names, args, strict=True))
+            raise self.program.error(self.node, f"this takes {expected}, found {found}")
+        for name in named.keys() - names[len(args) :]:
+            raise self.program.error(self.node, f"this takes no keyword argument {name!r} here")
+        given = dict(zip(names, args, strict=False)) | named
         with values.reading(self.program, self.scope.closure()), values.scope.inner(given):
             return values.value(self.node.body)
 

@@ -36,6 +36,7 @@ from relaxpy.script.language.wording import (
     last_name,
     library_hint,
     member_hint,
+    number_hint,
     operator_hint,
     scalar_hint,
     shown,
@@ -182,6 +183,7 @@ class Evaluator:
 
     def quoted(self, literal: ast.Constant) -> Any:
         """The value of the expression written inside a string literal."""
+        self.guard.step(literal, self, len(str(literal.value)))
         tree, inner = quoted_program(self.program, literal)
         outer = self.program
         self.program = inner
@@ -369,9 +371,11 @@ class Evaluator:
         if not callable(function):
             return self.error(node.func, f"{describe(function)} cannot be called")
         for arg, value in zip(node.args, args, strict=False):
-            if isinstance(value, Node) and _is_numpys(function):
+            operands = _operands_of(function)
+            if isinstance(value, Node) and operands is not None:
                 hint = array_hint(node, name.rpartition(".")[2], value)
-                return self.error(arg, f"{name} takes arrays, found {describe(value)}", hint=hint)
+                message = f"{name} takes {operands}, found {describe(value)}"
+                return self.error(arg, message, hint=hint)
             if isinstance(value, (Expr, Buffer)) and function is len:
                 tensor, display_name = isinstance(value, Expr), shown(arg)
                 hint = (
@@ -383,7 +387,7 @@ class Evaluator:
             if isinstance(value, Node) and function is BUILTINS.get(name):
                 tensor, display_name = isinstance(value, Expr), shown(arg)
                 if tensor:
-                    hint = member_hint(name, display_name)
+                    hint = member_hint(name, display_name) or number_hint(value)
                 elif isinstance(value, tir.IntImm):
                     hint = f"its value is known: write {name}(int({display_name}))"
                 else:
@@ -458,7 +462,7 @@ class Evaluator:
         except RelaxpyError as error:
             raise as_parse_error(error, self._operand(node, left, right, error)) from None
         except VALUE_ERRORS as error:
-            message = str(error)
+            message = str(error.args[-1] if error.args else error)  # errno precedes the text
             if isinstance(error, TypeError):
                 message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
             whole = isinstance(left, Buffer) or isinstance(right, Buffer)
@@ -595,6 +599,9 @@ def _denied_if(denied: bool, found: PrimExpr | bool) -> PrimExpr | bool:
     return ops.logical_not(found) if isinstance(found, PrimExpr) else not found
 
 
-def _is_numpys(function: object) -> bool:
-    module = getattr(function, "__module__", None) or ""
-    return isinstance(function, np.ufunc) or module.partition(".")[0] == "numpy"
+def _operands_of(function: object) -> str | None:
+    """The operands of a function of NumPy or `math`, for messages."""
+    module = str(getattr(function, "__module__", None)).partition(".")[0]
+    if isinstance(function, np.ufunc) or module == "numpy":
+        return "arrays"
+    return "numbers" if module == "math" else None

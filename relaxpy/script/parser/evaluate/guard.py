@@ -23,6 +23,7 @@ from relaxpy.ir.relax.relations.shape_vars import sizes_of
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.call_faults import argument_node
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 MAX_STEPS = 3_000_000
 MAX_BITS = 4096
 MAX_ITEMS = 100_000
-PER_INFO = 100  # a field that an operator derives is so much work
-PER_OPERAND = 10  # and a member of what it is given
+PER_CALL = 5  # a call or a constant that is derived and bound is so much work
+PER_FIELD = 100  # and a field of its result
+PER_OPERAND = 10  # and a member of a Python value that is an argument of an operator
 MAX_CHARACTERS = 16_000_000
 CHARACTERS_PER_STEP = 16  # of a string that is handed to a function
 MAX_KEYS = 10_000  # of a dict or set, other than strings
 MAX_COLLISIONS = 16  # keys of one hash
+MAX_NESTED = 90  # iterators inside each other, whose members Python's own code asks for
 #: Of values of these very types there is nothing to measure, and nothing to call.
 _PLAIN: frozenset[type] = frozenset(
     (
@@ -95,11 +98,11 @@ class Guard:
         self,
         function: object,
         args: list[Any],
-        kwargs: Mapping[str, Any],
+        kwargs: dict[str, Any],
         node: ast.Call,
         at: Evaluator,
     ) -> None:
-        """Whether a call may be made."""
+        """Whether a call may be made; iterators among the arguments are replaced."""
 
     def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
         """Whether a value may be indexed."""
@@ -119,6 +122,9 @@ class Guard:
 
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
         """Count steps of work."""
+
+    def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:
+        """Whether a call, a tuple or a constant may be derived and bound."""
 
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
         """Whether a value may be put into a string in this way."""
@@ -142,6 +148,8 @@ class TextGuard(Guard):
         # The objects are kept alive beside their ids, so that no id comes to mean another object.
         self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *handed_in)}
         self._weights: dict[PrimExpr, int] = {}
+        self._depths: dict[int, tuple[Iterator[object], int]] = {}  # of iterators, kept alive
+        self._depth = 0  # of what the last call has created, if that is an iterator
         self._steps = 0
 
     @override
@@ -154,8 +162,9 @@ class TextGuard(Guard):
     @override
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
         name = node.attr
-        own = owner.__functions__ if isinstance(owner, ModuleRef) else {}
-        if name.startswith("_") and name not in own:
+        if isinstance(owner, ModuleRef) and name in owner.__functions__:
+            return owner.__getattr__(name)
+        if name.startswith("_"):
             raise at.error(
                 node, f"attributes beginning with an underscore are refused in text: {name}"
             )
@@ -197,7 +206,7 @@ class TextGuard(Guard):
         self,
         function: object,
         args: list[Any],
-        kwargs: Mapping[str, Any],
+        kwargs: dict[str, Any],
         node: ast.Call,
         at: Evaluator,
     ) -> None:
@@ -205,6 +214,8 @@ class TextGuard(Guard):
             # T.index_map and others would call it
             if type(value) not in _PLAIN and self._is_foreign(value):
                 raise at.error(argument_node(node, args, kwargs, value) or node, _OUT_OF_REACH)
+        if not callable(function):
+            return
         if not isinstance(function, (rx.Expr, FromText)) and id(function) not in self._callable:
             raise at.error(node.func, _OUT_OF_REACH)
         if function is round:
@@ -213,11 +224,15 @@ class TextGuard(Guard):
                     raise at.error(node, "rounding to so many digits is refused in text")
         if function is range:
             return
-        times = PER_OPERAND if isinstance(function, OpDef) else 1
+        times = 1
+        if isinstance(function, OpDef):
+            times = PER_OPERAND
+            self.step(node, at, sum(map(_work_on, (*args, *kwargs.values()))))
+        self._depth = 1
         for k, arg in enumerate(args):
             args[k] = self._measured(arg, node, at, times)
-        for value in kwargs.values():
-            self._measured(value, node, at, times)
+        for name, value in kwargs.items():
+            kwargs[name] = self._measured(value, node, at, times)
         if (function is set or function is dict) and args and isinstance(args[0], Iterable):
             args[0] = list(args[0]) if not isinstance(args[0], dict) else args[0]
             pairs = function is dict and isinstance(args[0], list)
@@ -230,6 +245,10 @@ class TextGuard(Guard):
         if kind in _PLAIN:
             return value
         if kind not in _CONTAINERS and isinstance(value, Iterator):
+            _, depth = self._depths.get(id(value), (value, 1))
+            self._depth = max(self._depth, 1 + depth)
+            if depth > MAX_NESTED:
+                raise at.error(node, f"iterators nested more than {MAX_NESTED} deep are refused")
             return self.members(value, node, at)
         self.step(node, at, times * _size(value))
         return value
@@ -299,14 +318,19 @@ class TextGuard(Guard):
         elif isinstance(value, int):
             self._bounded(value.bit_length(), node, at)
         elif isinstance(value, rx.Call):
-            info = value.struct_info
-            derived: tuple[rx.StructInfo, ...] = () if info is None else (info,)
-            if isinstance(info, rx.TupleStructInfo):
-                derived = info.fields
-                self.step(node, at, PER_INFO * len(derived))
-            for part in derived:
-                for stated in sizes_of(part):
-                    self._written_out(stated, node, at)
+            sinfo = value.struct_info or rx.ObjectStructInfo()
+            fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else ()
+            self.step(node, at, sinfo.node_count + PER_FIELD * len(fields))
+            for derived in fields or (sinfo,):
+                for dimension in sizes_of(derived):
+                    self._written_out(dimension, node, at)
+        elif isinstance(value, (Annotation, rx.StructInfo)):
+            self.step(node, at, value.node_count)
+        elif isinstance(value, slice):
+            if any(isinstance(bound, slice) for bound in (value.start, value.stop, value.step)):
+                raise at.error(node, "the bounds of a slice are numbers, found a slice")
+        elif isinstance(value, Iterator):
+            self._depths.setdefault(id(value), (value, self._depth))
 
     def _written_out(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
         if value.height and self._weight(value) > MAX_ITEMS:
@@ -358,12 +382,29 @@ class TextGuard(Guard):
             raise at.error(node, f"reading the text takes more than {MAX_STEPS} steps")
 
     @override
+    def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:
+        operands = (expr.op, *expr.args) if isinstance(expr, rx.Call) else (expr,)
+        self.step(node, at, PER_CALL + sum(map(_work_on, operands)))
+
+    @override
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
         widths = [int(digits) for digits in re.findall(r"\d+", spec)]
         if not _FORMAT.fullmatch(spec) or any(width > 100 for width in widths):
             raise at.error(node, f"the format {spec!r} is refused in text")
         if not isinstance(value, (bool, int, float, str, PrimExpr)):
             raise at.error(node, "only numbers, strings and scalar expressions go into an f-string")
+
+
+def _work_on(operand: object) -> int:
+    """The steps that the derivation of a call takes for an operand, or a list of dimensions."""
+    sinfo, size = getattr(operand, "struct_info", None), 0
+    if isinstance(sinfo, rx.StructInfo):
+        size = sinfo.node_count
+    elif isinstance(operand, (list, tuple)) and operand:
+        size = len(operand) if isinstance(operand[0], (int, PrimExpr)) else 0
+    if isinstance(sinfo, (rx.TupleStructInfo, rx.FuncStructInfo)):
+        return size
+    return size + size**3 // 1000  # each dimension may be compared with all others
 
 
 def _size(value: object) -> int:

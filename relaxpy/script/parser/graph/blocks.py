@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -37,7 +38,7 @@ def with_statement(state: GraphState, node: ast.With) -> None:
         raise state.error(
             item.context_expr,
             f"with takes R.dataflow() in Relax, found {describe(form)}",
-            hint=f"call it: {shown(item.context_expr)}()" if callable(form) else None,
+            hint=f"call it: {shown(item.context_expr)}()" if inspect.isroutine(form) else None,
         )
     check_alone(state, node, f"{form.display_name}()")
     if isinstance(form, records.SeqForm):

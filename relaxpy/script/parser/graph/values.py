@@ -43,6 +43,7 @@ from relaxpy.script.language.wording import (
     describe,
     index_hint,
     last_name,
+    number_hint,
     operators_called,
     shown,
 )
@@ -218,6 +219,8 @@ class GraphEvaluator(Evaluator):
     def evaluate(self, found: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
         """`found` as the value of `node`: a call is bound once, in the order of evaluation."""
         found = self._at(found, node)
+        if isinstance(found, (rx.Call, rx.Tuple, rx.Constant)):
+            self.guard.derivation(found, node, self)
         if self.host is None:
             return found
         if isinstance(found, rx.Call) and isinstance(node, ast.Call):
@@ -231,6 +234,7 @@ class GraphEvaluator(Evaluator):
         """`built`, a call that Python code has built while the present expression is evaluated."""
         if self.host is None or self._current is None:
             return built
+        self.guard.derivation(built, self._current, self)
         return self.host.evaluate(self._at(built, self._current), shared=True)
 
     @override
@@ -464,8 +468,10 @@ class GraphEvaluator(Evaluator):
         return rx.PrimValue(ops.const(value, dtype), span=self.span(node))
 
     def hinted(self, error: RelaxpyError) -> None:
-        """Say what to write where a property of a tensor is known only when the program runs."""
+        """Add a hint for a property or number that is known only when the program runs."""
         hint = hint_for(error.about)
+        if hint is None and error.diagnostic.hint is None:
+            hint = number_hint(error.about)
         if hint is not None:
             error.hinted(hint)
 

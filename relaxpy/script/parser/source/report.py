@@ -10,7 +10,7 @@ from typing import Protocol
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError
 from relaxpy.script.language.wording import as_parse_error
 from relaxpy.script.parser.source.scope import POISON, Poisoned, Scope
-from relaxpy.script.parser.source.text import Program
+from relaxpy.script.parser.source.text import Program, too_deep
 
 MAX_ERRORS = 20
 
@@ -73,6 +73,9 @@ class Statements:
                 statement(node)
             except Poisoned:
                 self.poison(node)
+            except RecursionError:
+                self.poison(node)
+                self.report.add(too_deep(self.reading.program, node))
             except RelaxpyError as error:
                 self.poison(node)
                 self.report.add(as_parse_error(error, self.reading.program.span(header(node))))

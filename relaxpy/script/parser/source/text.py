@@ -227,9 +227,12 @@ def _command_line(code: CodeType | None) -> list[str]:
     return []
 
 
-def too_deep(program: Program) -> ParseError:
-    """Create the error for a stack overflow, located at the first deeply nested node."""
-    stack: list[tuple[ast.AST, int]] = [(program.tree, 0)]
+def too_deep(program: Program, statement: ast.stmt | None = None) -> ParseError:
+    """Create the error for a stack overflow, located at the first deeply nested node.
+
+    Without one, what `statement` computes is at fault.
+    """
+    stack: list[tuple[ast.AST, int]] = [(statement or program.tree, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH and isinstance(node, (ast.expr, ast.stmt)):
@@ -239,6 +242,8 @@ def too_deep(program: Program) -> ParseError:
         # A chain such as `a + b + c` is read in a loop and counts as one level.
         first = node.left if isinstance(node, ast.BinOp) else None
         stack += [(child, depth + (child is not first)) for child in ast.iter_child_nodes(node)]
+    if statement is not None:
+        return program.error(statement, "a value that is computed here is nested too deeply")
     return ParseError("the text is nested too deeply to be read")
 
 
