@@ -7,49 +7,27 @@ from collections.abc import Callable
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.instrument import (
-    DumpIR,
-    PassPrintingInstrument,
-    PassTimingInstrument,
-    PrintAfterAll,
-    PrintBeforeAll,
-    PrintIR,
-    WellFormedInstrument,
+    DumpIR as DumpIR,
+    PassPrintingInstrument as PassPrintingInstrument,
+    PassTimingInstrument as PassTimingInstrument,
+    PrintAfterAll as PrintAfterAll,
+    PrintBeforeAll as PrintBeforeAll,
+    PrintIR as PrintIR,
+    WellFormedInstrument as WellFormedInstrument,
 )
-from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction
+from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction as ApplyPassToFunction
 from relaxpy.ir.pass_infra.passes import (
-    ModulePass,
-    Pass,
-    PassContext,
-    PassInfo,
-    PassInstrument,
-    Sequential,
-    module_pass,
-    pass_instrument,
+    ModulePass as ModulePass,
+    Pass as Pass,
+    PassContext as PassContext,
+    PassInfo as PassInfo,
+    PassInstrument as PassInstrument,
+    Sequential as Sequential,
+    module_pass as module_pass,
+    pass_instrument as pass_instrument,
 )
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
-
-__all__ = [
-    "ApplyPassToFunction",
-    "DumpIR",
-    "ModulePass",
-    "Pass",
-    "PassContext",
-    "PassInfo",
-    "PassInstrument",
-    "PassPrintingInstrument",
-    "PassTimingInstrument",
-    "PrintAfterAll",
-    "PrintBeforeAll",
-    "PrintIR",
-    "Sequential",
-    "WellFormedInstrument",
-    "get_pipeline",
-    "list_pipelines",
-    "module_pass",
-    "pass_instrument",
-    "register_pipeline",
-]
 
 _pipelines: dict[str, Callable[..., Pass]] = {}
 

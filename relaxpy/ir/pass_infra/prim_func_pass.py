@@ -14,6 +14,7 @@ from relaxpy.ir.pass_infra.passes import (
     ModuleFunction,
     Pass,
     PassContext,
+    PassInfo,
     pass_decorator,
 )
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -46,15 +47,12 @@ def _check_callable(function: object) -> None:
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
     """The pass that replaces every PrimFunc by `ftransform(func)`."""
     _check_callable(ftransform)
-    step: Pass = prim_func_pass(lambda func, mod, ctx: ftransform(func), opt_level=0, name="Apply")
-    return step
+    return PrimFuncPass(_each_kernel(lambda func, mod, ctx: ftransform(func)), PassInfo("Apply"))
 
 
 @user_facing
 def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
     """The pass that keeps only the PrimFuncs for which `fcond(func)` is true."""
     _check_callable(fcond)
-    step: Pass = prim_func_pass(
-        lambda func, mod, ctx: func if fcond(func) else None, opt_level=0, name="Filter"
-    )
-    return step
+    keep = _each_kernel(lambda func, mod, ctx: func if fcond(func) else None)
+    return PrimFuncPass(keep, PassInfo("Filter"))
