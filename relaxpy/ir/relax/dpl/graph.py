@@ -13,12 +13,9 @@ from relaxpy.ir.relax.dpl.constraints import Constraints, Edge
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
 from relaxpy.ir.relax.dpl.pattern import (
-    AndPattern,
-    AttrPattern,
-    DataTypePattern,
     DFPattern,
-    OrPattern,
-    ShapePattern,
+    PairPattern,
+    RestrictedPattern,
     StructInfoPattern,
     all_subpatterns,
     subpatterns,
@@ -39,14 +36,6 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.tir.expr import PrimExpr
 
 VarMatches: TypeAlias = dict[DFPattern, Expr]
-_SAME_EXPR = (
-    AndPattern,
-    AttrPattern,
-    DataTypePattern,
-    OrPattern,
-    ShapePattern,
-    StructInfoPattern,
-)
 
 
 class BindingGraph:
@@ -345,7 +334,7 @@ def _representatives(patterns: Sequence[DFPattern]) -> dict[DFPattern, DFPattern
         return pattern
 
     for pattern in patterns:
-        if isinstance(pattern, _SAME_EXPR):
+        if isinstance(pattern, (PairPattern, RestrictedPattern)):
             for sub in subpatterns(pattern):
                 parent[root(sub)] = root(pattern)
     return {pattern: root(pattern) for pattern in patterns}

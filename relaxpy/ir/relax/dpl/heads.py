@@ -9,12 +9,10 @@ from relaxpy.ir.relax.dpl.pattern import (
     AndPattern,
     AttrPattern,
     CallPattern,
-    DataTypePattern,
     DFPattern,
     ExprPattern,
     OrPattern,
-    ShapePattern,
-    StructInfoPattern,
+    RestrictedPattern,
     TupleGetItemPattern,
     TuplePattern,
     UnorderedTuplePattern,
@@ -46,12 +44,7 @@ def heads(pattern: DFPattern) -> frozenset[Head] | None:
         case AndPattern(left=left, right=right):
             known = [side for side in (heads(left), heads(right)) if side is not None]
             return frozenset.intersection(*known) if known else None
-        case (
-            AttrPattern(pattern=inner)
-            | DataTypePattern(pattern=inner)
-            | ShapePattern(pattern=inner)
-            | StructInfoPattern(pattern=inner)
-        ):
+        case RestrictedPattern(pattern=inner):
             return heads(inner)
         case _:
             return None

@@ -315,7 +315,9 @@ class TupleGetItemPattern(DFPattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _PairPattern(DFPattern):
+class PairPattern(DFPattern):
+    """Base of the patterns that combine two patterns of one expression."""
+
     left: DFPattern
     right: DFPattern
 
@@ -325,12 +327,12 @@ class _PairPattern(DFPattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OrPattern(_PairPattern):
+class OrPattern(PairPattern):
     """Matches whatever `left` matches, or else whatever `right` matches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AndPattern(_PairPattern):
+class AndPattern(PairPattern):
     """Matches whatever both `left` and `right` match."""
 
 
@@ -345,13 +347,19 @@ class NotPattern(DFPattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StructInfoPattern(DFPattern):
+class RestrictedPattern(DFPattern):
+    """Base of the patterns that match some of the expressions that `pattern` matches."""
+
+    pattern: DFPattern
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StructInfoPattern(RestrictedPattern):
     """Matches what `pattern` matches if `struct_info` is provably a base of its struct info.
 
     A shape variable in it matches any dimension, but the same one everywhere.
     """
 
-    pattern: DFPattern
     struct_info: StructInfo
 
     def __post_init__(self) -> None:
@@ -360,10 +368,9 @@ class StructInfoPattern(DFPattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DataTypePattern(DFPattern):
+class DataTypePattern(RestrictedPattern):
     """Matches the tensors that `pattern` matches and that are known to have this datatype."""
 
-    pattern: DFPattern
     dtype: DataType
 
     def __post_init__(self) -> None:
@@ -378,10 +385,9 @@ def _as_dims(shape: object) -> tuple[PrimExpr, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShapePattern(DFPattern):
+class ShapePattern(RestrictedPattern):
     """Matches the tensors that `pattern` matches and that provably have this shape."""
 
-    pattern: DFPattern
     shape: tuple[PrimExpr, ...]
 
     def __post_init__(self) -> None:
@@ -415,10 +421,9 @@ def _attributes(attrs: object) -> Attrs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttrPattern(DFPattern):
+class AttrPattern(RestrictedPattern):
     """Matches the operators, calls and functions that `pattern` matches and that have `attrs`."""
 
-    pattern: DFPattern
     attrs: Attrs
 
     def __post_init__(self) -> None:
