@@ -509,7 +509,7 @@ class FunctionLowering(CallLowering):
             sinfo = function_sinfo(func)
             outer_sizes = self._scope.sizes
             sizes = tuple(v for v in free_shape_vars(sinfo, outer_sizes) if v in outer_sizes)
-            shared = self._module.share(f"{hint}_info", CompiledClosure(sinfo, hint, sizes))
+            shared = self._module.share(f"{hint}_sinfo", CompiledClosure(sinfo, hint, sizes))
             captured = [py.path(self._scope.sizes[v]) for v in sizes]
             closure = py.call(py.attribute(shared, "make"), py.path(name), *captured)
             self._out.append(py.assign(value_name, closure))

@@ -97,7 +97,7 @@ class FunctionValue(CopiedByReference):
     shape variables (RES-54).
     """
 
-    __slots__ = ("__dict__", "_definition_info", "_sizes", "arity", "name", "run")
+    __slots__ = ("__dict__", "_definition_sinfo", "_sizes", "arity", "name", "run")
 
     def __init__(
         self,
