@@ -301,7 +301,7 @@ def test_a_branch_gives_nothing_if_a_dataflow_block_is_last_in_its_braces() -> N
         with R.SeqExpr(), R.dataflow():
             R.output(R.emit(x))
 
-    with pytest.raises(BuilderStateError, match="a branch ends by binding its result"):
+    with pytest.raises(BuilderStateError, match="a branch must end by binding its result"):
         function(lambda: choose(last_in_braces, R.emit))
 
 
@@ -373,26 +373,26 @@ def main(x: R.Tensor((4, 4), "float32")):
 
 
 OUTSIDE: list[tuple[str, Callable[[], object]]] = [
-    ("R.emit belongs into a graph function", lambda: R.emit(R.const(1))),
+    ("R.emit belongs in a graph function", lambda: R.emit(R.const(1))),
     ("R.emit_match_cast belongs into a graph", lambda: R.emit_match_cast(R.const(1), R.Object)),
-    ("R.emit_te belongs into a graph function", lambda: R.emit_te(lambda: None)),
-    ("R.func_name belongs directly into", lambda: R.func_name("f")),
-    ("R.func_attr belongs directly into", lambda: R.func_attr({})),
-    ("R.func_ret_struct_info belongs directly into", lambda: R.func_ret_struct_info(F32)),
-    ("R.func_ret_value belongs directly into", lambda: R.func_ret_value(R.const(1))),
-    ("R.arg belongs directly into", lambda: R.arg("x", F32)),
+    ("R.emit_te belongs in a graph function", lambda: R.emit_te(lambda: None)),
+    ("R.func_name belongs directly in", lambda: R.func_name("f")),
+    ("R.func_attr belongs directly in", lambda: R.func_attr({})),
+    ("R.func_ret_struct_info belongs directly in", lambda: R.func_ret_struct_info(F32)),
+    ("R.func_ret_value belongs directly in", lambda: R.func_ret_value(R.const(1))),
+    ("R.arg belongs directly in", lambda: R.arg("x", F32)),
     ("R.output stands at the end of a dataflow block", lambda: R.output()),
-    ("R.dataflow belongs into a graph function", lambda: R.dataflow().__enter__()),
-    ("R.If belongs into a graph function", lambda: R.If(R.const(True)).__enter__()),
-    ("R.SeqExpr belongs into a graph function", lambda: R.SeqExpr().__enter__()),
+    ("R.dataflow belongs in a graph function", lambda: R.dataflow().__enter__()),
+    ("R.If belongs in a graph function", lambda: R.If(R.const(True)).__enter__()),
+    ("R.SeqExpr belongs in a graph function", lambda: R.SeqExpr().__enter__()),
     ("R.Then stands directly in with R.If", lambda: R.Then().__enter__()),
-    ("I.module_attrs belongs directly into", lambda: I.module_attrs({})),
-    ("I.module_global_infos belongs directly into", lambda: I.module_global_infos({})),
-    ("I.decl_function belongs directly into", lambda: I.decl_function("f", relax.ExternFunc("f"))),
-    ("I.def_function belongs directly into", lambda: I.def_function("f", relax.ExternFunc("f"))),
-    ("I.lookup_vdevice looks into with I.ir_module", lambda: I.lookup_vdevice("cuda")),
-    ("a graph function cannot stand in a T.prim_func", lambda: R.function().__enter__()),
-    ("a module stands in nothing else", lambda: I.ir_module().__enter__()),
+    ("I.module_attrs belongs directly in", lambda: I.module_attrs({})),
+    ("I.module_global_infos belongs directly in", lambda: I.module_global_infos({})),
+    ("I.decl_function belongs directly in", lambda: I.decl_function("f", relax.ExternFunc("f"))),
+    ("I.def_function belongs directly in", lambda: I.def_function("f", relax.ExternFunc("f"))),
+    ("I.lookup_vdevice belongs in with I.ir_module", lambda: I.lookup_vdevice("cuda")),
+    ("a graph function cannot be inside a T.prim_func", lambda: R.function().__enter__()),
+    ("a module cannot be inside", lambda: I.ir_module().__enter__()),
 ]
 
 
@@ -489,13 +489,13 @@ def result_in_a_branch(x: relax.Var) -> None:
 @pytest.mark.parametrize(
     ("say", "message"),
     [
-        (nothing_bound, "a branch ends by binding its result"),
-        (ending_in_a_block, "a branch ends by binding its result"),
-        (no_else, r"with R.If holds with R.Else\(\):.*AST-13"),
-        (no_branch, r"with R.If holds with R.Then\(\):.*AST-13"),
-        (binding_in_an_if, r"holds with R.Then\(\): and with R.Else\(\): alone"),
-        (one_branch_twice, r"holds with R.Then\(\) twice"),
-        (result_in_a_branch, "R.func_ret_value belongs directly into"),
+        (nothing_bound, "a branch must end by binding its result"),
+        (ending_in_a_block, "a branch must end by binding its result"),
+        (no_else, r"with R.If needs with R.Else\(\):.*AST-13"),
+        (no_branch, r"with R.If needs with R.Then\(\):.*AST-13"),
+        (binding_in_an_if, r"only with R.Then\(\): and with R.Else\(\): belong directly in"),
+        (one_branch_twice, r"contains with R.Then\(\) twice"),
+        (result_in_a_branch, "R.func_ret_value belongs directly in"),
     ],
 )
 def test_branches_that_are_wrong(say: Callable[[relax.Var], object], message: str) -> None:
@@ -531,14 +531,14 @@ def if_in_block(x: relax.Var) -> None:
 @pytest.mark.parametrize(
     ("say", "message"),
     [
-        (two_outputs, "R.output stands behind R.output of its block.*SC-7"),
-        (emit_behind_output, "R.emit stands behind R.output of its block.*SC-7"),
+        (two_outputs, "R.output follows R.output of its block.*SC-7"),
+        (emit_behind_output, "R.emit follows R.output of its block.*SC-7"),
         (lambda x: R.output(x), "x is not bound in this dataflow block.*SC-8"),
         (lambda x: R.output(3), "3 is not bound in this dataflow block.*SC-8"),
-        (block_in_block, "a dataflow block cannot stand inside another"),
-        (if_in_block, "an if cannot stand inside a dataflow block.*WF-7c"),
+        (block_in_block, "a dataflow block cannot be inside another"),
+        (if_in_block, "an if cannot be inside a dataflow block.*WF-7c"),
         (lambda x: R.emit(R.print(x)), "PU-5"),
-        (lambda x: R.func_ret_value(x), "R.func_ret_value belongs directly into"),
+        (lambda x: R.func_ret_value(x), "R.func_ret_value belongs directly in"),
     ],
 )
 def test_dataflow_blocks_that_are_wrong(say: Callable[[relax.Var], object], message: str) -> None:
@@ -566,9 +566,9 @@ def test_functions_have_one_result_at_the_end() -> None:
     for build, message in [
         (lambda: None, "function 'main' returns nothing.*AST-11"),
         (twice, "a function has one result.*AST-11"),
-        (python_function_of, "R.emit stands behind R.func_ret_value.*AST-11"),
-        (a_parameter_behind, "R.arg stands behind R.func_ret_value.*AST-11"),
-        (declared_twice, "the function returns R.Tensor.* already"),
+        (python_function_of, "R.emit follows R.func_ret_value.*AST-11"),
+        (a_parameter_behind, "R.arg follows R.func_ret_value.*AST-11"),
+        (declared_twice, "the function already returns R.Tensor"),
     ]:
         with pytest.raises(BuilderStateError, match=message):
             function(build)

@@ -142,7 +142,7 @@ def test_kernels_of_tensor_expressions_join_the_module() -> None:
             return y
 
     assert_structural_equal(builder.get(), Expected)
-    with pytest.raises(BuilderStateError, match="there is none around"):
+    with pytest.raises(BuilderStateError, match="the enclosing module, and there is none"):
         function(lambda: R.emit_te(double, R.arg("x", F32)))
 
 
@@ -168,9 +168,9 @@ def test_a_function_cannot_take_the_name_of_a_kernel_that_is_called() -> None:
 
     with IRBuilder() as builder, I.ir_module():
         caller("main")
-        with pytest.raises(BuilderStateError, match="has made a kernel 'double' already"):
+        with pytest.raises(BuilderStateError, match="has already created a kernel 'double'"):
             kernel()
-        with pytest.raises(BuilderStateError, match="has made a kernel 'double' already"):
+        with pytest.raises(BuilderStateError, match="has already created a kernel 'double'"):
             caller("double")
     made = builder.get()
     assert set(names(made)) == {"main", "double"}
@@ -220,7 +220,7 @@ def test_modules_that_are_wrong() -> None:
         (declared_only, "function 'f' is declared and never defined"),
         (defined_twice, "two functions named 'f'.*TOP-1"),
         (declared_twice, "two functions named 'f'.*TOP-1"),
-        (without_name, "a function of a module has a name"),
+        (without_name, "a function of a module needs a name"),
         (attrs_twice, "I.module_attrs occurs twice"),
         (lambda: I.module_attrs({}, 3), "allow_overwrite is True or False, found 3"),
         (infos_twice, "I.module_global_infos occurs twice"),
@@ -230,7 +230,7 @@ def test_modules_that_are_wrong() -> None:
         (lambda: I.def_function([], ext), r"the name of a function is a string, found \[\]"),
         (lambda: I.module_get_attr([]), r"a key is a string, found \[\]"),
         (lambda: I.module_set_attr({}, 1), "a key is a string, found {}"),
-        (lambda: R.emit(R.const(1)), "R.emit belongs into a graph function"),
+        (lambda: R.emit(R.const(1)), "R.emit belongs in a graph function"),
         (lambda: T.evaluate(1), "T.evaluate belongs into a kernel"),
         (unlisted, "the module lists no device 'cuda:7'"),
     ]:

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 
-def _module(what: str) -> IRModuleFrame:
+def _module(directive: str) -> IRModuleFrame:
     module = IRBuilder.current().innermost(IRModuleFrame)
     if module is None:
-        raise BuilderStateError(f"{what} belongs directly into with I.ir_module():")
+        raise BuilderStateError(f"{directive} belongs directly in with I.ir_module():")
     return module
 
 
@@ -44,10 +44,10 @@ def ir_module() -> IRModuleFrame:
 
 @user_facing
 def decl_function(func_name: str, func_signature: BaseFunc) -> GlobalVar:
-    """Declare a function that is defined later; its body is ignored.
+    """Declare a function that is defined later; the body of `func_signature` is ignored.
 
     Errors:
-        BuilderStateError: the module has one of this name.
+        BuilderStateError: the module has a function of this name.
     """
     return _module("I.decl_function").declare(func_name, func_signature)
 
@@ -67,7 +67,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     """Set attributes of the module; with `allow_overwrite`, they replace existing ones.
 
     Errors:
-        BuilderStateError: it has some, and may not be given others.
+        BuilderStateError: it has attributes, and they must not be overwritten.
     """
     form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
     if module.attrs and not form.overwrite:
@@ -96,7 +96,7 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
     """Set an attribute of the module.
 
     Errors:
-        BuilderStateError: it has this one already, and may not be given another.
+        BuilderStateError: it has this attribute, which must not be overwritten.
     """
     check_name(attr_key, "a key")
     form = _namespace.module_attrs({attr_key: attr_value}, allow_overwrite)
@@ -111,7 +111,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
     """Add global infos to the module: lists by name.
 
     Errors:
-        BuilderStateError: they are given twice.
+        BuilderStateError: the module has global infos.
     """
     form, module = _namespace.module_global_infos(infos), _module("I.module_global_infos")
     if module.global_infos:
@@ -121,7 +121,7 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> None:
 
 @user_facing
 def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice:
-    """The device of this kind and number in the module's list; without a kind, among all devices.
+    """The device of this kind and number in the module's list; without a kind, of all devices.
 
     Errors:
         MisuseError: there is no such device.
@@ -130,4 +130,4 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> VDevice
     for frame in IRBuilder.current().frames[:1]:
         if isinstance(frame, IRModuleFrame):
             return frame.devices.find(f"{form.kind}:{form.number}")
-    raise BuilderStateError("I.lookup_vdevice looks into with I.ir_module():")
+    raise BuilderStateError("I.lookup_vdevice belongs in with I.ir_module():")

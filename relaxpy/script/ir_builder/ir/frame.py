@@ -20,7 +20,7 @@ from relaxpy.script.language.devices import Devices
 
 
 class IRModuleFrame(IRBuilderFrame):
-    """A module: functions are entered into it as they end, or by `I.def_function`."""
+    """A module: functions are entered when their frames end, or by `I.def_function`."""
 
     display_name = "I.ir_module"
 
@@ -39,7 +39,7 @@ class IRModuleFrame(IRBuilderFrame):
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames:
-            raise BuilderStateError(f"a module stands in nothing else, not in {builder.frames[-1]}")
+            raise BuilderStateError(f"a module cannot be inside {builder.frames[-1]}")
         yield
         missing = [name for name, var in self.global_vars.items() if var not in self.functions]
         if missing:
@@ -54,11 +54,11 @@ class IRModuleFrame(IRBuilderFrame):
         builder.deliver(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
 
     def declare(self, name: str, signature: BaseFunc) -> GlobalVar:
-        """A function of this name, as those that call it see it.
+        """Declare a function of this name, with the signature that its callers use.
 
         Errors:
-            BuilderStateError: the module has one already, maybe a kernel of R.emit_te
-                or one that a function calls.
+            BuilderStateError: the module has a function of this name, perhaps a kernel of R.emit_te
+                or a function that another one calls.
         """
         check_name(name, "the name of a function")
         if not isinstance(signature, BaseFunc):
@@ -71,35 +71,35 @@ class IRModuleFrame(IRBuilderFrame):
         if entered is not None:
             is_kernel = isinstance(entered, PrimFunc)
             raise BuilderStateError(
-                f"R.emit_te has made a kernel {name!r} already"
+                f"R.emit_te has already created a kernel {name!r}"
                 if is_kernel
-                else f"another function {name!r}, which is called, is in the module already",
+                else f"the module already has another function {name!r}, which is called",
                 rule="TOP-1",
                 about=name,
-                hint="name that one by primfunc_name_hint, or declare this function before it"
+                hint="name the kernel with primfunc_name_hint, or declare this function before it"
                 if is_kernel
-                else "declare this function before, with I.decl_function",
+                else "declare this function before the call, with I.decl_function",
             )
         var = self.global_vars[name] = GlobalVar(name)
         self.block_builder.declare_global(var, known_signature(signature))
         return var
 
     def define(self, name: str, func: BaseFunc) -> GlobalVar:
-        """Enter a function, which may have been declared before.
+        """Enter a function, which may have been declared.
 
         Errors:
-            BuilderStateError: there is a definition already.
+            BuilderStateError: the module has a definition of this name.
         """
         check_name(name, "the name of a function")
-        known = self.global_vars.get(name)
-        if known in self.functions:
+        declared = self.global_vars.get(name)
+        if declared in self.functions:
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
         if not isinstance(func, BaseFunc):
             raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
         self.called.update(mentioned_globals(func))
-        var = self.declare(name, func) if known is None else known
+        var = self.declare(name, func) if declared is None else declared
         self.functions[var] = func
         self.block_builder.update_func(var, func)
         return var
@@ -116,7 +116,7 @@ def finished(builder: IRBuilder, func: BaseFunc, name: str | None) -> None:
         builder.deliver(func)
     elif name is None:
         raise BuilderStateError(
-            "a function of a module has a name", hint='R.func_name("main"), or T.func_name in T'
+            "a function of a module needs a name", hint='R.func_name("main"), or T.func_name in T'
         )
     else:
         module.define(name, func)

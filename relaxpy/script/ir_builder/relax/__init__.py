@@ -1,11 +1,11 @@
 """`R` for an IRBuilder: frames and statements of graph functions.
 
-Operators and infos are those of `relaxpy.script.relax`.
+Operators and annotations are those of `relaxpy.script.relax`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable as _Function, Mapping  # R.Callable is an info
+from collections.abc import Callable as _Function, Mapping  # R.Callable is an annotation
 from typing import Any
 
 from relaxpy.entry import user_facing
@@ -58,10 +58,10 @@ def function(*, is_pure: bool = True, is_private: bool = False) -> FunctionFrame
     return FunctionFrame(is_pure=is_pure, is_private=is_private)
 
 
-def _function(what: str) -> FunctionFrame:
+def _function(directive: str) -> FunctionFrame:
     frame = IRBuilder.current().innermost(FunctionFrame)
     if frame is None:
-        raise BuilderStateError(f"{what} belongs directly into with R.function():")
+        raise BuilderStateError(f"{directive} belongs directly in with R.function():")
     return frame
 
 
@@ -75,16 +75,16 @@ def func_name(name: str) -> None:
     check_name(name, "the name of a function")
     frame = _function("R.func_name")
     if frame.name is not None:
-        raise BuilderStateError(f"the function is called {frame.name!r} already", about=name)
+        raise BuilderStateError(f"the function already has the name {frame.name!r}", about=name)
     frame.name = name
 
 
 @user_facing
 def arg(name: str, struct_info: object) -> rx.Var:
-    """Add the next parameter, which binds the lone shape variables in its struct info.
+    """Add the next parameter; it binds the shape variables that are dimensions in its struct info.
 
     Errors:
-        BuilderStateError: the result is there already.
+        BuilderStateError: the function has a result.
     """
     frame = _function("R.arg")
     frame.check_position("R.arg")
@@ -99,17 +99,17 @@ def func_attr(attrs: Mapping[str, object]) -> None:
     """Add attributes to the enclosing function.
 
     Errors:
-        MisuseError: it has one of these already.
+        MisuseError: the function has one of them.
     """
-    frame, given = _function("R.func_attr"), records.attributes(attrs)
-    records.added_attributes(frame.attrs, given)
-    pure = given.pop("pure", frame.is_pure)
+    frame, added = _function("R.func_attr"), records.attributes(attrs)
+    records.added_attributes(frame.attrs, added)
+    pure = added.pop("pure", frame.is_pure)
     if not isinstance(pure, bool):
         raise MisuseError(f"pure is True or False, found {pure!r:.60}", rule="LEG-15", about=attrs)
     frame.is_pure = pure
-    if "force_pure" in given:
-        given["relax.force_pure"] = given.pop("force_pure")
-    frame.attrs |= given
+    if "force_pure" in added:
+        added["relax.force_pure"] = added.pop("force_pure")
+    frame.attrs |= added
 
 
 @user_facing
@@ -117,11 +117,11 @@ def func_ret_struct_info(ret_sinfo: object) -> None:
     """Declare the struct info of the enclosing function's result.
 
     Errors:
-        BuilderStateError: that is declared already.
+        BuilderStateError: the function has a declared result.
     """
     frame = _function("R.func_ret_struct_info")
     if frame.ret_struct_info is not None:
-        raise BuilderStateError(f"the function returns {frame.ret_struct_info} already")
+        raise BuilderStateError(f"the function already returns {frame.ret_struct_info}")
     frame.ret_struct_info = resolve(ret_sinfo)
 
 
@@ -130,7 +130,7 @@ def func_ret_value(value: object) -> None:
     """Set the result of the enclosing function, which must be last.
 
     Errors:
-        BuilderStateError: there is one already.
+        BuilderStateError: the function has a result.
     """
     frame = _function("R.func_ret_value")
     if frame.output is not None:
@@ -151,11 +151,11 @@ def output(*variables: rx.Var) -> None:
     """Mark the outputs of the dataflow block; they become its `output_vars`.
 
     Errors:
-        BuilderStateError: one of them is not bound in it, or outputs are named twice.
+        BuilderStateError: one of them is not bound in the block, or it has outputs.
     """
     frame = IRBuilder.current().innermost(BlockFrame)
     if frame is None:
-        raise BuilderStateError("R.output stands at the end of a dataflow block, in R.dataflow()")
+        raise BuilderStateError("R.output belongs at the end of with R.dataflow():")
     frame.check_position("R.output")
     for var in variables:
         if not isinstance(var, rx.Var) or var not in frame.bound:
@@ -168,17 +168,17 @@ def output(*variables: rx.Var) -> None:
 
 @user_facing
 def If(condition: object) -> IfFrame:
-    """A choice: `with R.If(condition) as choice:` around R.Then and R.Else; `choice.var` of it."""
+    """`with R.If(condition) as choice:`, with R.Then and R.Else in it; the result: `choice.var`."""
     return IfFrame(rx.convert_to_expr(condition))
 
 
 def Then() -> BranchFrame:
-    """The branch where the condition holds: its value is what is bound last in it."""
+    """The branch if the condition is true; its value is the variable that is bound last."""
     return BranchFrame(taken=True)
 
 
 def Else() -> BranchFrame:
-    """The branch where the condition does not hold: its value is what is bound last in it."""
+    """The branch if the condition is false; its value is the variable that is bound last."""
     return BranchFrame(taken=False)
 
 
@@ -190,13 +190,13 @@ def SeqExpr() -> SeqExprFrame:
 # --- bindings
 
 
-def _place(what: str) -> RelaxFrame:
+def _frame(directive: str) -> RelaxFrame:
     frame = IRBuilder.current().innermost(RelaxFrame)
     if frame is None:
         raise BuilderStateError(
-            f"{what} belongs into a graph function", hint="open one: with R.function():"
+            f"{directive} belongs in a graph function", hint="open one: with R.function():"
         )
-    frame.check_position(what)
+    frame.check_position(directive)
     return frame
 
 
@@ -210,23 +210,23 @@ def emit(value: object, annotate_struct_info: object = None) -> rx.Var:
     """Bind `value` to a new variable, which `IRBuilder.name` gives a name.
 
     Errors:
-        StructInfoError: the value is refused, or does not fit the annotation.
+        StructInfoError: the value is ill-formed, or does not match the annotation.
     """
-    frame = _place("R.emit")
-    info = None if annotate_struct_info is None else resolve(annotate_struct_info)
-    var = frame.block_builder.emit(_value(value), annotation=info)
-    frame.bound[var] = info
+    frame = _frame("R.emit")
+    sinfo = None if annotate_struct_info is None else resolve(annotate_struct_info)
+    var = frame.block_builder.emit(_value(value), annotation=sinfo)
+    frame.bound[var] = sinfo
     return var
 
 
 @user_facing
 def emit_var_binding(value: rx.VarBinding) -> rx.Var:
-    """Bind what a binding binds, to its variable.
+    """Add a binding.
 
     Errors:
-        StructInfoError: the value is refused, or does not fit the variable's info.
+        StructInfoError: the value is ill-formed, or does not match the variable's struct info.
     """
-    frame = _place("R.emit_var_binding")
+    frame = _frame("R.emit_var_binding")
     with handling(None):
         binding = emitting.emit_var_binding(value)
     var = frame.block_builder.emit(binding.value, var=value.var)
@@ -239,9 +239,9 @@ def emit_var_binding(value: rx.VarBinding) -> rx.Var:
 def emit_match_cast(value: object, struct_info: object) -> rx.Var:
     """Check `value` against a struct info at run time, and bind it to a new variable.
 
-    Shape variables that stand alone in the info and are new are bound by it.
+    New shape variables that are dimensions in the struct info are bound.
     """
-    frame = _place("R.emit_match_cast")
+    frame = _frame("R.emit_match_cast")
     var = frame.block_builder.match_cast(rx.convert_to_expr(value), resolve(struct_info))
     assert var is not None
     frame.bound[var] = None
@@ -256,14 +256,14 @@ def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
     """A call of the kernel that `func` computes, for R.emit; the kernel joins the module.
 
     Errors:
-        BuilderStateError: there is no module around.
-        MisuseError: `func` gives no tensor expressions for `args`.
+        BuilderStateError: there is no enclosing module.
+        MisuseError: `func` does not return tensor expressions for `args`.
     """
-    frame = _place("R.emit_te")
+    frame = _frame("R.emit_te")
     module = IRBuilder.current().frames[0]
     if not isinstance(module, IRModuleFrame):
         raise BuilderStateError(
-            "R.emit_te adds a kernel to the module, and there is none around",
+            "R.emit_te adds a kernel to the enclosing module, and there is none",
             hint="build the function in with I.ir_module():",
         )
     with handling(None):

@@ -1,4 +1,4 @@
-"""The frames of graph functions: what they hold goes through a BlockBuilder."""
+"""The frames of graph functions, which build with a BlockBuilder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
 
 
 class RelaxFrame(IRBuilderFrame):
-    """A place in a graph function; `bound` are the variables bound directly in it, and as what."""
+    """A part of a graph function; `bound` maps the variables bound in it to their annotations."""
 
     block_builder: BlockBuilder
 
@@ -32,24 +32,24 @@ class RelaxFrame(IRBuilderFrame):
         """The enclosing frame, whose builder this one uses.
 
         Errors:
-            BuilderStateError: no binding can stand there.
+            BuilderStateError: no binding can be added there.
         """
         enclosing = builder.innermost(RelaxFrame)
         if enclosing is None:
             raise BuilderStateError(
-                f"{self} belongs into a graph function", hint="open one: with R.function():"
+                f"{self} belongs in a graph function", hint="open one: with R.function():"
             )
         enclosing.check_position(str(self))
         self.block_builder = enclosing.block_builder
         return enclosing
 
-    def check_position(self, what: str) -> None:
-        """Errors: BuilderStateError if `what` cannot stand directly in this frame."""
+    def check_position(self, directive: str) -> None:
+        """Errors: BuilderStateError if `directive` cannot be directly in this frame."""
 
 
 @contextmanager
 def scope(builder: BlockBuilder) -> Iterator[None]:
-    """A SeqExpr, which is ended in it; dropped where an error leaves it."""
+    """Open a SeqExpr, which the body ends, or which is dropped on an error."""
     builder.begin_scope()
     try:
         yield
@@ -59,10 +59,9 @@ def scope(builder: BlockBuilder) -> Iterator[None]:
 
 
 class Rebinding:
-    """Binds what was said in a scope anew in the one around.
+    """Copies the bindings of a scope into the enclosing one.
 
-    `outputs` of dataflow blocks become variables that outlive them; `table` has what became of
-    variables.
+    `outputs` of dataflow blocks become ordinary variables. `table` maps variables to their copies.
     """
 
     def __init__(self, builder: BlockBuilder, outputs: tuple[rx.Var, ...] = ()) -> None:
@@ -71,33 +70,33 @@ class Rebinding:
         self.table: dict[rx.Var, rx.Var] = {}
 
     def blocks(self, blocks: tuple[rx.BindingBlock, ...], *, inside: bool = False) -> None:
-        """Bind what `blocks` bind, which are blocks there, too, unless it is all `inside` one."""
+        """Copy blocks; those `inside` a dataflow block become part of it."""
         for block in blocks:
-            flows = isinstance(block, rx.DataflowBlock) and not inside
-            if flows:
+            is_dataflow = isinstance(block, rx.DataflowBlock) and not inside
+            if is_dataflow:
                 self.builder.begin_dataflow()
             for binding in block.bindings:
                 self.binding(binding)
-            if flows:
+            if is_dataflow:
                 self.builder.end_dataflow()
 
     def binding(self, binding: rx.Binding) -> None:
-        """Bind one variable, or none where it is a check."""
+        """Copy a binding."""
         var, new = binding.var, binding.var
         if var is not None and var in self.outputs and isinstance(var, rx.DataflowVar):
             new = rx.Var(var.name_hint, var.struct_info, var.span)
         value = replace_variables(binding.value, self.table)
         if isinstance(binding, rx.MatchCast):
-            info = replace_variables(binding.struct_info, self.table)
-            found = self.builder.match_cast(value, info, bind=new is not None, var=new)
+            sinfo = replace_variables(binding.struct_info, self.table)
+            copy = self.builder.match_cast(value, sinfo, bind=new is not None, var=new)
         else:
-            found = self.builder.emit(value, var=new)
-        if var is not None and found is not None and found is not var:
-            self.table[var] = found
+            copy = self.builder.emit(value, var=new)
+        if var is not None and copy is not None and copy is not var:
+            self.table[var] = copy
 
 
 class SeqExprFrame(RelaxFrame):
-    """Bindings in braces, as it were: they stand in the frame around (NF-14)."""
+    """A sequence, whose bindings are added to the enclosing frame (NF-14)."""
 
     display_name = "R.SeqExpr"
 
@@ -105,16 +104,16 @@ class SeqExprFrame(RelaxFrame):
     @contextmanager
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         enclosing, inner = self.join(builder), self.block_builder
-        flows = inner.current_block_is_dataflow()
+        in_dataflow = inner.current_block_is_dataflow()
         with scope(inner):
-            if flows:
+            if in_dataflow:
                 inner.begin_dataflow()
             yield
-            if flows:
+            if in_dataflow:
                 inner.end_dataflow()
             blocks = inner.end_scope(rx.Tuple(())).blocks
-        Rebinding(inner).blocks(blocks, inside=flows)
-        if blocks and not self.bound:  # a dataflow block stands last
+        Rebinding(inner).blocks(blocks, inside=in_dataflow)
+        if blocks and not self.bound:  # the last block is a dataflow block
             enclosing.bound.clear()
         enclosing.bound |= self.bound
 
@@ -140,8 +139,8 @@ class FunctionFrame(RelaxFrame):
         module = builder.innermost(IRModuleFrame)
         if builder.frames and module is None:
             raise BuilderStateError(
-                f"a graph function cannot stand in {builder.frames[-1]}",
-                hint="build it with an IRBuilder of its own, and R.emit what that gives",
+                f"a graph function cannot be inside {builder.frames[-1]}",
+                hint="build it with a separate IRBuilder, and R.emit the result",
             )
         self.block_builder = BlockBuilder() if module is None else module.block_builder
         with scope(self.block_builder):
@@ -165,13 +164,13 @@ class FunctionFrame(RelaxFrame):
         finished(builder, self.block_builder.normalize_function(func), self.name)
 
     @override
-    def check_position(self, what: str) -> None:
+    def check_position(self, directive: str) -> None:
         if self.output is not None:
-            raise BuilderStateError(f"{what} stands behind R.func_ret_value", rule="AST-11")
+            raise BuilderStateError(f"{directive} follows R.func_ret_value", rule="AST-11")
 
 
 class BlockFrame(RelaxFrame):
-    """A dataflow block. `output_vars` are the variables it hands on, known when it has ended."""
+    """A dataflow block. `output_vars` are its outputs, which are known when it has ended."""
 
     display_name = "R.dataflow"
 
@@ -185,7 +184,7 @@ class BlockFrame(RelaxFrame):
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         enclosing, inner = self.join(builder), self.block_builder
         if inner.current_block_is_dataflow():
-            raise BuilderStateError("a dataflow block cannot stand inside another")
+            raise BuilderStateError("a dataflow block cannot be inside another one")
         with scope(inner):
             inner.begin_dataflow()
             yield
@@ -194,12 +193,12 @@ class BlockFrame(RelaxFrame):
         rebound = Rebinding(inner, self.outputs or ())
         rebound.blocks(blocks)
         self.output_vars = tuple(rebound.table.get(var, var) for var in rebound.outputs)
-        enclosing.bound.clear()  # what a branch gives is bound in the branch itself
+        enclosing.bound.clear()  # the result of a branch is bound directly in it
 
     @override
-    def check_position(self, what: str) -> None:
+    def check_position(self, directive: str) -> None:
         if self.outputs is not None:
-            raise BuilderStateError(f"{what} stands behind R.output of its block", rule="SC-7")
+            raise BuilderStateError(f"{directive} follows R.output of its block", rule="SC-7")
 
 
 class IfFrame(RelaxFrame):
@@ -218,22 +217,22 @@ class IfFrame(RelaxFrame):
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         enclosing = self.join(builder)
         if self.block_builder.current_block_is_dataflow():
-            raise BuilderStateError("an if cannot stand inside a dataflow block", rule="WF-7c")
+            raise BuilderStateError("an if cannot be inside a dataflow block", rule="WF-7c")
         yield
         yes, no = self.branches.get(True), self.branches.get(False)
         if yes is None or no is None:
-            word = "Then" if yes is None else "Else"
-            raise BuilderStateError(f"with R.If holds with R.{word}():", rule="AST-13")
-        infos = [*yes.annotations, *no.annotations]
+            branch = "Then" if yes is None else "Else"
+            raise BuilderStateError(f"with R.If needs with R.{branch}():", rule="AST-13")
+        annotations = [*yes.annotations, *no.annotations]
         self.var = self.block_builder.emit(
             rx.If(self.condition, yes.value, no.value),
             self.name_of(builder, yes, no),
-            annotation=reduce(struct_info_lca, infos) if infos else None,
+            annotation=reduce(struct_info_lca, annotations) if annotations else None,
         )
         enclosing.bound[self.var] = None
 
     def name_of(self, builder: IRBuilder, yes: BranchFrame, no: BranchFrame) -> str:
-        """What the results are called; the builder finds a name where they are called nothing."""
+        """The name of the results; empty if they have none, so that the builder chooses one."""
         names = {f.result.name_hint for f in (yes, no) if f.result in builder.named}
         if len(names) > 1:
             raise BuilderStateError(
@@ -244,12 +243,14 @@ class IfFrame(RelaxFrame):
         return names.pop() if names else ""
 
     @override
-    def check_position(self, what: str) -> None:
-        raise BuilderStateError("with R.If holds with R.Then(): and with R.Else(): alone")
+    def check_position(self, directive: str) -> None:
+        raise BuilderStateError(
+            "only with R.Then(): and with R.Else(): belong directly in with R.If"
+        )
 
 
 class BranchFrame(RelaxFrame):
-    """A branch, whose value is bound last in it."""
+    """A branch, whose value is the variable that is bound last."""
 
     result: rx.Var
     value: rx.SeqExpr
@@ -265,24 +266,24 @@ class BranchFrame(RelaxFrame):
     def hold(self, builder: IRBuilder) -> Iterator[None]:
         enclosing = builder.innermost(IfFrame)
         if enclosing is None:
-            raise BuilderStateError(f"{self} stands directly in with R.If(condition):")
+            raise BuilderStateError(f"{self} belongs directly in with R.If(condition):")
         if self.taken in enclosing.branches:
-            raise BuilderStateError(f"with R.If holds with {self.display_name}() twice")
+            raise BuilderStateError(f"with R.If contains with {self.display_name}() twice")
         self.block_builder = enclosing.block_builder
         with scope(self.block_builder):
             yield
             if not self.bound:
                 raise BuilderStateError(
-                    "a branch ends by binding its result", rule="AST-13", hint="R.emit(value)"
+                    "a branch must end by binding its result", rule="AST-13", hint="R.emit(value)"
                 )
-            self.result, info = self.bound.popitem()
+            self.result, annotation = self.bound.popitem()
             self.value = self.block_builder.end_scope(self.result)
-        self.take_leaf(info)
+        self.take_leaf(annotation)
         enclosing.branches[self.taken] = self
 
     def take_leaf(self, annotation: rx.StructInfo | None) -> None:
-        """A leaf that is bound last is itself what the branch gives, annotated or not."""
-        *before, block = self.value.blocks
+        """Return a leaf that is bound last instead of its variable."""
+        *blocks, block = self.value.blocks
         *first, last = block.bindings
         if not isinstance(last, rx.VarBinding) or not is_leaf(last.value):
             return
@@ -290,7 +291,7 @@ class BranchFrame(RelaxFrame):
             if not is_base_of(annotation, self.block_builder.struct_info_of(last.value)):
                 return
             self.annotations.append(annotation)
-        blocks = (*before, rx.BindingBlock(tuple(first))) if first else tuple(before)
-        value = self.block_builder.normalize(rx.SeqExpr(blocks, last.value))
+        blocks += [rx.BindingBlock(tuple(first))] if first else []
+        value = self.block_builder.normalize(rx.SeqExpr(tuple(blocks), last.value))
         assert isinstance(value, rx.SeqExpr)
         self.value = value
