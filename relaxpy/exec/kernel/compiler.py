@@ -10,7 +10,7 @@ from types import MappingProxyType
 from relaxpy.errors import CompileError, RelaxpyError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
-from relaxpy.exec.kernel.emit.numpy import emit
+from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.steps import Plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
@@ -49,7 +49,7 @@ def compile_kernel(
     try:
         plan = make_plan(func, name)
         unchecked_name = unchecked_name or f"{name}_unchecked"
-        emitted = emit(plan, (unchecked_name,), functions)
+        emitted = NumpyEmitter(plan, (unchecked_name,), functions).emitted()
     except RelaxpyError as error:
         if isinstance(error, CompileError):
             raise error.located(func.span) from None

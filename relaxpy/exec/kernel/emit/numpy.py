@@ -94,19 +94,11 @@ def _reduction_identity(combine: Literal["min", "max"], dtype: DataType) -> IntI
     return FloatImm(dtype, value)
 
 
-def emit(plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> Emitted:
-    """The statements that execute `plan`, which do not use the names `reserved`.
+class NumpyEmitter:
+    """Emits the statements that execute `plan`, which do not use the names `reserved`.
 
     Their free names are `np`, `math`, `rt`, and those of the module's `functions` that they call.
-
-    Errors:
-        CompileError: an operation of the kernel cannot run on NumPy.
     """
-    return NumpyEmitter(plan, reserved, functions).emitted()
-
-
-class NumpyEmitter:
-    """Emits one kernel."""
 
     def __init__(self, plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> None:
         self.plan = plan
@@ -117,7 +109,11 @@ class NumpyEmitter:
         self.proof: dict[Var, Axis] = {}
 
     def emitted(self) -> Emitted:
-        """The checks and the work."""
+        """The checks and the work.
+
+        Errors:
+            CompileError: an operation of the kernel cannot run on NumPy.
+        """
         self._begin()
         fallback = self.aliasing_fallback()
         # Either the fallback or the steps run, so both can use the same names.

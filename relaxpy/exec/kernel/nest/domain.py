@@ -127,20 +127,10 @@ def _at_least(poly: IndexPoly, box: Box, shape_vars: Container[Var]) -> Split | 
     position = next(i for i, axis in enumerate(box) if axis.var is var)
     axis = box[position]
     cut = _cut(linear.offset, step)
-    if step > 0:
-        low, high = (
-            replace(axis, stop=min_bound(axis.stop, cut, shape_vars)),
-            replace(axis, start=max_bound(axis.start, cut, shape_vars)),
-        )
-    else:
-        low, high = (
-            replace(axis, start=max_bound(axis.start, cut, shape_vars)),
-            replace(axis, stop=min_bound(axis.stop, cut, shape_vars)),
-        )
-    # `high` is where the condition holds, `low` where it fails.
-    return Split(
-        _nonempty(box, position, high, shape_vars), _nonempty(box, position, low, shape_vars)
-    )
+    below = replace(axis, stop=min_bound(axis.stop, cut, shape_vars))
+    above = replace(axis, start=max_bound(axis.start, cut, shape_vars))
+    holds, fails = (above, below) if step > 0 else (below, above)
+    return Split(*(_nonempty(box, position, part, shape_vars) for part in (holds, fails)))
 
 
 def _cut(offset: IndexPoly, step: int) -> IndexPoly:
