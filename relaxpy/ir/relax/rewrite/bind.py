@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -48,16 +48,9 @@ def bind_symbolic_vars(
         MisuseError: a name means several variables, a variable is bound twice, or a value mentions
             a variable that nothing defines (WF-6a).
     """
-    named: dict[str, list[tir.Var]] = {}
-    for var in defined_symbolic_vars(func):
-        named.setdefault(var.name, []).append(var)
-    images: dict[tir.Var, tir.PrimExpr] = {}
-    for key, value in binding_map.items():
-        name = key.name if isinstance(key, tir.Var) else str(key)
-        var = _variable(key, name, named, "shape variable", "defines")
-        if var in images:
-            raise MisuseError(f"shape variable {var.name} is bound twice", about=var)
-        images[var] = ops.cast_to(value, var.dtype)
+    defined = defined_symbolic_vars(func)
+    values = _by_variable(binding_map, defined, "name", "shape variable", "defines")
+    images = {var: ops.cast_to(value, var.dtype) for var, value in values.items()}
     if not images:
         return func
     after = replace_variables(func, images)
@@ -65,20 +58,32 @@ def bind_symbolic_vars(
     return cast("Function", PyExprMutator().visit_expr(after))
 
 
-def _variable(key: object, name: str, named: Mapping[str, list[V]], what: str, verb: str) -> V:
-    """The variable of that name: `key` itself, or the only one."""
-    matches = named.get(name, [])
-    if not isinstance(key, str):
-        matches = [var for var in matches if var is key]
-    if len(matches) > 1:
-        raise MisuseError(f"several {what}s of the function are called {name}; pass the variable")
-    if not matches:
-        raise UnknownNameError(
-            f"the function {verb} no {what} {name}"
-            + (f"; it {verb} {', '.join(named)}" if named else ""),
-            hint=close_names(name, named),
-        )
-    return matches[0]
+def _by_variable(
+    binding_map: Mapping[Any, Any], variables: Sequence[V], attribute: str, what: str, verb: str
+) -> dict[V, Any]:
+    """The values of the variables that the keys are, or that have the keys as names."""
+    named: dict[str, list[V]] = {}
+    for var in variables:
+        named.setdefault(getattr(var, attribute), []).append(var)
+    values: dict[V, Any] = {}
+    for key, value in binding_map.items():
+        name = str(getattr(key, attribute, key))
+        matches = named.get(name, [])
+        if not isinstance(key, str):
+            matches = [var for var in matches if var is key]
+        if len(matches) > 1:
+            several = f"several {what}s of the function are called {name}"
+            raise MisuseError(f"{several}; pass the variable")
+        if not matches:
+            raise UnknownNameError(
+                f"the function {verb} no {what} {name}"
+                + (f"; it {verb} {', '.join(named)}" if named else ""),
+                hint=close_names(name, named),
+            )
+        if matches[0] in values:
+            raise MisuseError(f"{what} {name} is bound twice", about=matches[0])
+        values[matches[0]] = value
+    return values
 
 
 def _check_defined(after: Function, before: Function) -> None:
@@ -111,16 +116,8 @@ def bind_params(func: Function, binding_map: Mapping[Var | str, object]) -> Func
             a shape variable any more (WF-6a).
         StructInfoError: a value does not fit its parameter.
     """
-    named: dict[str, list[Var]] = {}
-    for param in func.params:
-        named.setdefault(param.name_hint, []).append(param)
-    values: dict[Var, Expr] = {}
-    for key, value in binding_map.items():
-        name = key.name_hint if isinstance(key, Var) else str(key)
-        param = _variable(key, name, named, "parameter", "has")
-        if param in values:
-            raise MisuseError(f"parameter {param.name_hint} is bound twice", about=param)
-        values[param] = _as_value(value, param.struct_info)
+    declared = _by_variable(binding_map, func.params, "name_hint", "parameter", "has")
+    values = {param: _as_value(value, param.struct_info) for param, value in declared.items()}
     if not values:
         return func
     body, images = in_place_of_parameters(list(values.items()), func.body)
