@@ -398,7 +398,7 @@ class Emitter:
         """Bind `value`, in normal form and derived, to `var` or to a new variable, and return it.
 
         The struct info of `var` is its annotation (DER-18, DER-19, DER-20); a `var` without struct
-        sinfo is replaced. `origin` is reused if it is the same binding.
+        info is replaced. `origin` is reused if it is the same binding.
 
         Errors:
             StructInfoError: the value does not fit the annotation, or is an impure call in a

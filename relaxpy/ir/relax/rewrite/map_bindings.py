@@ -40,7 +40,7 @@ class BindingRewriter:
 
     A pass overrides `step`. If it keeps track of scopes, it extends `function`, `sequence`, `block`
     or `binding`, too. Whatever does not change stays the same object, and spans and names are kept.
-    Struct sinfo is dropped where that of an operand changes, and normalisation derives it (DER).
+    Struct info is dropped where that of an operand changes, and normalisation derives it (DER).
     Only nested branches and functions take recursion.
     """
 

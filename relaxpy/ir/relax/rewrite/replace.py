@@ -42,7 +42,7 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
     """`root` with images in place of variables; dimensions that change are simplified.
 
     Variables whose struct info mentions a replaced one are replaced by new ones. Derived struct
-    sinfo is dropped, except for that of calls of module functions, which the operands do not tell.
+    info is dropped, except for that of calls of module functions, which the operands do not tell.
     """
     done: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
