@@ -3,7 +3,10 @@
 A long comment goes on in lines that begin with dots.
 """
 
+import re
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -47,3 +50,20 @@ def check_marks(text: str, kind: type[RelaxpyError] = RelaxpyError, **names: obj
         from_source(text, **names)  # type: ignore[arg-type]
     found, wanted = [shown(d) for d in caught.value.diagnostics], expected(text)
     assert found == wanted, "\n".join(["found:", *found, "expected:", *wanted])
+
+
+@contextmanager
+def rejected(
+    kind: type[RelaxpyError] | tuple[type[RelaxpyError], ...], pattern: str
+) -> Iterator[None]:
+    """The body raises an error with a message, rule or hint like `pattern`.
+
+    The line of the program that the error quotes is not searched: it may contain the pattern.
+    """
+    with pytest.raises(kind) as caught:
+        yield
+    texts = [
+        d.message + (f" [{d.rule}]" if d.rule else "") + (f"\n{d.hint}" if d.hint else "")
+        for d in caught.value.diagnostics
+    ]
+    assert any(re.search(pattern, text) for text in texts), texts

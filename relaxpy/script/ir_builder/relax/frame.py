@@ -222,7 +222,7 @@ class IfFrame(RelaxFrame):
         yes, no = self.branches.get(True), self.branches.get(False)
         if yes is None or no is None:
             branch = "Then" if yes is None else "Else"
-            raise BuilderStateError(f"with R.If needs with R.{branch}():", rule="AST-13")
+            raise BuilderStateError(f"with R.If contains no with R.{branch}():", rule="AST-13")
         annotations = [*yes.annotations, *no.annotations]
         self.var = self.block_builder.emit(
             rx.If(self.condition, yes.value, no.value),
@@ -244,9 +244,7 @@ class IfFrame(RelaxFrame):
 
     @override
     def check_position(self, directive: str) -> None:
-        raise BuilderStateError(
-            "only with R.Then(): and with R.Else(): belong directly in with R.If"
-        )
+        raise BuilderStateError("with R.If contains with R.Then(): and with R.Else():")
 
 
 class BranchFrame(RelaxFrame):
