@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax.dpl import constraints
-from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher, VarMatches
 from relaxpy.ir.relax.nodes import BindingBlock
 
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.dpl.graph import VarMatches
+    from relaxpy.ir.relax.dpl.pattern import DFPattern
 
-class PatternContext(constraints.Constraints):
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edge:
+    """`user` has `used` as operand `index`, or as any for -1, and is the only user if `only`.
+
+    The pattern of a call implies an edge that is `implied`.
+    """
+
+    used: DFPattern
+    user: DFPattern
+    index: int = -1
+    only: bool = False
+    implied: bool = False
+
+
+class PatternContext:
     """Collects the constraints that are written inside `with`.
 
     They come from `used_by`, `only_used_by`, `fork_to`, `same_shape_as` and from the arguments of
@@ -20,16 +38,18 @@ class PatternContext(constraints.Constraints):
     """
 
     def __init__(self, incremental: bool = False) -> None:
-        super().__init__()
         if not isinstance(incremental, bool):
             raise MisuseError(f"incremental is True or False, found {incremental!r:.60}")
         self.incremental = incremental
+        self.edges: list[Edge] = []
+        self.same_shapes: list[tuple[DFPattern, ...]] = []
 
     def __enter__(self) -> Self:
-        enclosing = constraints.current()
+        enclosing = innermost()
         if self.incremental and enclosing is not None:
-            self.inherit(enclosing)
-        constraints.enter(self)
+            self.edges[:0] = [e for e in enclosing.edges if e not in self.edges]
+            self.same_shapes[:0] = [g for g in enclosing.same_shapes if g not in self.same_shapes]
+        _open.set((*_open.get(), self))
         return self
 
     def __exit__(
@@ -38,7 +58,7 @@ class PatternContext(constraints.Constraints):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        constraints.leave()
+        _open.set(_open.get()[:-1])
 
     @staticmethod
     @user_facing
@@ -48,12 +68,25 @@ class PatternContext(constraints.Constraints):
         Errors:
             MisuseError: no context is open.
         """
-        context = constraints.current()
-        if not isinstance(context, PatternContext):
+        context = innermost()
+        if context is None:
             raise MisuseError(
                 "no PatternContext is open", hint="open one: with PatternContext() as ctx: ..."
             )
         return context
+
+    def copy_constraints(self, copies: dict[DFPattern, DFPattern]) -> None:
+        """Copy the constraints between patterns for their copies."""
+        self.edges.extend(
+            replace(edge, used=copies[edge.used], user=copies[edge.user])
+            for edge in tuple(self.edges)
+            if edge.used in copies and edge.user in copies
+        )
+        self.same_shapes.extend(
+            tuple(copies[p] for p in group)
+            for group in tuple(self.same_shapes)
+            if all(p in copies for p in group)
+        )
 
     @user_facing
     def match_dfb(self, dfb: BindingBlock) -> VarMatches | None:
@@ -66,11 +99,21 @@ class PatternContext(constraints.Constraints):
         Errors:
             MisuseError (also TypeError): `dfb` is not a block.
         """
+        from relaxpy.ir.relax.dpl.graph import BindingGraph, GraphMatcher
+
         if not isinstance(dfb, BindingBlock):
             raise MisuseError(
                 f"a context is matched against a DataflowBlock, found {type(dfb).__name__}",
                 about=dfb,
                 hint="func.body.blocks are the blocks of a function",
             )
-        graph = BindingGraph(dfb.bindings)
-        return next(GraphMatcher(self, graph).matches(), None)
+        return next(GraphMatcher(self, BindingGraph(dfb.bindings)).matches(), None)
+
+
+_open: ContextVar[tuple[PatternContext, ...]] = ContextVar("relaxpy_pattern_contexts", default=())
+
+
+def innermost() -> PatternContext | None:
+    """The innermost context that is open."""
+    contexts = _open.get()
+    return contexts[-1] if contexts else None

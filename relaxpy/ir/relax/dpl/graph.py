@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
-from relaxpy.ir.relax.dpl.constraints import Constraints, Edge
+from relaxpy.ir.relax.dpl.context import Edge, PatternContext
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher
 from relaxpy.ir.relax.dpl.pattern import (
@@ -139,13 +139,13 @@ class GraphMatcher:
         Prosser, Computational Intelligence 9(3), 1993: conflict-directed backjumping.
     """
 
-    def __init__(self, constraints: Constraints, graph: BindingGraph) -> None:
+    def __init__(self, context: PatternContext, graph: BindingGraph) -> None:
         self.graph = graph
-        edges = constraints.edges
+        edges = context.edges
         nodes = dict.fromkeys(p for edge in edges for p in (edge.used, edge.user))
-        nodes.update(dict.fromkeys(p for group in constraints.same_shapes for p in group))
+        nodes.update(dict.fromkeys(p for group in context.same_shapes for p in group))
         self.nodes = list(nodes)
-        self.same_shapes = constraints.same_shapes
+        self.same_shapes = context.same_shapes
         self.matcher = Matcher(self.nodes, graph.values)
         self.edges_of: dict[DFPattern, list[Edge]] = {p: [] for p in self.nodes}
         for edge in edges:

@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.dpl import constraints
+from relaxpy.ir.relax.dpl.context import Edge, PatternContext, innermost
 from relaxpy.ir.relax.nodes import Expr, StructInfo, Var, as_shape, as_struct_info
 from relaxpy.ir.relax.nodes.base import check_name, set_fields
 from relaxpy.ir.tir.expr import PrimExpr
@@ -229,11 +229,10 @@ class CallPattern(DFPattern):
     def __post_init__(self, add_constraint: bool) -> None:
         check_pattern(self.op)
         set_fields(self, args=_as_patterns(self.args, "the arguments in a pattern"))
-        context = constraints.current()
+        context = innermost()
         if add_constraint and context is not None:
             context.edges.extend(
-                constraints.Edge(arg, self, index, implied=True)
-                for index, arg in enumerate(self.args)
+                Edge(arg, self, index, implied=True) for index, arg in enumerate(self.args)
             )
 
 
@@ -494,9 +493,9 @@ def _copies(roots: Sequence[DFPattern]) -> dict[DFPattern, DFPattern]:
                 value = tuple(table[v] if isinstance(v, DFPattern) else v for v in value)
             object.__setattr__(copy, field.name, value)
         table[pattern] = copy
-    context = constraints.current()
+    context = innermost()
     if context is not None:
-        context.copy_for(table)
+        context.copy_constraints(table)
     return table
 
 
@@ -509,17 +508,7 @@ class SameShapeConstraint:
     @user_facing
     def __init__(self, *args: DFPattern) -> None:
         set_fields(self, args=_as_patterns(args, "patterns of one shape"))
-        _open_context().same_shapes.append(self.args)
-
-
-def _open_context() -> constraints.Constraints:
-    context = constraints.current()
-    if context is None:
-        raise MisuseError(
-            "a constraint belongs to a context, and no PatternContext is open",
-            hint="write it inside: with PatternContext() as ctx: ...",
-        )
-    return context
+        PatternContext.current().same_shapes.append(self.args)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -575,4 +564,4 @@ def _constrain(used: DFPattern, user: DFPattern, index: int, *, only: bool) -> N
     _check_index(index)
     if index < -1:
         raise MisuseError(f"operands are numbered from 0, found {index}", about=index)
-    _open_context().edges.append(constraints.Edge(used, user, index, only))
+    PatternContext.current().edges.append(Edge(used, user, index, only))
