@@ -38,7 +38,7 @@ def linked(
         new_name = next(same, None)
         if new_name is None:
             others = functions.keys() - {name}
-            new_name = _free_name(name, others, names.values(), taken, separator=separator)
+            new_name = free_name(name, others, names.values(), taken, separator=separator)
         names[name] = new_name
     return {n: (names[n], _entry(f, n, names[n], names)) for n, f in functions.items()}
 
@@ -120,7 +120,7 @@ def brought_along(
     The name gets a number as a suffix if a callee of `func` has the same name.
     """
     callees = cast("Mapping[str, BaseFunc]", func.callees) if isinstance(func, Function) else {}
-    new_name, entry = _free_name(name, callees), alone(func)
+    new_name, entry = free_name(name, callees), alone(func)
     if new_name != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new_name)
     entries = linked({new_name: entry, **callees}, present, taken)
@@ -135,7 +135,7 @@ def _same(a: BaseFunc, b: BaseFunc) -> bool:
     return a is b or structural_equal(a, b)
 
 
-def _free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:
+def free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:
     """`prefix`, or the first of `prefix` and a number that is not taken."""
     names = chain((prefix,), (f"{prefix}{separator}{number}" for number in count(1)))
     return next(n for n in names if not any(n in others for others in taken))

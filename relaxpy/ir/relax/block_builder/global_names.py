@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.errors import TransformError
+from relaxpy.ir.link import free_name
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import GlobalVar
 
@@ -24,16 +25,8 @@ def normalize_global_names(mod: IRModule) -> IRModule:
         taken.add(name)
     names: dict[GlobalVar | str, GlobalVar | str] = {}
     for var in mod:
-        name = public.get(var) or _free_name(var.name_hint, taken)
+        name = public.get(var) or free_name(var.name_hint, taken)
         taken.add(name)
         if name != var.name_hint:
             names[var] = name
     return mod.replace_global_vars(names) if names else mod
-
-
-def _free_name(prefix: str, taken: set[str]) -> str:
-    name, count = prefix, 0
-    while name in taken:
-        count += 1
-        name = f"{prefix}{count}"
-    return name
