@@ -61,7 +61,7 @@ def handed_in() -> dict[str, Any]:
 
 UNDERSCORES = "attributes beginning with an underscore are refused in text"
 UNUSABLE = "cannot be used in text"
-UNREACHABLE = "only functions of I, R, T and those handed in can be called in text"
+UNREACHABLE = "text can call only functions of I, R, T and extra_vars"
 BUILT_IN = "is not available inside a program"
 STEPS = "reading the text takes more than 3000000 steps"
 BITS = "an integer of more than 4096 bits is refused in text"
@@ -241,7 +241,7 @@ WORK = {
         "y: " + "(lambda t: R.Tuple(t, t))(" * 60 + "R.Object" + ")" * 60 + " = x",
         "y: " + "(lambda t: R.Callable((t,), t))(" * 60 + "R.Object" + ")" * 60 + " = x",
     ],
-    "an expression of more than 100000 parts is refused in text": [
+    "an expression of more than 100000 nodes is refused in text": [
         "n = T.int64()\n"
         + "\n".join(f"x = R.strided_slice(x, [0], [{k}], [n - {k}])" for k in range(40)),
         "n = T.int64()\ny = (lambda f: " + "f(" * 40 + "n" + ")" * 40 + ")(lambda v: v + v)",

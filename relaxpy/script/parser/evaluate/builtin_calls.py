@@ -1,7 +1,7 @@
 """Built-in functions that test or call their arguments, evaluated as a text calls them.
 
-Python's own would decide by identity what only the running program knows, and would call past the
-door.
+Python's functions would compare scalars by identity, and would bypass the guard when they call an
+argument.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def _passed(evaluator: Evaluator, function: object, node: ast.Call) -> Callable[
     """Wrap `function`, which the built-in function called in `node` is to call."""
     if function is None:
         return lambda value: value
-    given = [*node.args, *(k.value for k in node.keywords if k.arg == "key")]
-    called = ast.copy_location(ast.Call(given[0] if given else node.func, [], []), node)
+    arguments = [*node.args, *(k.value for k in node.keywords if k.arg == "key")]
+    called = ast.copy_location(ast.Call(arguments[0] if arguments else node.func, [], []), node)
     return lambda *args: evaluator.invoke(function, list(args), {}, called)
 
 
@@ -75,14 +75,14 @@ def _conditions(evaluator: Evaluator, values: object, node: ast.Call) -> Iterato
 def _condition(
     evaluator: Evaluator, value: object, argument: object, node: ast.Call
 ) -> PrimExpr | bool:
-    """What `value`, of an argument of a built-in function, says as a condition."""
+    """The condition that `value`, in an argument of a built-in function, stands for."""
     if isinstance(value, PrimExpr):
         return ops.truth(value)
     where = argument_node(node, [argument], {}, value) if isinstance(value, Expr) else None
     return evaluator.truth(value, where or node)
 
 
-#: What stands for a built-in function, by its id.
+#: Replacements of built-in functions, by their ids.
 IN_PLACE_OF: Mapping[int, Callable[..., object]] = {
     id(map): _map,
     id(filter): _filter,

@@ -51,10 +51,10 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
     positional = [
         p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
-    count, found = len(positional), len(node.args)
-    if message.startswith("too many") and found > count:
+    count, actual = len(positional), len(node.args)
+    if message.startswith("too many") and actual > count:
         few = f"{count} positional argument{'' if count == 1 else 's'}"
-        return Fault(node.args[count], f"{name} takes {few}, found {found}", hint)
+        return Fault(node.args[count], f"{name} takes {few}, found {actual}", hint)
     if message.startswith("missing"):
         missing = message.rpartition("'")[0].rpartition("'")[2]
         message = f"argument {missing!r} is missing"
@@ -63,10 +63,10 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
 
 def raised_at(error: BaseException) -> str | None:
     """The last line of the user's Python that ran before a called function raised an error."""
-    place, trace = None, error.__traceback__
+    location, trace = None, error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         if not frame.f_globals.get("__name__", "").startswith("relaxpy."):
-            place = f"raised at {frame.f_code.co_filename}:{trace.tb_lineno}"
+            location = f"raised at {frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return place
+    return location

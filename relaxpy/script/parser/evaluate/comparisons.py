@@ -24,7 +24,7 @@ from relaxpy.script.parser.evaluate import door
 
 _SETS = (set, frozenset)
 _CONTAINERS = (list, tuple, *_SETS, dict)
-#: Conditions that stand side by side; more are nested in halves.
+#: The maximal number of conditions in a chain; more are nested in halves.
 _IN_A_ROW = 16
 
 
@@ -32,13 +32,13 @@ def is_of_program(value: object) -> bool:
     """Whether `value` is, or contains at any depth, a value known only at run time."""
     waiting: list[Any] = [value]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, (Expr, PrimExpr, Buffer, BufferRegion)):
+        item = waiting.pop()
+        if isinstance(item, (Expr, PrimExpr, Buffer, BufferRegion)):
             return True
-        if isinstance(found, dict):
-            waiting += found.values()
-        if isinstance(found, _CONTAINERS):
-            waiting += found
+        if isinstance(item, dict):
+            waiting += item.values()
+        if isinstance(item, _CONTAINERS):
+            waiting += item
     return False
 
 

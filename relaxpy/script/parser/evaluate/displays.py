@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lambda(FromText):
-    """A lambda of a text: whoever calls it, it is read with the names where it was written."""
+    """A lambda of a text, which is read in the scope where it was written."""
 
     display_name = "lambda"
     __name__ = "<lambda>"
@@ -41,19 +41,19 @@ class Lambda(FromText):
         Errors: ParseError if it takes other arguments, or as of any expression.
         """
         values, names = self.values, self.names
-        found = len(args) + len(named)
-        if found != len(names):
+        actual = len(args) + len(named)
+        if actual != len(names):
             expected = counted(len(names), "argument")
-            raise self.program.error(self.node, f"this takes {expected}, found {found}")
+            raise self.program.error(self.node, f"this takes {expected}, found {actual}")
         for name in named.keys() - names[len(args) :]:
             raise self.program.error(self.node, f"this takes no keyword argument {name!r} here")
-        given = dict(zip(names, args, strict=False)) | named
-        with values.reading(self.program, self.scope.closure()), values.scope.inner(given):
+        arguments = dict(zip(names, args, strict=False)) | named
+        with values.reading(self.program, self.scope.closure()), values.scope.inner(arguments):
             return values.value(self.node.body)
 
 
 def lambda_named(program: Program, node: ast.expr) -> ParseError:
-    """The error for a statement that names a lambda: like any local function, it is no value."""
+    """The error for a statement that binds a lambda to a name."""
     return program.error(
         node,
         "a lambda has no name in a program",
@@ -61,7 +61,7 @@ def lambda_named(program: Program, node: ast.expr) -> ParseError:
     )
 
 
-#: What Python's own operations raise on values that they cannot take.
+#: The exceptions of Python's operations on unsuitable values.
 VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -83,10 +83,10 @@ def _dict_display(values: Evaluator, node: ast.Dict) -> dict[Any, Any]:
     pairs: list[tuple[Any, Any]] = []
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            given = values.value(value)
-            if not isinstance(given, Mapping):
-                raise values.error(value, f"** takes a dict, found {describe(given)}")
-            pairs += given.items()
+            table = values.value(value)
+            if not isinstance(table, Mapping):
+                raise values.error(value, f"** takes a dict, found {describe(table)}")
+            pairs += table.items()
             continue
         pairs.append((_key(values, key), values.value(value)))
     return _table(values, pairs, node)
@@ -99,19 +99,19 @@ def _table(values: Evaluator, pairs: list[tuple[Any, Any]], node: ast.expr) -> d
 
 def _key(values: Evaluator, node: ast.expr) -> Any:
     """The value of an expression that is the key of a dict."""
-    found = values.value(node)
+    key = values.value(node)
     try:
-        hash(found)
+        hash(key)
     except TypeError:
-        raise values.error(node, f"{describe(found)} cannot be a key") from None
-    return found
+        raise values.error(node, f"{describe(key)} cannot be a key") from None
+    return key
 
 
 def _set_of(values: Evaluator, members: Iterable[object], node: ast.expr) -> set[Any]:
-    found = list(members)
+    keys = list(members)
     try:
-        values.guard.keys(found, node, values)
-        return set(found)
+        values.guard.keys(keys, node, values)
+        return set(keys)
     except TypeError as error:
         raise values.error(node, f"a set cannot hold these: {error}") from None
 
@@ -164,11 +164,11 @@ def paired(
     values: Evaluator, target: ast.Tuple | ast.List, members: list[Any]
 ) -> Iterator[tuple[ast.expr, Any]]:
     """The targets of an unpacking, each with its value; a starred target receives a list."""
-    parts = target.elts
-    stars = [k for k, part in enumerate(parts) if isinstance(part, ast.Starred)]
+    targets = target.elts
+    stars = [k for k, part in enumerate(targets) if isinstance(part, ast.Starred)]
     if len(stars) > 1:
-        raise values.error(parts[stars[1]], "at most one target may have a star")
-    fixed = len(parts) - len(stars)
+        raise values.error(targets[stars[1]], "at most one target may have a star")
+    fixed = len(targets) - len(stars)
     if len(members) < fixed or (not stars and len(members) != fixed):
         least = "at least " if stars else ""
         raise values.error(
@@ -176,10 +176,10 @@ def paired(
         )
     if stars:
         at = stars[0]
-        tail = len(parts) - at - 1
+        tail = len(targets) - at - 1
         middle = members[at : len(members) - tail]
         members = [*members[:at], middle, *members[len(members) - tail :]]
-    for part, member in zip(parts, members, strict=True):
+    for part, member in zip(targets, members, strict=True):
         yield (part.value if isinstance(part, ast.Starred) else part), member
 
 

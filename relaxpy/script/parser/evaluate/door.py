@@ -1,7 +1,7 @@
-"""The one door through which reading a text reaches Python: no other module calls what it names.
+"""The only module of the parser that calls functions and operators which a text names.
 
-Every function here takes objects that the text, or whoever hands in names, chose. Guards decide
-before what passes, and `tests/script/test_door.py` reads the parser for calls elsewhere.
+The text, or the caller of `from_source`, chooses the arguments of every function here. A guard
+checks them first, and `tests/script/test_door.py` searches the parser for other calls.
 """
 
 from __future__ import annotations

@@ -158,9 +158,9 @@ class Evaluator:
             )
         if self.guard.counts:
             self.guard.step(node, self)
-            found = case(node)
-            self.guard.result(found, node, self)
-            return found
+            result = case(node)
+            self.guard.result(result, node, self)
+            return result
         return case(node)
 
     def error(self, node: Positioned, message: str, **details: Any) -> ParseError:
@@ -173,7 +173,7 @@ class Evaluator:
 
     @contextmanager
     def reading(self, program: Program, scope: Scope) -> Iterator[None]:
-        """A context in which another text is read, or another part of it with names of its own."""
+        """A context in which another text is read, or another part of it in its own scope."""
         outer = self.program, self.scope
         self.program, self.scope = program, scope
         try:
@@ -208,15 +208,15 @@ class Evaluator:
     # --- what the language adds to Python's operators
 
     def operand(self, value: Any) -> Any:
-        """What operators take in place of `value`."""
+        """The operand that operators take for `value`."""
         return value
 
     def on_binary(self, sign: str, left: object, right: object) -> object:
-        """`left sign right` where Python's operator does not answer; MISSING if nothing does."""
+        """`left sign right` if the language defines it in place of Python, else MISSING."""
         return MISSING
 
     def on_unary(self, sign: str, operand: object) -> object:
-        """`sign operand` where Python's operator does not answer; MISSING if nothing does."""
+        """`sign operand` if the language defines it in place of Python, else MISSING."""
         return MISSING
 
     def on_call(
@@ -246,14 +246,14 @@ class Evaluator:
 
     def _name(self, node: ast.Name) -> object:
         self.guard.name(node.id, node, self)
-        found = self.scope.find(node.id)
-        if found is MISSING:
+        value = self.scope.find(node.id)
+        if value is MISSING:
             raise self.unknown(node)
-        if isinstance(found, Poison):
+        if isinstance(value, Poison):
             raise Poisoned
-        if isinstance(found, TypeVar) and self.size_of is not None:
-            return self.size_of(found.__name__)
-        return found
+        if isinstance(value, TypeVar) and self.size_of is not None:
+            return self.size_of(value.__name__)
+        return value
 
     def unknown(self, node: ast.Name) -> RelaxpyError:
         """Create the error for an unknown name."""
@@ -291,10 +291,10 @@ class Evaluator:
             raise as_parse_error(error, self.span(node)) from None
         except RelaxpyError:
             raise
-        except VALUE_ERRORS as error:  # a property of the user's own
+        except VALUE_ERRORS as error:  # raised by a property of a user's class
             problem = f"{ast.unparse(node)}: {type(error).__name__}: {error}"
-            place = raised_at(error)
-            notes = () if place is None else (place,)
+            location = raised_at(error)
+            notes = () if location is None else (location,)
             raise self.error(last_name(node), problem, notes=notes) from None
 
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
@@ -313,8 +313,8 @@ class Evaluator:
                 args.append(self.value(arg))
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
-            given = self.value(keyword.value)
-            added = {keyword.arg: given} if keyword.arg is not None else given
+            value = self.value(keyword.value)
+            added = {keyword.arg: value} if keyword.arg is not None else value
             if not isinstance(added, Mapping) or not all(isinstance(k, str) for k in added):
                 raise self.error(keyword.value, "** takes a dict keyed by strings")
             for name in added:
@@ -334,9 +334,9 @@ class Evaluator:
         """The result of a call; every call of a text passes through here."""
         self.guard.call(function, args, kwargs, node, self)
         try:
-            own = IN_PLACE_OF.get(id(function))
-            if own is not None and args and not kwargs:
-                return own(self, *args, node=node)
+            replacement = IN_PLACE_OF.get(id(function))
+            if replacement is not None and args and not kwargs:
+                return replacement(self, *args, node=node)
             kwargs = with_key(self, function, kwargs, node)
             check_lookup(function, args)
             return self.on_call(function, args, kwargs, node)
@@ -349,8 +349,8 @@ class Evaluator:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
             missing = isinstance(error, MissingArgumentError)
             where = node.func if missing else argument_node(node, args, kwargs, error.about) or node
-            place = raised_at(error) if isinstance(error, MisuseError) else None
-            raise as_parse_error(error, self.span(where)).noted(place) from None
+            location = raised_at(error) if isinstance(error, MisuseError) else None
+            raise as_parse_error(error, self.span(where)).noted(location) from None
         except VALUE_ERRORS as error:
             raise self._call_error(node, function, args, kwargs, error) from None
         except RecursionError:
@@ -398,8 +398,8 @@ class Evaluator:
         if wrong is not None:
             return wrong
         kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
-        place = raised_at(error)
-        notes = () if place is None else (place,)
+        location = raised_at(error)
+        notes = () if location is None else (location,)
         return self.error(node, f"{name}: {kind}{error}", notes=notes)
 
     def _misfit(
@@ -420,8 +420,8 @@ class Evaluator:
         try:
             return self.on_subscript(owner, index, node)
         except RelaxpyError as error:
-            found = node_about(node.slice, index, error.about)
-            raise as_parse_error(error, self.span(found or node)) from None
+            argument = node_about(node.slice, index, error.about)
+            raise as_parse_error(error, self.span(argument or node)) from None
         except VALUE_ERRORS as error:
             kind = f"{type(error).__name__}: " if isinstance(error, KeyError) else ""
             raise self.error(node, f"{kind}{error}") from None
@@ -434,8 +434,8 @@ class Evaluator:
         return door.item(owner, index)
 
     def _slice(self, node: ast.Slice) -> slice:
-        parts = (node.lower, node.upper, node.step)
-        return slice(*(None if part is None else self.value(part) for part in parts))
+        bounds = (node.lower, node.upper, node.step)
+        return slice(*(None if bound is None else self.value(bound) for bound in bounds))
 
     # --- operators
 
@@ -454,9 +454,9 @@ class Evaluator:
         function, sign = _BINARY[type(kind)]
         try:
             left, right = self.operand(left), self.operand(right)
-            found = self.on_binary(sign, left, right)
-            if found is not MISSING:
-                return found
+            result = self.on_binary(sign, left, right)
+            if result is not MISSING:
+                return result
             self.guard.binary(sign, left, right, node, self)
             return door.operate(function, left, right)
         except RelaxpyError as error:
@@ -484,17 +484,17 @@ class Evaluator:
     def _unaryop(self, node: ast.UnaryOp) -> object:
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            found = self.on_unary("not", operand)
-            if found is not MISSING:
-                return found
+            result = self.on_unary("not", operand)
+            if result is not MISSING:
+                return result
             if isinstance(operand, PrimExpr):
                 return self._prim(node, ops.logical_not, operand)
             return not self.truth(operand, node.operand, node)
         function, sign = _UNARY[type(node.op)]
         try:
             operand = self.operand(operand)
-            found = self.on_unary(sign, operand)
-            return door.operate(function, operand) if found is MISSING else found
+            result = self.on_unary(sign, operand)
+            return door.operate(function, operand) if result is MISSING else result
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
@@ -533,9 +533,9 @@ class Evaluator:
     ) -> object:
         try:
             left, right = self.operand(left), self.operand(right)
-            found = self.on_binary(sign, left, right)
-            if found is not MISSING:
-                return found
+            result = self.on_binary(sign, left, right)
+            if result is not MISSING:
+                return result
             self.guard.binary(sign, left, right, node, self)
             if sign in _MEMBERSHIP:
                 return _denied_if(sign == "not in", contains(right, left))
@@ -563,10 +563,10 @@ class Evaluator:
                 if self.truth(result, part, node) != conjunction:
                     return result
                 result = MISSING
-            found = self.value(part)
-            if isinstance(found, PrimExpr):
-                self._prim(part, ops.truth, found)
-            result = found if result is MISSING else self._prim(part, combine, result, found)
+            value = self.value(part)
+            if isinstance(value, PrimExpr):
+                self._prim(part, ops.truth, value)
+            result = value if result is MISSING else self._prim(part, combine, result, value)
             if isinstance(result, Node) and not isinstance(result, PrimExpr):
                 self.truth(result, part, node)
         return result
@@ -591,12 +591,12 @@ class Evaluator:
         return self._prim(node, intrin.if_then_else, condition, *chosen)
 
 
-def _denied_if(denied: bool, found: PrimExpr | bool) -> PrimExpr | bool:
+def _denied_if(denied: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
     if not denied:
-        return found
-    if isinstance(found, tir.EQ):
-        return tir.NE(found.a, found.b)
-    return ops.logical_not(found) if isinstance(found, PrimExpr) else not found
+        return condition
+    if isinstance(condition, tir.EQ):
+        return tir.NE(condition.a, condition.b)
+    return ops.logical_not(condition) if isinstance(condition, PrimExpr) else not condition
 
 
 def _operands_of(function: object) -> str | None:

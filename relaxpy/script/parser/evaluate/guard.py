@@ -39,23 +39,23 @@ PER_CALL = 5  # a call or a constant that is derived and bound is so much work
 PER_FIELD = 100  # and a field of its result
 PER_OPERAND = 10  # and a member of a Python value that is an argument of an operator
 MAX_CHARACTERS = 16_000_000
-CHARACTERS_PER_STEP = 16  # of a string that is handed to a function
+CHARACTERS_PER_STEP = 16  # of a string that is an argument
 MAX_KEYS = 10_000  # of a dict or set, other than strings
 MAX_COLLISIONS = 16  # keys of one hash
 MAX_NESTED = 90  # iterators inside each other, whose members Python's own code asks for
-#: Of values of these very types there is nothing to measure, and nothing to call.
+#: Values of exactly these types have no members to count and cannot be called.
 _PLAIN: frozenset[type] = frozenset(
     (
         *(bool, int, float, type(None), tir.Var, tir.SizeVar),
         *(rx.Var, rx.DataflowVar, rx.Call, rx.Constant, rx.ShapeExpr, rx.Tuple),
     )
 )
-#: Values of these very types are small, however they came about.
+#: Results of exactly these types are small, whatever computed them.
 _SMALL: frozenset[type] = frozenset(
     (bool, float, type(None), ModuleType, OpDef, rx.Var, rx.DataflowVar, rx.GlobalVar)
 )
 _CONTAINERS = frozenset((range, str, list, tuple, set, dict))
-_OUT_OF_REACH = "only functions of I, R, T and those handed in can be called in text"
+_OUT_OF_REACH = "text can call only functions of I, R, T and extra_vars"
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
 #: The attributes that text may read, by the kind of value.
@@ -83,7 +83,7 @@ ATTRIBUTES: Mapping[type, Collection[str]] = {
 
 
 class Guard:
-    """Allows everything: the text is the user's own function."""
+    """Allows everything: the text is a function of the user's program."""
 
     counts = False
 
@@ -117,7 +117,7 @@ class Guard:
         """Whether these may be the members of a set, or the keys of a dict."""
 
     def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
-        """The members of a value, as many as may be gone through."""
+        """The members of a value, counted as they are read."""
         return members
 
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
@@ -127,26 +127,26 @@ class Guard:
         """Whether a call, a tuple or a constant may be derived and bound."""
 
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
-        """Whether a value may be put into a string in this way."""
+        """Whether a value may be formatted in this way."""
 
 
 OPEN = Guard()
 
 
 class TextGuard(Guard):
-    """For text that may be hostile: only the public names of `namespaces`, and `handed_in`.
+    """For text that may be hostile: it can call `namespaces`, built-in functions and `functions`.
 
-    Every value that is made counts as work, by its size, and the sum of work is bounded.
+    Every value that is created counts as work, by its size, and the sum of work is bounded.
     """
 
     counts = True
 
-    def __init__(self, namespaces: Iterable[object], handed_in: Iterable[object]) -> None:
+    def __init__(self, namespaces: Iterable[object], functions: Iterable[object]) -> None:
         self._spaces: dict[int, object] = {id(space): space for space in namespaces}
-        self._offered: dict[tuple[int, str], object] = {}  # members of them read before
+        self._offered: dict[tuple[int, str], object] = {}  # their members that were read
         self._builtins = frozenset(map(id, BUILTINS.values()))
-        # The objects are kept alive beside their ids, so that no id comes to mean another object.
-        self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *handed_in)}
+        # The objects are stored with their ids, so that no id is used again.
+        self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *functions)}
         self._weights: dict[PrimExpr, int] = {}
         self._depths: dict[int, tuple[Iterator[object], int]] = {}  # of iterators, kept alive
         self._depth = 0  # of what the last call has created, if that is an iterator
@@ -172,11 +172,11 @@ class TextGuard(Guard):
             return self._member(owner, name, node, at)
         for kind, names in ATTRIBUTES.items():
             if isinstance(owner, kind) and name in names:
-                found = door.attribute(owner, name)
-                if callable(found) and not isinstance(found, Node):
-                    self._callable[id(found)] = found
-                return found
-        if isinstance(owner, ModuleRef):  # its names are the program's own
+                member = door.attribute(owner, name)
+                if callable(member) and not isinstance(member, Node):
+                    self._callable[id(member)] = member
+                return member
+        if isinstance(owner, ModuleRef):  # all of its names are defined by the program
             return door.attribute(owner, name)
         if not hasattr(owner, name):
             raise at.unknown_attribute(owner, node)
@@ -211,7 +211,7 @@ class TextGuard(Guard):
         at: Evaluator,
     ) -> None:
         for value in (*args, *kwargs.values()):
-            # T.index_map and others would call it
+            # T.index_map and other functions would call it
             if type(value) not in _PLAIN and self._is_foreign(value):
                 raise at.error(argument_node(node, args, kwargs, value) or node, _OUT_OF_REACH)
         if not callable(function):
@@ -240,7 +240,7 @@ class TextGuard(Guard):
             self.keys(keys, node, at)
 
     def _measured(self, value: Any, node: ast.expr, at: Evaluator, times: int = 1) -> Any:
-        """A value that is handed to a function, which may go through it, however deep."""
+        """Count the members of an argument, at every depth, or those of an iterator as it runs."""
         kind = type(value)
         if kind in _PLAIN:
             return value
@@ -254,7 +254,7 @@ class TextGuard(Guard):
         return value
 
     def _is_foreign(self, value: object) -> bool:
-        """Whether `value` is a function that text cannot call: what is no data, or an IRModule."""
+        """Whether `value` is a function that text cannot call, such as an IRModule."""
         kind = type(value)
         if not callable(value) or isinstance(value, FromText):
             return False
@@ -292,7 +292,7 @@ class TextGuard(Guard):
 
     @override
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
-        # What is shared is written out at each place where it is printed, so it counts each time.
+        # A shared member is printed once for each use, so it counts each time.
         if type(value) in _SMALL:
             return
         if isinstance(value, PrimExpr):
@@ -300,11 +300,12 @@ class TextGuard(Guard):
         elif isinstance(value, (list, tuple, set, dict)):
             size, characters, waiting = 0, 0, [value]
             while waiting:
-                found = waiting.pop()
-                size += len(found) or 1
+                container = waiting.pop()
+                size += len(container) or 1
                 if size > MAX_ITEMS:
                     raise at.error(node, f"more than {MAX_ITEMS} members are refused in text")
-                inside = (*found, *found.values()) if isinstance(found, dict) else found
+                values = container.values() if isinstance(container, dict) else ()
+                inside = (*container, *values)
                 waiting += [v for v in inside if isinstance(v, (list, tuple, set, dict))]
                 characters += sum(len(v) for v in inside if isinstance(v, str))
             if characters > MAX_CHARACTERS:
@@ -334,7 +335,7 @@ class TextGuard(Guard):
 
     def _written_out(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
         if value.height and self._weight(value) > MAX_ITEMS:
-            raise at.error(node, f"an expression of more than {MAX_ITEMS} parts is refused in text")
+            raise at.error(node, f"an expression of more than {MAX_ITEMS} nodes is refused in text")
 
     def _weight(self, value: PrimExpr) -> int:
         known = self._weights
@@ -342,16 +343,16 @@ class TextGuard(Guard):
             return known[value]
         waiting = [value]
         while waiting:
-            parts = [c for c in children(waiting[-1]) if isinstance(c, PrimExpr)]
-            unknown = [part for part in parts if part not in known]
+            operands = [c for c in children(waiting[-1]) if isinstance(c, PrimExpr)]
+            unknown = [operand for operand in operands if operand not in known]
             waiting += unknown
             if not unknown:
-                known[waiting.pop()] = 1 + sum(known[part] for part in parts)
+                known[waiting.pop()] = 1 + sum(known[operand] for operand in operands)
         return known[value]
 
     @override
     def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
-        # Hashes of strings differ from run to run, those of numbers can be chosen to collide.
+        # Hashes of strings are random; numbers can be chosen so that their hashes collide.
         by_hash: dict[int, list[Any]] = {}
         for key in keys:
             if isinstance(key, str):
@@ -411,17 +412,17 @@ def _size(value: object) -> int:
     """The number of members of a Python value, including nested ones."""
     size, waiting = 0, [value]
     while waiting and size <= MAX_STEPS:
-        found = waiting.pop()
-        if type(found) in _PLAIN:
+        item = waiting.pop()
+        if type(item) in _PLAIN:
             continue
-        if isinstance(found, range):
-            step = abs(found.step)
-            size += max(0, (abs(found.stop - found.start) + step - 1) // step)
-        elif isinstance(found, str):
-            size += -(-len(found) // CHARACTERS_PER_STEP)
-        elif isinstance(found, (list, tuple, set, dict)):
-            size += len(found)
-            if isinstance(found, dict):
-                waiting += found.values()
-            waiting += found
+        if isinstance(item, range):
+            step = abs(item.step)
+            size += max(0, (abs(item.stop - item.start) + step - 1) // step)
+        elif isinstance(item, str):
+            size += -(-len(item) // CHARACTERS_PER_STEP)
+        elif isinstance(item, (list, tuple, set, dict)):
+            size += len(item)
+            if isinstance(item, dict):
+                waiting += item.values()
+            waiting += item
     return size

@@ -46,7 +46,7 @@ class Macro(FromText):
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Macros are used where programs are read.
 
-        Errors: MisuseError, since this is not such a place.
+        Errors: MisuseError, since no program is being read here.
         """
         raise MisuseError(f"macro {self.node.name!r} is used inside a function that is read")
 
@@ -55,23 +55,23 @@ class Macro(FromText):
         return docstring_removed(self.node.body)
 
     def signature(self, values: Evaluator) -> inspect.Signature:
-        """What the macro takes; `values` reads the defaults, where the macro stands."""
+        """The parameters of the macro; `values` evaluates the defaults in its scope."""
         spec, kinds = self.node.args, inspect.Parameter
         for error in self.program.repeated(spec):
             raise error
         plain = [*spec.posonlyargs, *spec.args]
-        given: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
-        found = [
+        required: list[ast.expr | None] = [None] * (len(plain) - len(spec.defaults))
+        parameters = [
             _parameter(arg, kinds.POSITIONAL_OR_KEYWORD, default, values)
-            for arg, default in zip(plain, [*given, *spec.defaults], strict=True)
+            for arg, default in zip(plain, [*required, *spec.defaults], strict=True)
         ]
         if spec.vararg is not None:
-            found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
+            parameters.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
         for arg, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            found.append(_parameter(arg, kinds.KEYWORD_ONLY, default, values))
+            parameters.append(_parameter(arg, kinds.KEYWORD_ONLY, default, values))
         if spec.kwarg is not None:
-            found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
-        return inspect.Signature(found)
+            parameters.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
+        return inspect.Signature(parameters)
 
 
 def _parameter(
@@ -101,9 +101,9 @@ class MacroDecorator(MacroOptions):
                 )
             return self if hygienic is None else replace(self, hygienic=hygienic)
         if not isinstance(function, FunctionType):
-            found = "a lambda" if isinstance(function, FromText) else f"{function!r:.60}"
+            actual = "a lambda" if isinstance(function, FromText) else f"{function!r:.60}"
             raise MisuseError(
-                f"a macro decorates a function, found {found}",
+                f"a macro decorates a function, found {actual}",
                 about=function,
                 hint="options are written with their names: macro(hygienic=False)",
             )
@@ -145,8 +145,8 @@ def expanded(
     wrong = misfit(node, signature, [*macro.bound, *args], kwargs)
     if wrong is not None:
         raise values.error(wrong.node, wrong.message, hint=wrong.hint)
-    given = signature.bind(*macro.bound, *args, **kwargs)
-    given.apply_defaults()
+    bound = signature.bind(*macro.bound, *args, **kwargs)
+    bound.apply_defaults()
     scope = definition if macro.options.hygienic else values.scope
-    with values.reading(macro.program, scope), scope.inner(given.arguments):
+    with values.reading(macro.program, scope), scope.inner(bound.arguments):
         yield

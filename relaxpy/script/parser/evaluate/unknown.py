@@ -31,13 +31,13 @@ def elsewhere(scope: Scope, name: str) -> str | None:
     if name == "self":
         return "functions of a module are called by the name of the class, or by `cls = ...`"
     spaces = {known: scope.find(known) for known in ("R", "T", "I")}
-    found = [
+    paths = [
         f"{known}.{name}"
         for known, space in spaces.items()
         if name in getattr(space, "__all__", ()) or offers(space, name)
     ]
-    found = found or operators_called(name)
-    return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
+    paths = paths or operators_called(name)
+    return f"did you mean {' or '.join(f'`{f}`' for f in paths[:2])}?" if paths else None
 
 
 def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> ParseError:
@@ -59,5 +59,5 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
         hint = _CHANGES[node.attr].format(name) if in_place else member_hint(node.attr, name)
     else:
         hint = close_names(node.attr, known)
-    found = f"{display_name} has" if is_space else f"{describe(owner)} has"
-    return program.error(last_name(node), f"{found} no attribute {node.attr!r}", hint=hint)
+    subject = f"{display_name} has" if is_space else f"{describe(owner)} has"
+    return program.error(last_name(node), f"{subject} no attribute {node.attr!r}", hint=hint)

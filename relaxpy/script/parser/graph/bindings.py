@@ -44,7 +44,7 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
 
 
 def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
-    """The members of the value on the right of an unpacking."""
+    """The members of an unpacked value."""
     if isinstance(value, rx.Tuple):
         return list(value.fields)
     if not isinstance(value, rx.Expr):
@@ -61,7 +61,7 @@ def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
 
 
 def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
-    """Read `name: info = value`."""
+    """Read `name: annotation = value`."""
     if not isinstance(node.target, ast.Name):
         raise state.error(node.target, "an annotation belongs to a name")
     if node.value is None:
@@ -73,7 +73,7 @@ def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
 
 
 def annotation_ahead(state: GraphState, node: ast.AnnAssign, target: ast.Name) -> None:
-    """Read `name: info` before the if or the function that the name is bound to."""
+    """Read `name: annotation` before the if or the function that binds the name."""
     match state.statements.following:
         case ast.If() as branches if target.id in bound_names(branches):
             pass
@@ -92,8 +92,8 @@ def missing_value(state: GraphState, node: ast.stmt | ast.expr) -> ParseError:
 
 def take_pending(state: GraphState) -> Pending:
     """The annotation and the cast of the variable that this statement binds."""
-    found, state.now.pending = state.now.pending, Pending()
-    return found
+    pending, state.now.pending = state.now.pending, Pending()
+    return pending
 
 
 def bind_compound(
@@ -103,12 +103,12 @@ def bind_compound(
     if pending.annotation is not None and pending.name != var.name_hint:
         raise state.error(at, f"{pending.name!r} is annotated before, this binds {var.name_hint!r}")
     span = state.program.span(at)
-    found: rx.Var | None
+    bound: rx.Var | None
     with state.at(at):
         if pending.cast is None:
-            found = state.builder.emit(value, annotation=pending.annotation, var=var, span=span)
+            bound = state.builder.emit(value, annotation=pending.annotation, var=var, span=span)
         else:
-            found = state.builder.match_cast(
+            bound = state.builder.match_cast(
                 value,
                 pending.cast,
                 annotation=pending.annotation,
@@ -116,8 +116,8 @@ def bind_compound(
                 bind=var.name_hint != "_",
                 span=span,
             )
-    if found is not None:
-        state.scope.set(var.name_hint, found)
+    if bound is not None:
+        state.scope.set(var.name_hint, bound)
 
 
 def annotation_info(state: GraphState, node: ast.expr) -> rx.StructInfo:
@@ -132,11 +132,11 @@ def struct_info_at(state: GraphState, value: object, at: ast.expr) -> rx.StructI
     try:
         return resolve(value)
     except RelaxpyError as error:
-        place = None
+        location = None
         for part in ast.walk(at):
             if isinstance(part, ast.Constant) and part.value == error.about:
-                place = part
-        raise as_parse_error(error, state.program.span(place or at)) from None
+                location = part
+        raise as_parse_error(error, state.program.span(location or at)) from None
 
 
 def bind(
@@ -165,7 +165,7 @@ def bind(
         state.scope.set(name, value)
         return
     var = new_variable(state, name, target)
-    found: rx.Var | None
+    bound: rx.Var | None
     if isinstance(value, rx.Expr) and annotation is None:
         named = state.builder.name_evaluated(value, name, type(var))
         if named is not None:
@@ -174,14 +174,14 @@ def bind(
     if isinstance(value, (records.MatchCastForm, records.MatchShapeForm)):
         expr, info = cast_operands(state, value, at)
         with state.at(at):
-            found = state.builder.match_cast(
+            bound = state.builder.match_cast(
                 expr, info, annotation=annotation, var=var, span=span_of_cast(state, at)
             )
     else:
         expr = bindable(state, value, at)
         with state.at(at):
-            found = state.builder.emit(expr, annotation=annotation, var=var, span=var.span)
-    state.scope.set(name, found)
+            bound = state.builder.emit(expr, annotation=annotation, var=var, span=var.span)
+    state.scope.set(name, bound)
 
 
 def cast_inside(
@@ -190,9 +190,9 @@ def cast_inside(
     """The variable to which a cast inside an expression is bound."""
     expr, info = cast_operands(state, form, node)
     with state.at(node):
-        found = state.builder.match_cast(expr, info, span=span_of_cast(state, node))
-    assert found is not None
-    return found
+        bound = state.builder.match_cast(expr, info, span=span_of_cast(state, node))
+    assert bound is not None
+    return bound
 
 
 def span_of_cast(state: GraphState, node: ast.expr) -> Span:
@@ -209,12 +209,12 @@ def cast_operands(
         with state.at(at):
             expr = state.builder.normalize(expr)
             return expr, matched_sinfo(form, state.builder.struct_info_of(expr))
-    place = at
+    location = at
     if isinstance(at, ast.Call) and len(at.args) > 1:
-        place = at.args[1]
-    info = struct_info_at(state, form.annotation, place)
+        location = at.args[1]
+    info = struct_info_at(state, form.annotation, location)
     if isinstance(info, rx.AnyStructInfo):
-        info = replace(info, span=state.program.span(place))
+        info = replace(info, span=state.program.span(location))
     return expr, info
 
 
@@ -311,12 +311,12 @@ def output_statement(state: GraphState, node: ast.expr) -> None:
 
 
 def emit_output(state: GraphState, node: ast.Name) -> None:
-    """Make an output of what was bound where only reading showed which binding is the last."""
-    found = state.scope.find(node.id)
-    if isinstance(found, rx.DataflowVar):
+    """Bind an output anew if it was bound as a local variable, as in an unrolled loop."""
+    value = state.scope.find(node.id)
+    if isinstance(value, rx.DataflowVar):
         span = state.program.span(node)
         with state.at(node):
-            bound = state.builder.emit(found, var=rx.Var(node.id, None, span), span=span)
+            bound = state.builder.emit(value, var=rx.Var(node.id, None, span), span=span)
         state.scope.set(node.id, bound)
 
 
@@ -328,7 +328,7 @@ def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) ->
         records.added_attributes(state.now.attrs, attrs)
     for key, value in attrs.items():
         if key == "pure":
-            # LEG-15: what callers rely on is found before the body is read.
+            # LEG-15: purity was determined before the body was read, since callers rely on it.
             if value is not state.now.pure:
                 raise state.error(node, "pure is written out, as True or False", rule="LEG-15")
             continue

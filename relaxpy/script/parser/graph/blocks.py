@@ -25,7 +25,7 @@ from relaxpy.script.parser.source.scope import MISSING, Poisoned
 
 
 def with_statement(state: GraphState, node: ast.With) -> None:
-    """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings stand here (NF-14)."""
+    """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings are added here (NF-14)."""
     item = node.items[0]
     match item.context_expr:
         case ast.Call(func, [ast.Constant(value=first), info]) if first is ...:
@@ -61,7 +61,7 @@ def with_statement(state: GraphState, node: ast.With) -> None:
 
 
 def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
-    """Errors: ParseError if there is more behind `with` than one thing, which has no name."""
+    """Errors: ParseError if `with` has several items, or an `as`."""
     first, *others = node.items
     if others or first.optional_vars is not None:
         extra = first.optional_vars or others[0].context_expr
@@ -69,7 +69,7 @@ def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
 
 
 def cast_block(state: GraphState, node: ast.With, info: rx.StructInfo) -> None:
-    """Read `with R.match_cast(..., info):`, which casts what the if or function in it gives."""
+    """Read `with R.match_cast(..., info):`, which casts the value of the if or function in it."""
     item = node.items[0]
     match node.body:
         case [ast.If() | ast.FunctionDef()]:
@@ -90,7 +90,7 @@ def cast_block(state: GraphState, node: ast.With, info: rx.StructInfo) -> None:
 
 
 def leave_block(state: GraphState, names: Mapping[str, object], flow: Dataflow) -> None:
-    """Leave a dataflow block: its outputs stay, what else it bound is remembered as gone."""
+    """Leave a dataflow block: keep its outputs, and note which names are no longer visible."""
     for name, value in names.items():
         if name in flow.outputs or not isinstance(value, rx.DataflowVar):
             state.scope.set(name, value)
@@ -104,14 +104,14 @@ def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.st
     for node in nodes:
         match node:
             case ast.Expr(value=ast.Call(func=func, args=args)) if ends_in(func, "output"):
-                given: Sequence[ast.expr] = args
+                outputs: Sequence[ast.expr] = args
             case ast.Return(value=ast.Name() as value):
-                given = [value]
+                outputs = [value]
             case ast.Return(value=ast.Tuple(elts=parts)):
-                given = parts
+                outputs = parts
             case _:
                 continue
-        names |= {part.id: None for part in given if isinstance(part, ast.Name)}
+        names |= {part.id: None for part in outputs if isinstance(part, ast.Name)}
     for node in nodes:
         names |= dict.fromkeys((n for n in bound_names(node) if n in names), node)
     return names
@@ -130,7 +130,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
         )
     written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
-        # Both branches are meant: what is chosen while reading is chosen by a name of Python's.
+        # A literal keeps both branches; a branch is chosen at parse time by a variable of Python.
         condition = replace(rx.const(condition), span=state.program.span(node.test))
     if not (written or isinstance(condition, (rx.Expr, PrimExpr))):
         known_branch(state, node, pending, known=state.values.truth(condition, node.test))
@@ -251,32 +251,32 @@ def branch_value(
     state.values.forget()
     match node:
         case ast.Assign(targets=[target], value=value):
-            found, info = state.values.value(value), None
+            result, info = state.values.value(value), None
         case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
             info = bindings.annotation_info(state, annotation)
-            found = state.values.value(value)
+            result = state.values.value(value)
         case ast.Expr(value=call):
             return bindings.emit_unit(state, state.values.value(call), call)
         case _:
             state.reader.dispatch(node)
             return bound_value(state, name)
     assert isinstance(target, ast.Name)
-    if not isinstance(found, records.Form):
-        leaf = bindings.bindable(state, found, value)
+    if not isinstance(result, records.Form):
+        leaf = bindings.bindable(state, result, value)
         if is_leaf(leaf):
             with state.at(value):
                 known = state.builder.struct_info_of(leaf)
             if info is None or is_base_of(info, known):
                 annotations += [info] if info is not None else []
                 return leaf
-        found = leaf
-    bindings.bind(state, name, found, value, target, info)
+        result = leaf
+    bindings.bind(state, name, result, value, target, info)
     return bound_value(state, name)
 
 
 def bound_value(state: GraphState, name: str) -> rx.Expr:
     """The value to which `name` was just bound."""
-    found = state.scope.find(name)
-    if not isinstance(found, rx.Expr):
+    value = state.scope.find(name)
+    if not isinstance(value, rx.Expr):
         raise Poisoned
-    return found
+    return value

@@ -25,7 +25,7 @@ from relaxpy.script.parser.source.text import Program
 
 
 class GraphReader:
-    """Reads graph functions into a builder; other functions enter its module through `capture`."""
+    """Reads graph functions into a builder; `capture` adds their callees to its module."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class GraphReader:
         return SignatureReader(state.values, state.report).read(node)
 
     def function(
-        self, node: ast.FunctionDef, found: Signature, *, pure: bool, symbol: str | None = None
+        self, node: ast.FunctionDef, signature: Signature, *, pure: bool, symbol: str | None = None
     ) -> rx.Function | None:
-        """The function at `node`, or None where something in it is wrong and reported.
+        """The function at `node`, or None if it has errors, which are reported.
 
-        A public one has a `symbol`, its name for the outside.
+        A public function has a `symbol`, under which others call it.
         """
         state = self.state
         before = len(state.report.errors)
@@ -64,21 +64,21 @@ class GraphReader:
         body = state.body
         body.pure = pure
         depth = len(state.scope.frames)
-        state.builder.begin_scope(found.params)
+        state.builder.begin_scope(signature.params)
         try:
             with (
                 evaluating(state.values.evaluate_here),
-                state.scope.inner(found.sizes) as sizes,
-                state.scope.inner(found.names),
+                state.scope.inner(signature.sizes) as sizes,
+                state.scope.inner(signature.names),
             ):
                 body.sizes = sizes
                 state.statements.read(docstring_removed(node.body), self.statement)
             if body.returned is None and len(state.report.errors) == before:
                 state.report.add(self.no_return(node))
-            if len(state.report.errors) > before or body.result is None or not found.complete:
+            if len(state.report.errors) > before or body.result is None or not signature.complete:
                 state.builder.end_scope()
                 return None
-            return self.finished(node, found, body, pure=pure, symbol=symbol)
+            return self.finished(node, signature, body, pure=pure, symbol=symbol)
         except RelaxpyError as error:
             state.report.add(state.values.located(error, state.program.span(name_of(node))))
             return None
@@ -87,7 +87,13 @@ class GraphReader:
             del state.scope.frames[depth:]
 
     def finished(
-        self, node: ast.FunctionDef, found: Signature, body: Body, *, pure: bool, symbol: str | None
+        self,
+        node: ast.FunctionDef,
+        signature: Signature,
+        body: Body,
+        *,
+        pure: bool,
+        symbol: str | None,
     ) -> rx.Function:
         """Create the function from its body."""
         state = self.state
@@ -105,7 +111,9 @@ class GraphReader:
             body.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in body.attrs:
             raise state.error(name_of(node), f"private function {node.name!r} has a global_symbol")
-        func = rx.Function(found.params, result, found.ret, pure, Attrs(body.attrs), span=name)
+        func = rx.Function(
+            signature.params, result, signature.ret, pure, Attrs(body.attrs), span=name
+        )
         state.values.places[id(result)] = state.program, returned
         try:
             return state.builder.normalize_function(func)
@@ -200,7 +208,7 @@ class GraphReader:
             raise state.error(name_of(node), "a function inside a function goes by its own name")
         declared = declared_pure(node)
         pure = decorator.pure if declared is None else declared
-        found = self.signature(node)
+        signature = self.signature(node)
         recursive = any(
             isinstance(n, ast.Name) and n.id == node.name for s in node.body for n in ast.walk(s)
         )
@@ -208,7 +216,7 @@ class GraphReader:
         if recursive:
             if isinstance(var, rx.DataflowVar):
                 var = rx.Var(node.name, None, var.span)
-            known = pending.annotation or pending.cast or found.func_struct_info(pure=pure)
+            known = pending.annotation or pending.cast or signature.func_struct_info(pure=pure)
             var = rx.Var(node.name, known, var.span)
             if node.returns is None:
                 raise state.error(
@@ -218,7 +226,7 @@ class GraphReader:
                 )
             state.builder.declare(var)
             state.scope.set(node.name, var)
-        func = self.function(node, found, pure=pure)
+        func = self.function(node, signature, pure=pure)
         if func is None:
             raise Poisoned
         bindings.bind_compound(state, func, var, pending, name_of(node))

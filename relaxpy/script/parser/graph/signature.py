@@ -27,7 +27,7 @@ from relaxpy.script.parser.source.type_params import type_parameters
 class Signature:
     """The signature of a function: parameters and shape variables by name.
 
-    A parameter may have the name of a shape variable; outside quotes the name is then its own.
+    A parameter may have the name of a shape variable; without quotes, the name is the parameter.
     """
 
     params: tuple[rx.Var, ...] = ()
@@ -46,14 +46,14 @@ class Signature:
 class SignatureReader:
     """Reads one signature.
 
-    A bare name among string dimensions defines a shape variable, wherever it stands, and may say
+    A bare name among string dimensions defines a shape variable, in any position, and may declare
     its datatype, "n: int32"; other strings are expressions over those.
     """
 
     def __init__(self, values: GraphEvaluator, report: Report) -> None:
         self.values = values
         self.report = report
-        self.found = Signature()
+        self.result = Signature()
         self.waiting: dict[str, ast.arg] = {}
         self.quoted: set[str] = set()
         self.dtypes: dict[str, DataType] = {}
@@ -61,7 +61,7 @@ class SignatureReader:
         self.sized: frozenset[str] = frozenset()
 
     def read(self, node: ast.FunctionDef) -> Signature:
-        """The signature of `node`; what is wrong with it is reported."""
+        """The signature of `node`; errors in it are reported."""
         args = [*node.args.posonlyargs, *node.args.args]
         self.refuse_extras(node.args)
         self.sized = frozenset(_declared_as_sizes(node.body))
@@ -70,12 +70,12 @@ class SignatureReader:
             self.read_parts(node, args)
         finally:
             self.values.size_of = outer
-        return self.found
+        return self.result
 
     def read_parts(self, node: ast.FunctionDef, args: Sequence[ast.arg]) -> None:
         """Read parameters and result."""
         with self.values.scope.inner() as names:
-            self.found.names = names
+            self.result.names = names
             names.update((extra.arg, POISON) for extra in _extras(node.args))
             for name in type_parameters(node, self.values.error, self.report):
                 names[name] = self.variable(name)
@@ -88,11 +88,11 @@ class SignatureReader:
                 self.parameter(arg.arg)
             params = [names[arg.arg] for arg in args]
             if node.returns is not None:
-                # Functions that are returned bind sizes of their own, maybe further right.
+                # A Callable in the result binds shape variables, which may occur before that.
                 self.quoted |= {_named(str(n.value))[0] for n in _strings(node.returns)}
-                self.found.ret = self.struct_info(node.returns, binds=False)
-        self.found.params = tuple(p for p in params if isinstance(p, rx.Var))
-        self.found.complete &= len(self.found.params) == len(args)
+                self.result.ret = self.struct_info(node.returns, binds=False)
+        self.result.params = tuple(p for p in params if isinstance(p, rx.Var))
+        self.result.complete &= len(self.result.params) == len(args)
 
     def refuse_extras(self, spec: ast.arguments) -> None:
         """A function has plain positional parameters, each with a name of its own."""
@@ -117,25 +117,25 @@ class SignatureReader:
 
     def wrong(self, error: RelaxpyError) -> None:
         """Report an error: callers cannot rely on this signature."""
-        self.found.complete = False
+        self.result.complete = False
         self.report.add(error)
 
     def variable(self, name: str) -> tir.Var:
         """The shape variable of this name: one in scope (SC-15), or a new one."""
-        known = self.found.sizes.get(name)
+        known = self.result.sizes.get(name)
         if known is not None:
             return known
         outer = self.values.scope.find_bound(name)
         kind = tir.SizeVar if name in self.sized else tir.Var
         dtype = self.dtypes.get(name, INT64)
-        made = outer if isinstance(outer, tir.Var) else kind(name, dtype)
-        self.found.sizes[name] = made
-        return made
+        var = outer if isinstance(outer, tir.Var) else kind(name, dtype)
+        self.result.sizes[name] = var
+        return var
 
     def parameter(self, name: str) -> object:
-        """The parameter of this name; one that its annotation names is made first."""
+        """The parameter of this name; parameters that its annotation uses are created first."""
         arg = self.waiting.pop(name, None)
-        names = self.found.names
+        names = self.result.names
         if arg is None:
             return names.get(name, POISON)
         info: rx.StructInfo | None = rx.ObjectStructInfo()
@@ -152,14 +152,14 @@ class SignatureReader:
                 if isinstance(used, ast.Name) and used.id in self.waiting:
                     self.parameter(used.id)
             info = self.struct_info(arg.annotation)
-        found = POISON if info is None else rx.Var(name, info, self.values.span(arg))
-        names[name] = found
-        return found
+        param = POISON if info is None else rx.Var(name, info, self.values.span(arg))
+        names[name] = param
+        return param
 
     def struct_info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
-        """The info that an annotation gives, or None where it is wrong and reported.
+        """The struct info of an annotation, or None if it is wrong, which is reported.
 
-        Where it does not bind, as that of the result, its names must mean something already.
+        Without `binds`, as for the result, its names must be bound already.
         """
         try:
             with self.values.in_annotation():
@@ -176,47 +176,47 @@ class SignatureReader:
                 self.check_bound(text, node)
             return resolve(value, lambda text: self.dim(text, node))
         except Poisoned:
-            self.found.complete = False
+            self.result.complete = False
         except RelaxpyError as error:
             self.wrong(as_parse_error(error, self.values.span(node)))
         return None
 
     def check_bound(self, text: str, annotation: ast.expr) -> None:
-        """WF-4: a name in the annotation of the result is bound by a parameter or around."""
+        """WF-4: names in the annotation of the result are bound by parameters or outside."""
         name, _ = _named(text)
         lone = name.isidentifier()
         for used in (name,) if lone else _names_in(name):
             outer = self.values.scope.find_bound(used) if lone else self.values.scope.find(used)
             known = isinstance(outer, tir.Var) if lone else outer is not MISSING
-            if known or used in self.found.sizes:
+            if known or used in self.result.sizes:
                 continue
             raise self.values.error(
                 self.written(text, annotation),
                 f"shape variable {used!r} of the result is bound by no parameter",
                 rule="WF-4",
-                hint=close_names(used, self.found.sizes)
+                hint=close_names(used, self.result.sizes)
                 or "use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)",
             )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
-        """What a string dimension means."""
+        """The expression of a string dimension."""
         name, dtype = _named(text)
         if name.isidentifier() and not dtype:
             return self.variable(name)
         literal = self.written(text, annotation)
         if name.isidentifier():
-            found = self.variable(name)
+            var = self.variable(name)
             try:
-                if found.dtype == as_dtype(dtype):
-                    return found
+                if var.dtype == as_dtype(dtype):
+                    return var
             except MisuseError as error:
                 raise as_parse_error(error, self.values.span(literal)) from None
-            problem = f"{name!r} is {found.dtype} already, it cannot be {dtype}"
+            problem = f"{name!r} is {var.dtype} already, it cannot be {dtype}"
             raise self.values.error(literal, problem, rule="PX-9")
         for used in _names_in(name):
             if used in self.quoted:
                 self.variable(used)
-            elif used not in self.found.sizes and self.values.scope.find(used) is MISSING:
+            elif used not in self.result.sizes and self.values.scope.find(used) is MISSING:
                 raise self.values.error(
                     literal,
                     f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
@@ -224,7 +224,7 @@ class SignatureReader:
                     hint=close_names(used, (q for q in self.quoted if q.isidentifier()))
                     or f'pass it in by a parameter, as in s: R.Shape(["{used}"])',
                 )
-        with self.values.scope.inner(self.found.sizes):
+        with self.values.scope.inner(self.result.sizes):
             value = self.values.quoted(literal)
         if isinstance(value, bool) or not isinstance(value, (int, PrimExpr)):
             raise self.values.error(
@@ -233,15 +233,15 @@ class SignatureReader:
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
 
     def written(self, text: str, annotation: ast.expr) -> ast.Constant:
-        """The literal of a dimension; one that was computed stands for all of the annotation."""
+        """The literal of a dimension; for a computed string, one at the whole annotation."""
         if annotation not in self.literals:
             strings = reversed(_strings(annotation))  # of equal ones the first counts
             self.literals[annotation] = {str(node.value): node for node in strings}
-        found = self.literals[annotation].get(text)
-        return ast.copy_location(ast.Constant(text), annotation) if found is None else found
+        literal = self.literals[annotation].get(text)
+        return ast.copy_location(ast.Constant(text), annotation) if literal is None else literal
 
 
-#: What to write for what is no annotation, by its name or that of its class.
+#: What to write in place of a value that is not an annotation, by its name or class.
 _INSTEAD = {
     "T.Buffer": 'tensors of a graph function are written as in R.Tensor((4, 4), "float32")',
     "ndarray": 'tensors are written as in R.Tensor((4, 4), "float32")',
@@ -275,13 +275,13 @@ def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """A dimension, and the datatype that may stand behind the name of one."""
+    """A dimension, and the datatype that may follow its name."""
     name, _, dtype = text.partition(":")
     return (name.strip(), dtype.strip()) if name.strip().isidentifier() else (text.strip(), "")
 
 
 def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, DataType]]:
-    """Shape variables whose datatypes are said: "n: int32", or R.Prim("int32", value="n")."""
+    """Shape variables whose datatypes are declared: "n: int32", or R.Prim("int32", value="n")."""
     for node in (n for annotation in annotations for n in ast.walk(annotation)):
         name = dtype = ""
         match node:

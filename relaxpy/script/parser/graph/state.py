@@ -132,10 +132,9 @@ class GraphState:
             raise self.values.located(error, self.program.span(node)) from None
 
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
-        """`expr` as a value that is bound once, before what is evaluated after it.
+        """`expr` as a value that is bound once, before values that are evaluated later.
 
-        A call about variables of another function, which Python code builds meanwhile, stays as it
-        is, and so does what is no call.
+        Calls on variables of another function, which Python code may build, stay as they are.
         """
         expr = self.with_global_vars(expr)
         if not isinstance(expr, (rx.Call, rx.TupleGetItem)) or expr in self._foreign:
@@ -202,10 +201,10 @@ def ends_in(node: ast.expr, name: str) -> bool:
 
 def first_keyword(node: ast.stmt, length: int) -> ast.expr:
     """A node with the position of the first keyword of a statement."""
-    word = ast.Name("")
-    word.lineno = word.end_lineno = node.lineno
-    word.col_offset, word.end_col_offset = node.col_offset, node.col_offset + length
-    return word
+    keyword = ast.Name("")
+    keyword.lineno = keyword.end_lineno = node.lineno
+    keyword.col_offset, keyword.end_col_offset = node.col_offset, node.col_offset + length
+    return keyword
 
 
 def name_of(node: ast.FunctionDef) -> ast.expr:
@@ -219,20 +218,20 @@ def class_name_of(node: ast.ClassDef) -> ast.expr:
 
 
 def _name_after(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
-    word = ast.Name(node.name)
-    word.lineno = word.end_lineno = node.lineno
-    word.col_offset = node.col_offset + len(keyword)
-    word.end_col_offset = word.col_offset + len(node.name.encode())
-    return word
+    name = ast.Name(node.name)
+    name.lineno = name.end_lineno = node.lineno
+    name.col_offset = node.col_offset + len(keyword)
+    name.end_col_offset = name.col_offset + len(node.name.encode())
+    return name
 
 
 def declared_pure(node: ast.FunctionDef) -> bool | None:
-    """What `R.func_attr({"pure": ...})` says of a function, which its callers rely on (LEG-15)."""
+    """The purity that `R.func_attr({"pure": ...})` declares, on which callers rely (LEG-15)."""
     for part in node.body:
-        said = part.value if isinstance(part, ast.Expr) else None
-        if not isinstance(said, ast.Call) or not ends_in(said.func, "func_attr") or not said.args:
+        call = part.value if isinstance(part, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not ends_in(call.func, "func_attr") or not call.args:
             continue
-        table = said.args[0]
+        table = call.args[0]
         for key, value in (
             zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
         ):

@@ -21,7 +21,7 @@ from relaxpy.script.parser.source.scope import Poisoned
 
 
 def for_statement(state: GraphState, node: ast.For) -> None:
-    """Read a loop over what is known while the program is read, once for each member."""
+    """Read the body of a loop once for each member, which is known at parse time."""
     if node.orelse:
         raise state.error(node.orelse[0], "a loop in Relax has no else")
     members = loop_members(state, node.iter)
@@ -38,10 +38,10 @@ def for_statement(state: GraphState, node: ast.For) -> None:
 
 
 def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
-    """What a loop runs over, each with whether it is the last one.
+    """The members that a loop runs over, each with whether it is the last.
 
-    A generator yields a value when the statements before have been read; in a dataflow block,
-    without effects, all its values come first.
+    A generator yields a value after the preceding statements have been read; in a dataflow block,
+    which has no effects, it yields all values first.
 
     Errors:
         ParseError: that is not known while the program is read, or is too much.
@@ -60,18 +60,18 @@ def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]
     if isinstance(value, Iterator) and state.now.dataflow is None:
         yield from ((member, False) for member in members)
         return
-    found = []
+    read = []
     for member in members:
-        found.append(member)
-        if len(found) > MAX_UNROLLED:
-            state.unrolling.add(len(found), node, state.values)
-    yield from _with_end(found)
+        read.append(member)
+        if len(read) > MAX_UNROLLED:
+            state.unrolling.add(len(read), node, state.values)
+    yield from _with_end(read)
 
 
 class FunctionHost:
-    """What the expressions of a function have done by its reader: casts, macros, helpers, kernels.
+    """Evaluates casts, macros, helper functions and kernels for the expressions of a function.
 
-    `module_names` are the names of the module that kernels are entered into, None outside of one.
+    `module_names` are the names of the module to which kernels are added, None outside of one.
     """
 
     def __init__(self, state: GraphState, module_names: Container[str] | None) -> None:
@@ -87,10 +87,10 @@ class FunctionHost:
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """What a macro gives, its statements being read here.
+        """The value of a macro, whose statements are read here.
 
         Errors:
-            ParseError: it is a macro of kernels, or returns not just once, at its end.
+            ParseError: it is a macro of kernels, or does not end in its only return.
         """
         if macro.options.dialect != "relax":
             raise self.state.error(node.func, "a macro of kernels cannot be used in Relax")
@@ -102,14 +102,14 @@ class FunctionHost:
                 early or last, "a macro of Relax ends in its one return, which has a value"
             )
         before = len(self.state.report.errors)
-        with self.apart(), expanded(self.state.values, macro, args, kwargs, node):
+        with self.nested(), expanded(self.state.values, macro, args, kwargs, node):
             self.state.statements.read(statements, self.state.reader.statement)
             if len(self.state.report.errors) > before:
                 raise Poisoned
-            found = self.state.values.value(last.value)
-            if isinstance(found, (records.MatchCastForm, records.MatchShapeForm)):
-                return self.cast(found, last.value)
-            return found
+            result = self.state.values.value(last.value)
+            if isinstance(result, (records.MatchCastForm, records.MatchShapeForm)):
+                return self.cast(result, last.value)
+            return result
 
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -139,7 +139,7 @@ class FunctionHost:
             yield
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def nested(self) -> Iterator[None]:
         """The reading of other statements in the middle of one."""
         now, values = self.state.now, self.state.values
         enclosing, returned, places = now.enclosing, now.returned, dict(values.places)
@@ -176,8 +176,8 @@ def _returns(node: ast.stmt) -> Iterator[ast.Return]:
     """The returns of a statement, except those of nested functions."""
     waiting: list[ast.AST] = [node]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, ast.Return):
-            yield found
-        elif not isinstance(found, (ast.FunctionDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(found)
+        part = waiting.pop()
+        if isinstance(part, ast.Return):
+            yield part
+        elif not isinstance(part, (ast.FunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(part)

@@ -73,7 +73,7 @@ _METHODS = {
 
 
 class Host(Protocol):
-    """The function being read, as its expressions need it."""
+    """The services of a function's reader that its expressions use."""
 
     def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
         """The variable to which a cast inside an expression is bound."""
@@ -132,19 +132,19 @@ class GraphEvaluator(Evaluator):
 
     def place_of(self, expr: rx.Expr) -> Span | None:
         """The position of `expr` in this statement."""
-        found = self._written(expr)
-        return written_at(expr) if found is None else found
+        span = self._written(expr)
+        return written_at(expr) if span is None else span
 
     def _written(self, value: object) -> Span | None:
         """The position of `value` in this statement, or None."""
-        found = self.places.get(id(value))
-        return None if found is None else found[0].span(found[1])
+        position = self.places.get(id(value))
+        return None if position is None else position[0].span(position[1])
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
         """Locate `error` at its operand, if that is in this statement."""
         about = error.about
         place = self._written(about)
-        # What was bound on the way to normal form says where the operand stood.
+        # A variable that was bound on the way to normal form has the span of the operand.
         if place is None and isinstance(about, rx.Var):
             written = [program.span(node) for program, node in self.places.values()]
             place = about.span if about.span in written else None
@@ -200,15 +200,15 @@ class GraphEvaluator(Evaluator):
             return self.inspected(owner, node)
         if isinstance(owner, DataType):
             self._known[node] = owner
-        found = Evaluator.attribute_of(self, owner, node)
-        return self.evaluate(found, node) if isinstance(found, rx.Call) else found
+        value = Evaluator.attribute_of(self, owner, node)
+        return self.evaluate(value, node) if isinstance(value, rx.Call) else value
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
         """`owner.shape` and the like: what is known, or what reads it when the program runs."""
         info = owner.struct_info
         if not isinstance(info, rx.TensorStructInfo):
-            found = "no tensor" if info is None else str(info)
-            raise self.error(node, f"only a tensor has .{node.attr}, found {found}")
+            actual = "no tensor" if info is None else str(info)
+            raise self.error(node, f"only a tensor has .{node.attr}, found {actual}")
         known = known_property(info, node.attr)
         value = inspected(owner, node.attr)
         if known is not None:
@@ -216,17 +216,17 @@ class GraphEvaluator(Evaluator):
             return known
         return self.evaluate(value, node) if isinstance(value, rx.Expr) else value
 
-    def evaluate(self, found: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
-        """`found` as the value of `node`: a call is bound once, in the order of evaluation."""
-        found = self._at(found, node)
-        if isinstance(found, (rx.Call, rx.Tuple, rx.Constant)):
-            self.guard.derivation(found, node, self)
+    def evaluate(self, expr: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
+        """`expr` as the value of `node`: a call is bound once, in the order of evaluation."""
+        expr = self._at(expr, node)
+        if isinstance(expr, (rx.Call, rx.Tuple, rx.Constant)):
+            self.guard.derivation(expr, node, self)
         if self.host is None:
-            return found
-        if isinstance(found, rx.Call) and isinstance(node, ast.Call):
-            self._place_parts(found, node)
+            return expr
+        if isinstance(expr, rx.Call) and isinstance(node, ast.Call):
+            self._place_parts(expr, node)
         try:
-            return self.host.evaluate(found, shared=shared)
+            return self.host.evaluate(expr, shared=shared)
         except RelaxpyError as error:
             raise self.located(error, self.span(node)) from None
 
@@ -240,14 +240,14 @@ class GraphEvaluator(Evaluator):
     @override
     def value(self, node: ast.expr) -> Any:
         outer, self._current = self._current, node
-        found = Evaluator.value(self, node)
+        value = Evaluator.value(self, node)
         self._current = outer
-        if isinstance(found, rx.Expr):
-            self.places[id(found)] = self.program, node
-            self._kept.append(found)
-        elif isinstance(found, Annotation) and not self.annotating:
-            self._infos.append((found, (self.program, node)))
-        return found
+        if isinstance(value, rx.Expr):
+            self.places[id(value)] = self.program, node
+            self._kept.append(value)
+        elif isinstance(value, Annotation) and not self.annotating:
+            self._infos.append((value, (self.program, node)))
+        return value
 
     @override
     def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
@@ -257,7 +257,7 @@ class GraphEvaluator(Evaluator):
         return self._yielded(iter(members), node)
 
     def _yielded(self, members: Iterator[object], node: ast.expr) -> Iterator[object]:
-        """The members that a user's generator yields, step by step as in Python."""
+        """The members that a user's generator yields, one at a time as in Python."""
         assert self.host is not None
         while True:
             outer, self._current = self._current, node
@@ -269,7 +269,7 @@ class GraphEvaluator(Evaluator):
             yield self.evaluate(member, node) if isinstance(member, rx.Expr) else member
 
     def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
-        """Note where tuples of Python among the operands stand, infos, and a wrong callee."""
+        """Note the positions of tuple operands, of struct infos, and of a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
             self.places[id(call.op)] = self.program, node.func
         for info in call.sinfo_args:
@@ -302,8 +302,8 @@ class GraphEvaluator(Evaluator):
     @override
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
         self._current = node
-        found = Evaluator.binary(self, kind, left, right, node)
-        return self.evaluate(found, node) if isinstance(found, rx.Call) else found
+        result = Evaluator.binary(self, kind, left, right, node)
+        return self.evaluate(result, node) if isinstance(result, rx.Call) else result
 
     @override
     def on_call(
@@ -314,8 +314,8 @@ class GraphEvaluator(Evaluator):
         if isinstance(function, OpDef):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
-                given = {"span": self.span(node), **_renamed(kwargs)}
-                call = door.call(function.make, args, given)
+                named = {"span": self.span(node), **_renamed(kwargs)}
+                call = door.call(function.make, args, named)
             except MisuseError as error:
                 self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
@@ -333,21 +333,21 @@ class GraphEvaluator(Evaluator):
                 return len(info.fields)
         shared = is_helper(function)
         if shared and self.host is not None:
-            found = self.host.help(function, args, kwargs, node)
+            result = self.host.help(function, args, kwargs, node)
         else:
             kwargs = _renamed(kwargs) if function is call_packed else kwargs
-            found = door.call(function, args, kwargs)
-        if isinstance(found, Tensor) and isinstance(found.vdevice, str):
-            found.vdevice = self.devices.find(found.vdevice)
-        if isinstance(found, DTensor) and isinstance(found.device_mesh, str):
-            found.device_mesh = self.devices.mesh(found.device_mesh)
-        if isinstance(found, records.DeviceForm):
-            found = self.devices.find(f"{found.kind}:{found.number}")
-        if isinstance(found, records.TeForm):
+            result = door.call(function, args, kwargs)
+        if isinstance(result, Tensor) and isinstance(result.vdevice, str):
+            result.vdevice = self.devices.find(result.vdevice)
+        if isinstance(result, DTensor) and isinstance(result.device_mesh, str):
+            result.device_mesh = self.devices.mesh(result.device_mesh)
+        if isinstance(result, records.DeviceForm):
+            result = self.devices.find(f"{result.kind}:{result.number}")
+        if isinstance(result, records.TeForm):
             if self.host is None:
                 raise self.error(node, "R.emit_te belongs into a function")
-            found = self.host.kernel_call(found, node)
-        return self.evaluate(found, node, shared=shared) if isinstance(found, rx.Expr) else found
+            result = self.host.kernel_call(result, node)
+        return self.evaluate(result, node, shared=shared) if isinstance(result, rx.Expr) else result
 
     def _on_listed_devices(
         self, function: OpDef, args: list[Any], kwargs: dict[str, Any]
@@ -397,7 +397,7 @@ class GraphEvaluator(Evaluator):
         """The arguments of a call: casts among them are bound to variables (LEG-11).
 
         Errors:
-            ParseError: a shape of which nothing is said is used as a value (LEG-5).
+            ParseError: an unknown shape is used as a value (LEG-5).
         """
         if isinstance(function, TypeName) or (
             isinstance(function, type) and issubclass(function, Annotation)
@@ -408,7 +408,7 @@ class GraphEvaluator(Evaluator):
         return [self.settled(arg, at) for arg, at in zip(args, places, strict=True)]
 
     def settled(self, value: Any, node: ast.expr) -> Any:
-        """`value`, casts in it bound to variables."""
+        """`value`, with the casts in it bound to variables."""
         if isinstance(value, records.UnknownShape):
             raise self.error(
                 node,
@@ -421,22 +421,22 @@ class GraphEvaluator(Evaluator):
         if isinstance(value, (tuple, list)) and any(isinstance(v, _SPECIAL) for v in value):
             inner = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
             places = inner if len(inner) == len(value) else [node] * len(value)
-            found = [self.settled(v, at) for v, at in zip(value, places, strict=True)]
-            if any(new is not old for new, old in zip(found, value, strict=True)):
-                return found if isinstance(value, list) else tuple(found)
+            settled = [self.settled(v, at) for v, at in zip(value, places, strict=True)]
+            if any(new is not old for new, old in zip(settled, value, strict=True)):
+                return settled if isinstance(value, list) else tuple(settled)
         return value
 
-    def _at(self, found: rx.Expr, node: ast.expr) -> rx.Expr:
-        """`found` with its position, if it is a new expression without one."""
-        if found.span is not None or isinstance(found, (rx.Var, rx.GlobalVar)):
-            return found
-        return replace(found, span=self.span(node))  # type: ignore[type-var]
+    def _at(self, expr: rx.Expr, node: ast.expr) -> rx.Expr:
+        """`expr` with its position, if it is a new expression without one."""
+        if expr.span is not None or isinstance(expr, (rx.Var, rx.GlobalVar)):
+            return expr
+        return replace(expr, span=self.span(node))  # type: ignore[type-var]
 
     @override
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
         if not isinstance(owner, rx.Expr):
-            found = self._by_index(owner, index, node)
-            return self.evaluate(found, node) if isinstance(found, rx.Call) else found
+            result = self._by_index(owner, index, node)
+            return self.evaluate(result, node) if isinstance(result, rx.Call) else result
         if isinstance(owner.struct_info, rx.TensorStructInfo):
             raise self.error(
                 node.value,
@@ -445,13 +445,13 @@ class GraphEvaluator(Evaluator):
                 hint=index_hint(node.value, node.slice),
             )
         try:
-            found = owner[index]
+            result = owner[index]
         except IndexError as error:
             raise self.error(node.slice, str(error), rule="DER-33") from None
-        return self.evaluate(found, node) if isinstance(found, rx.Expr) else found
+        return self.evaluate(result, node) if isinstance(result, rx.Expr) else result
 
     def _by_index(self, owner: Any, index: Any, node: ast.Subscript) -> object:
-        """`owner[index]` of a Python value; a call for sizes at an index that is not known."""
+        """`owner[index]` of a Python value; a call for dimensions at an unknown index."""
         sizes = self._known.get(node.value)
         if isinstance(sizes, TensorSizes) and not isinstance(index, slice):
             if isinstance(index, IntImm):
@@ -478,7 +478,7 @@ class GraphEvaluator(Evaluator):
     def expression(self, value: object, node: ast.expr) -> rx.Expr:
         """`value` as a Relax expression.
 
-        Errors: ParseError at `node` for what is none.
+        Errors: ParseError at `node` if it is not one.
         """
         if isinstance(value, records.EmitForm):
             value = value.value
@@ -486,15 +486,15 @@ class GraphEvaluator(Evaluator):
         if isinstance(value, (records.Form, ModuleRef, IRModule)):
             raise self.error(node, f"{describe(value)} is no value")
         try:
-            found = self._at(rx.convert_to_expr(value), node)
+            expr = self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
             self.hinted(error)
             raise self.located(error, self.span(node)) from None
-        return found if self.host is None else self.host.evaluated(found)
+        return expr if self.host is None else self.host.evaluated(expr)
 
 
 def _defines(left: object, method: str) -> bool:
-    """Whether `left` is an object of the user's own whose class defines the method."""
+    """Whether `left` is an object of a user's class that defines the method."""
     kind = type(left)
     if not is_helper(kind) or hasattr(kind, "__array__"):
         return False
@@ -505,15 +505,15 @@ def _absent(
     function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> ast.expr | None:
     """The argument None in the position of an operand."""
-    places = dict(zip((p.name for p in function.parameters), node.args, strict=False))
-    places |= {k.arg: k.value for k in node.keywords if k.arg is not None}
-    given = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
+    nodes = dict(zip((p.name for p in function.parameters), node.args, strict=False))
+    nodes |= {k.arg: k.value for k in node.keywords if k.arg is not None}
+    values = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
     needed = [p.name for p in function.parameters if p.is_operand and p.required]
-    return next((places[n] for n in needed if n in places and given.get(n, n) is None), None)
+    return next((nodes[n] for n in needed if n in nodes and values.get(n, n) is None), None)
 
 
 def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keywords by the names that they have here: older and newer ones are read, too (LEG-12)."""
+    """Keywords by their current names; those of older and newer versions are read, too (LEG-12)."""
     if kwargs.keys().isdisjoint(_OTHER_KEYWORDS):
         return kwargs
     return {_OTHER_KEYWORDS.get(name, name): value for name, value in kwargs.items()}

@@ -102,12 +102,12 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
 
 def bound_names(node: ast.stmt) -> Iterator[str]:
     """The names that a statement binds in its enclosing scope."""
-    found: list[ast.expr]
+    waiting: list[ast.expr]
     match node:
         case ast.Assign(targets=targets):
-            found = list(targets)
+            waiting = list(targets)
         case ast.AnnAssign(target=bound) | ast.AugAssign(target=bound):
-            found = [bound]
+            waiting = [bound]
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
             return
@@ -117,14 +117,14 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
             return
         case _:
             return
-    while found:
-        target = found.pop()
+    while waiting:
+        target = waiting.pop()
         if isinstance(target, ast.Name):
             yield target.id
         elif isinstance(target, (ast.Tuple, ast.List)):
-            found += target.elts
+            waiting += target.elts
         elif isinstance(target, ast.Starred):
-            found.append(target.value)
+            waiting.append(target.value)
 
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
@@ -179,11 +179,11 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
 
 def _keyword(node: ast.stmt, name: str) -> ast.stmt:
     """A node with the position of the keyword of a compound statement."""
-    word = ast.Pass()
-    word.lineno = word.end_lineno = node.lineno
-    word.col_offset = node.col_offset
-    word.end_col_offset = node.col_offset + len(name)
-    return word
+    keyword = ast.Pass()
+    keyword.lineno = keyword.end_lineno = node.lineno
+    keyword.col_offset = node.col_offset
+    keyword.end_col_offset = node.col_offset + len(name)
+    return keyword
 
 
 def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:

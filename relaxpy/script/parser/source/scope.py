@@ -58,10 +58,10 @@ class ModuleRef:
     def __getattr__(self, name: str) -> GlobalVar:
         if name in self.__lost__:
             raise Poisoned
-        found = self.__functions__.get(name)
-        if found is None:
+        gvar = self.__functions__.get(name)
+        if gvar is None:
             raise AttributeError(name)
-        return found
+        return gvar
 
     @override
     def __dir__(self) -> list[str]:
@@ -122,9 +122,9 @@ class Scope:
 
     def closure(self) -> Scope:
         """The scope of a lambda defined here, which also sees names bound later in these frames."""
-        found = Scope(*self._enclosing)
-        found.frames = list(self.frames)
-        return found
+        scope = Scope(*self._enclosing)
+        scope.frames = list(self.frames)
+        return scope
 
     def for_function(self, *first: Mapping[str, object]) -> Scope:
         """A scope for a function defined here, which sees the names of this scope, then `first`."""
@@ -139,11 +139,11 @@ def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapp
             closure[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    found: list[Mapping[str, object]] = [closure]
+    scopes: list[Mapping[str, object]] = [closure]
     if frame is not None:
-        found.append(frame_names(frame))
-    found.append(function.__globals__)
-    return found
+        scopes.append(frame_names(frame))
+    scopes.append(function.__globals__)
+    return scopes
 
 
 def frame_names(frame: FrameType) -> Mapping[str, Any]:

@@ -220,10 +220,10 @@ def _command_line(code: CodeType | None) -> list[str]:
         except (SyntaxError, ValueError):
             continue
         while waiting:
-            found = waiting.pop()
-            if found == code:
+            known = waiting.pop()
+            if known == code:
                 return text.splitlines(keepends=True)
-            waiting += [part for part in found.co_consts if isinstance(part, CodeType)]
+            waiting += [part for part in known.co_consts if isinstance(part, CodeType)]
     return []
 
 
