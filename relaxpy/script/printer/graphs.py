@@ -140,8 +140,8 @@ class GraphWriter:
                 continue
             seen.add(id(node))
             match node:
-                case rx.Call(op=op, args=args, attrs=attrs, sinfo_args=infos):
-                    stack += [*reversed(infos), *reversed(args)]
+                case rx.Call(op=op, args=args, attrs=attrs, sinfo_args=sinfo_args):
+                    stack += [*reversed(sinfo_args), *reversed(args)]
                     stack += [v for v in attrs.values() if isinstance(v, Node)] if attrs else ()
                     if not isinstance(op, Op):
                         stack.append(op)
@@ -159,8 +159,8 @@ class GraphWriter:
                     nodes = list(walk(node))
                     bound = {v for n in nodes for v in lambda_variables(n)}
                     stack += [n for n in nodes if isinstance(n, Var) and n not in bound]
-                case rx.MatchCast(var=var, value=value, struct_info=info):
-                    stack += [info, value]
+                case rx.MatchCast(var=var, value=value, struct_info=sinfo):
+                    stack += [sinfo, value]
                     if self._annotated and var is not None:
                         stack += _variable_nodes(var.struct_info)
                 case rx.Function():

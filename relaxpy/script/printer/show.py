@@ -25,14 +25,14 @@ _COLOURS = {
     "string": "#1f8240",
     "decorator": "#a66300",
     "number": "#0078c8",
-    "word": "#a45bc9",
+    "keyword": "#a45bc9",
 }
 _TOKENS = re.compile(
     r"(?P<comment>#[^\n]*)"
     r"|(?P<string>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
     r"|(?P<decorator>(?<![^\s])@[\w.]+)"
     r"|(?P<number>\b\d[\w.]*)"
-    rf"|(?P<word>\b(?:{'|'.join(keyword.kwlist)})\b)"
+    rf"|(?P<keyword>\b(?:{'|'.join(keyword.kwlist)})\b)"
     r"|(?P<name>\w+)"
 )
 

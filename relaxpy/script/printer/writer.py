@@ -41,10 +41,10 @@ class Writer:
         """Whether Python could not read a suite that is opened here."""
         return self.indent >= _MAX_DEPTH * self.step
 
-    def line(self, *parts: Doc) -> None:
+    def line(self, *docs: Doc) -> None:
         """Write one statement, on several lines if it is too long for one."""
         self._visits.spend(_LINE_COST)
-        doc = parts[0] if len(parts) == 1 else Concat(*parts)
+        doc = docs[0] if len(docs) == 1 else Concat(*docs)
         self.lines += self._layout.lines(doc, self.indent)
 
     def header(self, name: str, params: Iterable[Doc], result: Doc | None) -> None:
