@@ -57,11 +57,6 @@ HINTS = [
         "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
         "R.linear(x, x)",
     ),
-    (
-        "R.tril(x)",
-        "write R.where(mask, x, R.const(0.0)) with mask = R.const(np.tri(n, dtype=bool))",
-        "R.where(R.const(np.tri(4, dtype=bool)), x, R.const(0.0))",
-    ),
     ("R.transpose(x)", "did you mean `R.permute_dims`?", "R.permute_dims(x)"),
     ("R.concatenate((x, x))", "did you mean `R.concat`?", "R.concat((x, x))"),
     ("x.transpose()", "operators are functions: R.permute_dims(x, ...)", "R.permute_dims(x)"),

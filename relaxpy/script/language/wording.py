@@ -112,8 +112,6 @@ _NAMES_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 #: Replacements for operators that do not exist.
 _INSTEAD: Mapping[str, str] = {
     "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
-    "tril": "write R.where(mask, x, R.const(0.0)) with mask = R.const(np.tri(n, dtype=bool))",
-    "triu": "write R.where(mask, R.const(0.0), x) with mask = R.const(np.tri(n, k=-1, dtype=bool))",
 }
 
 
