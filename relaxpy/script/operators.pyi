@@ -97,9 +97,234 @@ def gather_nd(data: Any, indices: Any, batch_dims: Any = ...) -> Any: ...
 
 class grad:
     @staticmethod
+    def adaptive_avg_pool1d_backward(
+        output_grad: Any,
+        shape: Any,
+        output_size: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def adaptive_avg_pool2d_backward(
+        output_grad: Any,
+        shape: Any,
+        output_size: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def adaptive_avg_pool3d_backward(
+        output_grad: Any,
+        shape: Any,
+        output_size: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool1d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool2d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool3d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv1d_backward_data(
+        output_grad: Any,
+        weight: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv1d_backward_weight(
+        output_grad: Any,
+        data: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv2d_backward_data(
+        output_grad: Any,
+        weight: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv2d_backward_weight(
+        output_grad: Any,
+        data: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv3d_backward_data(
+        output_grad: Any,
+        weight: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv3d_backward_weight(
+        output_grad: Any,
+        data: Any,
+        shape: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def cumprod_backward(output_grad: Any, data: Any, axis: Any, exclusive: Any = ...) -> Any: ...
     @staticmethod
     def end_checkpoint(input: Any) -> Any: ...
+    @staticmethod
+    def max_pool1d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool1d_selected(
+        values: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool2d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool2d_selected(
+        values: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool3d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool3d_selected(
+        values: Any,
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
     @staticmethod
     def no_grad(input: Any) -> Any: ...
     @staticmethod
@@ -184,6 +409,135 @@ def negative(x: Any) -> Any: ...
 
 class nn:
     @staticmethod
+    def adaptive_avg_pool1d(
+        data: Any, output_size: Any = ..., layout: Any = ..., out_layout: Any = ...
+    ) -> Any: ...
+    @staticmethod
+    def adaptive_avg_pool2d(
+        data: Any, output_size: Any = ..., layout: Any = ..., out_layout: Any = ...
+    ) -> Any: ...
+    @staticmethod
+    def adaptive_avg_pool3d(
+        data: Any, output_size: Any = ..., layout: Any = ..., out_layout: Any = ...
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool1d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool2d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def avg_pool3d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv1d(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv1d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv2d(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv2d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv3d(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def conv3d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = ...,
+        padding: Any = ...,
+        output_padding: Any = ...,
+        dilation: Any = ...,
+        groups: Any = ...,
+        data_layout: Any = ...,
+        kernel_layout: Any = ...,
+        out_layout: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def gelu(data: Any) -> Any: ...
     @staticmethod
     def gelu_tanh(data: Any) -> Any: ...
@@ -201,6 +555,42 @@ class nn:
     def leakyrelu(data: Any, alpha: Any = ...) -> Any: ...
     @staticmethod
     def log_softmax(data: Any, axis: Any = ...) -> Any: ...
+    @staticmethod
+    def max_pool1d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool2d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def max_pool3d(
+        data: Any,
+        pool_size: Any = ...,
+        strides: Any = ...,
+        padding: Any = ...,
+        dilation: Any = ...,
+        ceil_mode: Any = ...,
+        count_include_pad: Any = ...,
+        layout: Any = ...,
+        out_layout: Any = ...,
+    ) -> Any: ...
     @staticmethod
     def relu(data: Any) -> Any: ...
     @staticmethod

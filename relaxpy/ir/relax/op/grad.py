@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.registry import R, Rows, family, register
@@ -121,3 +121,12 @@ def cumprod_backward(
     if data.ndim >= 0:
         normal_axis(axis, data.ndim)
     return data
+
+
+def __getattr__(name: str) -> Any:
+    """The operator registered as `relax.grad.` and this name, beside the one that it is for."""
+    return getattr(R.grad, name)
+
+
+def __dir__() -> list[str]:
+    return dir(R.grad)

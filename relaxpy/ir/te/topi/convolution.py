@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import reduce as folded
 from typing import Any
 
-from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -21,7 +20,6 @@ from relaxpy.ir.te.topi.windows import (
     Index,
     Numbers,
     both_sides,
-    extent,
     in_layout,
     number,
     overlap_add,
@@ -30,6 +28,7 @@ from relaxpy.ir.te.topi.windows import (
     whole_axes,
     whole_shape,
     window_count,
+    window_span,
 )
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar
@@ -106,9 +105,8 @@ class _Windows:
 
     def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, more: int) -> PrimExpr:
         """How many elements of an axis that is not padded the windows span, and `more`."""
-        last = ops.mul(ops.sub(count, number(1)), number(self.stride[axis]))
-        cut = number(more - self.before[axis] - self.after[axis])
-        return simplify(ops.add(ops.add(last, extent(kernel, self.dilation[axis])), cut))
+        cut = more - self.before[axis] - self.after[axis]
+        return window_span(count, kernel, self.stride[axis], self.dilation[axis], cut)
 
     def count(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> PrimExpr:
         """How many windows there are along an axis."""
@@ -291,26 +289,35 @@ def conv_transpose(
         return ops.cast_to(w.at(at | {"I": channel(at.get("G"), at["I"], per_group)}), wide)
 
     matrices = te.compute([extents[a] for a in turned], weight, name="kernel_transform")
-    loops = [a for b in order for a in (turned[count:-1] if b == "C" else b)] + ["I"]
+    loops = [a for b in order for a in (turned[count:-1] if b == "C" else b)]
 
-    def term(
-        ins: Sequence[Buffer], window: Index, index: Index
-    ) -> tuple[tuple[PrimExpr, ...], PrimExpr]:
+    def place(window: Index, index: Index) -> tuple[PrimExpr, ...]:
         at = dict(zip(loops, index, strict=True))
+        found = {a: windows.place(a, at[a], k) for a, k in zip(axes, window, strict=True)}
+        found |= {"N": at["N"], "C": channel(at.get("G"), at["O"], own["O"])}
+        return tuple(found[a] for a in order)
+
+    def term(ins: Sequence[Buffer], window: Index, index: Index, inner: Index) -> PrimExpr:
+        at = dict(zip([*loops, "I"], [*index, *inner], strict=True))
         source = at | {"C": channel(at.get("G"), at["I"], per_group)}
         value = BufferLoad(ins[0], [source[a] for a in x.order])
         factor = BufferLoad(ins[1], [*window, *(at[a] for a in turned[count:])])
-        place = {a: windows.place(a, at[a], k) for a, k in zip(axes, window, strict=True)}
-        place |= {"N": at["N"], "C": channel(at.get("G"), at["O"], own["O"])}
-        return tuple(place[a] for a in order), ops.mul(ops.cast_to(value, wide), factor)
+        return ops.mul(ops.cast_to(value, wide), factor)
 
     padded = [
         ops.add(final[a], number(windows.before.get(a, 0) + windows.after.get(a, 0))) for a in order
     ]
-    name = f"conv{count}d_transpose"
-    inner = [(sizes | {"G": number(groups), "O": own["O"], "I": per_group})[a] for a in loops]
+    extents |= sizes
     made = overlap_add(
-        padded, wide, [x.tensor, matrices], [own[a] for a in axes], inner, term, name
+        padded,
+        wide,
+        [x.tensor, matrices],
+        [own[a] for a in axes],
+        [extents[a] for a in loops],
+        [per_group],
+        place,
+        term,
+        f"conv{count}d_transpose",
     )
 
     def cropped(*index: PrimExpr) -> Any:

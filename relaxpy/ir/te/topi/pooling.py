@@ -46,6 +46,7 @@ __all__ = [
     "pool2d",
     "pool3d",
     "pool_grad",
+    "pool_selected",
 ]
 
 Sizes: TypeAlias = int | PrimExpr | Sequence[int | PrimExpr | None]
@@ -353,27 +354,60 @@ def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[_Along], term: 
     for along in windows:
         shape[along.axis] = ops.add(along.size, number(along.before + along.end))
 
-    def placed(
-        ins: Sequence[Buffer], inside: Index, index: Index
-    ) -> tuple[tuple[PrimExpr, ...], PrimExpr]:
-        place = list(index)
+    def place(inside: Index, index: Index) -> tuple[PrimExpr, ...]:
+        found = list(index)
         for along, k in zip(windows, inside, strict=True):
-            place[along.axis] = along.place(index[along.axis], k)
-        return tuple(place), term(ins, inside, index)
+            found[along.axis] = along.place(index[along.axis], k)
+        return tuple(found)
 
     kernel = [number(along.kernel) for along in windows]
-    return overlap_add(shape, g.dtype, [g, *more], kernel, g.shape, placed, "pool_grad")
+    return overlap_add(
+        shape,
+        g.dtype,
+        [g, *more],
+        kernel,
+        g.shape,
+        [],
+        place,
+        lambda ins, inside, index, _: term(ins, inside, index),
+        "pool_grad",
+    )
 
 
 def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
     kernel = [number(along.kernel) for along in windows]
-    places = _first_greatest(x, windows)
 
     def term(ins: Sequence[Buffer], inside: Index, index: Index) -> PrimExpr:
         chosen = ops.compare(tir.EQ, BufferLoad(ins[1], index), ravel(inside, kernel))
         return tir.Select(chosen, BufferLoad(ins[0], index), ops.const(0, g.dtype))
 
-    return _spread(g, [places], windows, term)
+    return _spread(g, [_first_greatest(x, windows)], windows, term)
+
+
+def pool_selected(
+    values: Tensor,
+    data: Tensor,
+    kernel: Numbers,
+    stride: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+) -> Tensor:
+    """The values where the first greatest element of each window of the data is, 0 in padding."""
+    (x, order), (v, _) = _opened(data, layout), _opened(values, layout)
+    windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
+    sizes = [number(along.kernel) for along in windows]
+    places, source = _first_greatest(x, windows), _padded(v, windows, ops.const(0, v.dtype))
+
+    def element(*index: PrimExpr) -> Any:
+        where = list(index)
+        for along, k in zip(windows, unravel(places(*index), sizes), strict=True):
+            where[along.axis] = along.place(index[along.axis], k)
+        return source(*where)
+
+    found: Tensor = te.compute(places.shape, element, name="pool_selected")
+    return _closed(found, values, order, layout)
 
 
 def _first_greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:

@@ -83,6 +83,14 @@ def window_count(
     return simplify(ops.add(ops.floordiv(room, number(stride)), number(1)))
 
 
+def window_span(
+    count: PrimExpr, kernel: PrimExpr, stride: int, dilation: int, more: int
+) -> PrimExpr:
+    """How many elements so many windows span together, and `more` or fewer."""
+    last = ops.mul(ops.sub(count, number(1)), number(stride))
+    return simplify(ops.add(ops.add(last, extent(kernel, dilation)), number(more)))
+
+
 def whole_axes(x: Tensor, layout: Layout) -> tuple[Tensor, str]:
     """x without blocks of axes, and the letters of its axes."""
     order = "".join(axis for axis in layout.names if axis.isupper())
@@ -112,32 +120,59 @@ def in_layout(x: Tensor, order: str, layout: Layout) -> Tensor:
     return made
 
 
+def between_layouts(x: Tensor, source: str, target: str) -> Tensor:
+    """x, which is in one layout, in another."""
+    if source == target:
+        return x
+    return in_layout(*whole_axes(x, Layout.of(source)), Layout.of(target))
+
+
 def overlap_add(
     shape: Sequence[PrimExpr],
     dtype: DataType,
     inputs: Sequence[Tensor],
-    outer: Sequence[PrimExpr],
-    inner: Sequence[PrimExpr],
-    term: Callable[[Sequence[Buffer], Index, Index], tuple[tuple[PrimExpr, ...], PrimExpr]],
+    window: Sequence[PrimExpr],
+    count: Sequence[PrimExpr],
+    summed: Sequence[PrimExpr],
+    place: Callable[[Index, Index], tuple[PrimExpr, ...]],
+    term: Callable[[Sequence[Buffer], Index, Index, Index], PrimExpr],
     name: str,
 ) -> Tensor:
-    """Zeros, to which values are added where `term` places them.
+    """Zeros, to which `count` windows are added at places that `place` returns.
 
-    It returns the place and the value for one iteration of the loops over `outer` and, inside, over
-    `inner`; no two iterations of the inner loops that it sums to one place may differ in others.
+    Element `k` of window `j` is the sum of `term(buffers, k, j, i)` over the indices i of `summed`.
+    The same element of different windows belongs to different places, so that the windows are
+    added one element at a time, by way of an array of as many elements as there are windows.
     """
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
-        [out] = outs
+        out, one = outs
         everywhere = _variables("i", shape)
-        cleared = _nest(everywhere, shape, BufferStore(out, ops.const(0, dtype), everywhere))
-        first, second = _variables("k", outer), _variables("j", inner)
-        place, value = term(ins, first, second)
-        added = BufferStore(out, ops.add(BufferLoad(out, place), value), place)
-        return SeqStmt((cleared, _nest((*first, *second), (*outer, *inner), added)))
+        zero = ops.const(0, dtype)
+        inside, which, inner = (
+            _variables("k", window),
+            _variables("j", count),
+            _variables("r", summed),
+        )
+        value = term(ins, inside, which, inner)
+        if inner:
+            value = ops.add(BufferLoad(one, which), value)
+        element = _nest(inner, summed, BufferStore(one, value, which))
+        if inner:
+            element = SeqStmt((BufferStore(one, zero, which), element))
+        other = _variables("j", count)
+        target = place(inside, other)
+        total = ops.add(BufferLoad(out, target), BufferLoad(one, other))
+        added = _nest(other, count, BufferStore(out, total, target))
+        step = SeqStmt((_nest(which, count, element), added))
+        cleared = _nest(everywhere, shape, BufferStore(out, zero, everywhere))
+        return SeqStmt((cleared, _nest(inside, window, step)))
 
-    made: Tensor = te.extern([tuple(shape)], list(inputs), body, name=name, dtype=str(dtype))
-    return made
+    kind = str(dtype)
+    found: Sequence[Tensor] = te.extern(
+        [tuple(shape), tuple(count)], list(inputs), body, name=name, dtype=[kind, kind]
+    )
+    return found[0]
 
 
 def _variables(letter: str, extents: Sequence[PrimExpr]) -> tuple[Var, ...]:

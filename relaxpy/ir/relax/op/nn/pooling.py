@@ -1,0 +1,698 @@
+"""Pools along one to three axes: maxima and means of windows, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from relaxpy.ir.core.dtype import VOID
+from relaxpy.ir.op_record import OpRecord
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.rules import (
+    Legalize,
+    differ,
+    joint_dtype,
+    known_shape,
+    refuse,
+    refuse_type,
+    same,
+    shape_operand,
+    shown,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.relax.op.windows import (
+    WindowAttrs,
+    completed,
+    fills_blocks,
+    in_blocks,
+    numbers_by_axis,
+    parsed_layout,
+    shortest,
+    sizes_by_axis,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.windows import between_layouts, number, spatial_axes
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.layout import Layout
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Ints: TypeAlias = tuple[int, ...]
+Sizes: TypeAlias = dict[str, PrimExpr]
+Kind: TypeAlias = Literal["max", "avg"]
+Gradients: TypeAlias = Callable[[Var, Call, Expr, "BlockBuilder"], list[Expr]]
+
+_RANKS = (1, 2, 3)
+_POOLS = {1: topi.nn.pool1d, 2: topi.nn.pool2d, 3: topi.nn.pool3d}
+_ADAPTIVE = {1: topi.nn.adaptive_pool1d, 2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}
+
+
+def _require_numbers(data: TensorStructInfo) -> None:
+    if data.dtype.is_bool:
+        raise refuse_type(
+            f"data holds numbers, found {data}",
+            data,
+            hint='convert it first: R.astype(data, "float32")',
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The attributes of a pool."""
+
+    axes: str
+    window: Sizes
+    windows: WindowAttrs
+    ceil_mode: bool
+    layout: Layout
+    out: Layout
+
+    @staticmethod
+    def of(
+        count: int,
+        pool_size: Ints,
+        strides: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil_mode: bool,
+        layout: str,
+        out_layout: str | None,
+        **others: object,
+    ) -> _Pool:
+        """The attributes of a call.
+
+        Errors:
+            StructInfoError: one has a value that no pool has.
+        """
+        axes = spatial_axes(count)
+        sizes = numbers_by_axis(pool_size, count, "pool_size", 1)
+        return _Pool(
+            axes,
+            {axis: number(size) for axis, size in sizes.items()},
+            WindowAttrs.of(count, strides, padding, dilation),
+            ceil_mode,
+            parsed_layout(layout, f"NC{axes}", "layout"),
+            parsed_layout(out_layout or layout, f"NC{axes}", "out_layout"),
+        )
+
+    def result(self, x: Sizes) -> Sizes:
+        """The dimensions of the result by the letters of its axes.
+
+        Errors:
+            StructInfoError: a window is known to be larger than the axis.
+        """
+        found = {
+            axis: self.windows.count(axis, x[axis], self.window[axis], ceil_mode=self.ceil_mode)
+            for axis in self.axes
+        }
+        return {"N": x["N"], "C": x["C"], **found}
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of the result."""
+        x = sizes_by_axis(data, self.layout, "data")
+        if x is None:
+            return tensor(None, data.dtype, data.vdevice, len(self.out))
+        return tensor(in_blocks(self.result(x), self.out), data.dtype, data.vdevice)
+
+
+def _sizes(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes:
+    """The dimensions of an operand of a call that is legalised."""
+    found = sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
+    assert found is not None
+    return found
+
+
+def _check_gradient(gradient: TensorStructInfo, layout: Layout, result: Sizes | None) -> bool:
+    """Whether a gradient is known to have the shape of the result.
+
+    Errors:
+        StructInfoError: it has another one.
+    """
+    found = sizes_by_axis(gradient, layout, "output_grad")
+    if found is None or result is None:
+        return False
+    for axis, size in result.items():
+        if differ(size, found[axis]):
+            raise refuse(
+                f"output_grad has the shape of the result, whose axis {axis} has size "
+                f"{shown(size)}, found {gradient} in {layout.name}",
+                gradient,
+            )
+    return all(same(size, found[axis]) for axis, size in result.items())
+
+
+# ---- windows of given sizes
+
+
+def _pool(
+    data: Tensor,
+    pool_size: Ints,
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    layout: str,
+    out_layout: str,
+    *,
+    kind: Kind,
+    count: int,
+) -> Tensor:
+    found = _POOLS[count](
+        data, pool_size, strides, dilation, padding, kind, ceil_mode, layout, count_include_pad
+    )
+    return between_layouts(found, layout, out_layout)
+
+
+def _legalize_pool(count: int, kind: Kind) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        pool = _Pool.of(count, **attrs)
+        if not fills_blocks(pool.result(_sizes(builder, call.args[0], pool.layout)), pool.out):
+            return call
+        name = f"{kind}_pool{count}d"
+        return te_kernel(builder, _pool, name, *call.args, **attrs, kind=kind, count=count)
+
+    return legalize
+
+
+def _gradient_pool(count: int, kind: Kind) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        backward = getattr(R.grad, f"{kind}_pool{count}d_backward")
+        return [backward(gradient, call.args[0], **call.attrs)]
+
+    return rule
+
+
+_POOL_DOC = """The {} of the elements in each window.
+
+Shapes:
+    data    batch, channels and spatial axes, in `layout`{}
+    result  batch, channels and (n + padding - dilation * (k - 1) - 1) // stride + 1 along an axis
+            of n elements, rounded up under `ceil_mode`; in `out_layout`, which is `layout` by
+            default
+Errors:
+    StructInfoError: an attribute has a wrong number of values or a value out of its range, the rank
+        is not that of the layout, or a window does not fit in an axis{}.
+Rule:
+    {}
+"""
+_RULES: Mapping[Kind, tuple[str, str, str, str]] = {
+    "max": (
+        "greatest",
+        "",
+        "",
+        "A NaN is greater than all numbers, and padding is less.",
+    ),
+    "avg": (
+        "mean",
+        ", not Booleans",
+        ", or data holds Booleans",
+        """The mean is over all positions of a window, those in the padding included under
+    `count_include_pad`; positions beyond the padding never count. Floats narrower than float32
+    are summed in float32, integers in int64 and rounded toward zero.""",
+    ),
+}
+
+
+def _register_pool(count: int, kind: Kind) -> OpDef:
+    axes = spatial_axes(count)
+
+    def pool(
+        data: TensorStructInfo,
+        pool_size: Ints = (1,) * count,
+        strides: Ints = (1,) * count,
+        padding: Ints = (0,) * count,
+        dilation: Ints = (1,) * count,
+        ceil_mode: bool = False,
+        count_include_pad: bool = kind == "avg" and count != 2,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        if kind == "avg":
+            _require_numbers(data)
+        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
+        return _Pool.of(count, *attrs).infer(data)
+
+    name = f"relax.nn.{kind}_pool{count}d"
+    doc = _POOL_DOC.format(*_RULES[kind])
+    return enter(
+        OpRecord(
+            name,
+            pool,
+            doc,
+            pure=True,
+            adapt=completed(count),
+            unmake=shortest,
+            legalize=_legalize_pool(count, kind),
+            gradient=_gradient_pool(count, kind),
+            precision_policy=1,
+        )
+    )
+
+
+max_pool1d, max_pool2d, max_pool3d = (_register_pool(count, "max") for count in _RANKS)
+avg_pool1d, avg_pool2d, avg_pool3d = (_register_pool(count, "avg") for count in _RANKS)
+
+
+def _pool_backward(
+    gradient: Tensor,
+    data: Tensor,
+    pool_size: Ints,
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    layout: str,
+    out_layout: str,
+    *,
+    kind: Kind,
+) -> Tensor:
+    gradient = between_layouts(gradient, out_layout, layout)
+    rest = (ceil_mode, count_include_pad, layout, dilation)
+    return topi.nn.pool_grad(gradient, data, pool_size, strides, padding, kind, *rest)
+
+
+def _legalize_pool_backward(count: int, kind: Kind) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        pool = _Pool.of(count, **attrs)
+        gradient = tensor(known_shape(builder, call.args[0]), VOID)
+        result = pool.result(_sizes(builder, call.args[1], pool.layout))
+        if not _check_gradient(gradient, pool.out, result):
+            return call
+        name = f"{kind}_pool{count}d_backward"
+        return te_kernel(builder, _pool_backward, name, *call.args, **attrs, kind=kind)
+
+    return legalize
+
+
+def _gradient_max_backward(count: int) -> Gradients:
+    """It is linear in the gradient; small changes of the data choose the same elements."""
+
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        data = call.args[1]
+        selected = getattr(R.grad, f"max_pool{count}d_selected")
+        return [selected(gradient, data, **call.attrs), R.grad.no_grad(data)]
+
+    return rule
+
+
+def _gradient_avg_backward(count: int) -> Gradients:
+    """It is linear in the gradient, and needs no more of the data than the shape."""
+
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        pool = getattr(R.nn, f"avg_pool{count}d")
+        return [pool(gradient, **call.attrs), R.grad.no_grad(call.args[1])]
+
+    return rule
+
+
+_BACKWARD_DOC = """The gradient of the data of `{}`, for that of its result.
+
+Shapes:
+    output_grad  as the result of the pool
+    data         batch, channels and spatial axes, in `layout`
+    result       as data
+Errors:
+    StructInfoError: the pool refuses the attributes or the data, or the gradient has another shape
+        or datatype than its result.
+Rule:
+    {}
+"""
+_BACKWARD_RULES: Mapping[Kind, str] = {
+    "max": "Of the greatest elements of a window, the first in row-major order has the gradient.",
+    "avg": "All elements of a window have an equal part of the gradient.",
+}
+
+
+def _register_pool_backward(count: int, kind: Kind) -> None:
+    axes = spatial_axes(count)
+
+    def backward(
+        output_grad: TensorStructInfo,
+        data: TensorStructInfo,
+        pool_size: Ints = (1,) * count,
+        strides: Ints = (1,) * count,
+        padding: Ints = (0,) * 2 * count,
+        dilation: Ints = (1,) * count,
+        ceil_mode: bool = False,
+        count_include_pad: bool = kind == "avg" and count != 2,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        if kind == "avg":
+            _require_numbers(data)
+        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
+        pool = _Pool.of(count, *attrs)
+        joint_dtype(output_grad, data, ("output_grad", "data"))
+        x = sizes_by_axis(data, pool.layout, "data")
+        _check_gradient(output_grad, pool.out, None if x is None else pool.result(x))
+        return data
+
+    gradient = _gradient_avg_backward(count) if kind == "avg" else _gradient_max_backward(count)
+    enter(
+        OpRecord(
+            f"relax.grad.{kind}_pool{count}d_backward",
+            backward,
+            _BACKWARD_DOC.format(f"{kind}_pool{count}d", _BACKWARD_RULES[kind]),
+            pure=True,
+            adapt=completed(count),
+            unmake=shortest,
+            legalize=_legalize_pool_backward(count, kind),
+            gradient=gradient,
+            precision_policy=2,
+        )
+    )
+
+
+def _selected(
+    values: Tensor,
+    data: Tensor,
+    pool_size: Ints,
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    layout: str,
+    out_layout: str,
+) -> Tensor:
+    found = topi.nn.pool_selected(
+        values, data, pool_size, strides, dilation, padding, ceil_mode, layout
+    )
+    return between_layouts(found, layout, out_layout)
+
+
+def _legalize_selected(count: int) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        pool = _Pool.of(count, **attrs)
+        values, data = (_sizes(builder, arg, pool.layout) for arg in call.args)
+        alike = all(same(size, data[axis]) for axis, size in values.items())
+        if not alike or not fills_blocks(pool.result(data), pool.out):
+            return call
+        return te_kernel(builder, _selected, f"max_pool{count}d_selected", *call.args, **attrs)
+
+    return legalize
+
+
+def _gradient_selected(count: int) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        data = call.args[1]
+        backward = getattr(R.grad, f"max_pool{count}d_backward")
+        return [backward(gradient, data, **call.attrs), R.grad.no_grad(data)]
+
+    return rule
+
+
+_SELECTED_DOC = """The values in the places of the elements that `max_pool{}d` of the data selects.
+
+Shapes:
+    values  as data
+    data    batch, channels and spatial axes, in `layout`
+    result  as the result of the pool; 0 where a window is in the padding
+Errors:
+    StructInfoError: the pool refuses the attributes or the data, or the values have another shape
+        or datatype.
+"""
+
+
+def _register_selected(count: int) -> None:
+    axes = spatial_axes(count)
+
+    def selected(
+        values: TensorStructInfo,
+        data: TensorStructInfo,
+        pool_size: Ints = (1,) * count,
+        strides: Ints = (1,) * count,
+        padding: Ints = (0,) * count,
+        dilation: Ints = (1,) * count,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
+        pool = _Pool.of(count, *attrs)
+        joint_dtype(values, data, ("values", "data"))
+        v, x = (
+            sizes_by_axis(values, pool.layout, "values"),
+            sizes_by_axis(data, pool.layout, "data"),
+        )
+        if v is not None and x is not None and any(differ(v[axis], x[axis]) for axis in x):
+            raise refuse(f"values has the shape of data, found {values} and {data}", values)
+        return pool.infer(data)
+
+    enter(
+        OpRecord(
+            f"relax.grad.max_pool{count}d_selected",
+            selected,
+            _SELECTED_DOC.format(count),
+            pure=True,
+            adapt=completed(count),
+            unmake=shortest,
+            legalize=_legalize_selected(count),
+            gradient=_gradient_selected(count),
+            precision_policy=2,
+        )
+    )
+
+
+# ---- windows of a given number
+
+
+def _goals(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
+    """How many windows there are along each axis, None for as many as elements."""
+    return None if output_size is None else numbers_by_axis(output_size, count, "output_size", 1)
+
+
+def _adapted(count: int) -> Callable[[dict[str, Any]], None]:
+    complete = completed(count)
+
+    def adapt(arguments: dict[str, Any]) -> None:
+        size = arguments["output_size"]
+        complete(arguments)
+        if size is not None:
+            values = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+            arguments["output_size"] = values * count if len(values) == 1 else values
+
+    return adapt
+
+
+def _adaptive_result(x: Sizes, count: int, output_size: Ints | None) -> Sizes:
+    goals = _goals(count, output_size)
+    return x if goals is None else x | {axis: number(size) for axis, size in goals.items()}
+
+
+def _adaptive(
+    data: Tensor, output_size: Ints | None, layout: str, out_layout: str, *, count: int
+) -> Tensor:
+    sizes = output_size or (None,) * count
+    return between_layouts(_ADAPTIVE[count](data, sizes, "avg", layout), layout, out_layout)
+
+
+def _legalize_adaptive(count: int) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        axes = f"NC{spatial_axes(count)}"
+        layout = parsed_layout(attrs["layout"], axes, "layout")
+        x = _sizes(builder, call.args[0], layout)
+        result = _adaptive_result(x, count, attrs["output_size"])
+        if not fills_blocks(result, parsed_layout(attrs["out_layout"], axes, "out_layout")):
+            return call
+        name = f"adaptive_avg_pool{count}d"
+        return te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
+
+    return legalize
+
+
+def _gradient_adaptive(count: int) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        backward = getattr(R.grad, f"adaptive_avg_pool{count}d_backward")
+        return [backward(gradient, shape_like(call.args[0]), **call.attrs)]
+
+    return rule
+
+
+_ADAPTIVE_DOC = """The mean of the elements in each of a number of windows.
+
+Shapes:
+    data    batch, channels and spatial axes, in `layout`, not Booleans
+    result  batch, channels and `output_size`, by default as data; in `out_layout`, which is
+            `layout` by default
+Errors:
+    StructInfoError: an attribute has a wrong number of values or a value out of its range, the rank
+        is not that of the layout, or data holds Booleans.
+Rule:
+    Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
+    Floats narrower than float32 are summed in float32, integers in int64 and rounded toward zero.
+"""
+
+
+def _register_adaptive(count: int) -> OpDef:
+    axes = spatial_axes(count)
+
+    def adaptive(
+        data: TensorStructInfo,
+        output_size: Ints | None = None,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        _require_numbers(data)
+        source = parsed_layout(layout, f"NC{axes}", "layout")
+        target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
+        _goals(count, output_size)
+        x = sizes_by_axis(data, source, "data")
+        if output_size is None and source.name == target.name:
+            return data
+        if x is None:
+            return tensor(None, data.dtype, data.vdevice, len(target))
+        result = _adaptive_result(x, count, output_size)
+        return tensor(in_blocks(result, target), data.dtype, data.vdevice)
+
+    return enter(
+        OpRecord(
+            f"relax.nn.adaptive_avg_pool{count}d",
+            adaptive,
+            _ADAPTIVE_DOC,
+            pure=True,
+            adapt=_adapted(count),
+            unmake=shortest,
+            legalize=_legalize_adaptive(count),
+            gradient=_gradient_adaptive(count),
+            precision_policy=1,
+        )
+    )
+
+
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(_register_adaptive, _RANKS)
+
+
+def _adaptive_backward(
+    gradient: Tensor,
+    shape: Sequence[PrimExpr],
+    output_size: Ints | None,
+    layout: str,
+    out_layout: str,
+) -> Tensor:
+    return topi.nn.adaptive_pool_grad(between_layouts(gradient, out_layout, layout), shape, layout)
+
+
+def _check_adaptive(
+    count: int,
+    gradient: TensorStructInfo,
+    data: TensorStructInfo,
+    output_size: Ints | None,
+    layout: str,
+    out_layout: str | None,
+) -> tuple[Layout, bool]:
+    """The layout of data, and whether the gradient is known to be that of the result.
+
+    Errors:
+        StructInfoError: it has another shape.
+    """
+    axes = f"NC{spatial_axes(count)}"
+    source = parsed_layout(layout, axes, "layout")
+    target = parsed_layout(out_layout or layout, axes, "out_layout")
+    x = sizes_by_axis(data, source, "data")
+    result = None if x is None else _adaptive_result(x, count, output_size)
+    return source, _check_gradient(gradient, target, result)
+
+
+def _legalize_adaptive_backward(count: int) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        gradient = tensor(known_shape(builder, call.args[0]), VOID)
+        shape = known_shape(builder, call)
+        if not _check_adaptive(count, gradient, tensor(shape, VOID), **attrs)[1]:
+            return call
+        name = f"adaptive_avg_pool{count}d_backward"
+        operands = (call.args[0], ShapeExpr(shape))
+        return te_kernel(builder, _adaptive_backward, name, *operands, **attrs)
+
+    return legalize
+
+
+def _gradient_adaptive_backward(count: int) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        pool = getattr(R.nn, f"adaptive_avg_pool{count}d")
+        return [pool(gradient, **call.attrs), R.grad.no_grad(call.args[1])]
+
+    return rule
+
+
+def _register_adaptive_backward(count: int) -> None:
+    axes = spatial_axes(count)
+
+    def backward(
+        output_grad: TensorStructInfo,
+        shape: ShapeStructInfo,
+        call: Call,
+        output_size: Ints | None = None,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        _require_numbers(output_grad)
+        data = tensor(shape.values, VOID, None, shape.ndim)
+        attrs = (output_size, layout, out_layout)
+        source, _ = _check_adaptive(count, output_grad, data, *attrs)
+        found = shape_operand(call.args[1], shape)
+        return tensor(found, output_grad.dtype, output_grad.vdevice, len(source))
+
+    enter(
+        OpRecord(
+            f"relax.grad.adaptive_avg_pool{count}d_backward",
+            backward,
+            _ADAPTIVE_BACKWARD_DOC.format(count),
+            pure=True,
+            adapt=_adapted(count),
+            unmake=shortest,
+            legalize=_legalize_adaptive_backward(count),
+            gradient=_gradient_adaptive_backward(count),
+            precision_policy=2,
+        )
+    )
+
+
+_ADAPTIVE_BACKWARD_DOC = """The gradient of data in `adaptive_avg_pool{}d`, for that of the result.
+
+Shapes:
+    output_grad  as the result of the pool of data of this shape
+    result       `shape`
+Errors:
+    StructInfoError: the pool refuses the attributes or the shape, or the gradient has another shape
+        than its result, or holds Booleans.
+"""
+
+for _count in _RANKS:
+    _register_pool_backward(_count, "max")
+    _register_pool_backward(_count, "avg")
+    _register_selected(_count)
+    _register_adaptive_backward(_count)

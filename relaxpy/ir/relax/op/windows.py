@@ -1,0 +1,218 @@
+"""What the rules of convolutions and pools share: layouts, and the attributes of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.op_record import CallArguments
+from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.op.rules import (
+    differ,
+    literal_shape,
+    refuse,
+    refuse_type,
+    same,
+    shown,
+)
+from relaxpy.ir.te.topi.shapes import shape_text
+from relaxpy.ir.te.topi.windows import (
+    both_sides,
+    number,
+    per_axis,
+    spatial_axes,
+    whole_shape,
+    window_count,
+)
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.layout import BijectiveLayout, Layout
+
+
+def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
+    """The layout that an attribute names, of these axes.
+
+    Errors:
+        StructInfoError: there is no such layout, or it is of other axes.
+    """
+    try:
+        layout = Layout.of(text)
+    except MisuseError:
+        layout = Layout.of("")
+    if {axis for axis in layout.names if axis.isupper()} != set(axes):
+        blocked = axes + "16" + next(axis for axis in axes if axis in "CO").lower()
+        raise refuse(
+            f"{attribute} arranges the axes {axes}, found {text!r}",
+            text,
+            hint=f"such as {axes!r}, {axes[0] + axes[2:] + axes[1]!r} or {blocked!r}",
+        )
+    return layout
+
+
+def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[str, PrimExpr] | None:
+    """The dimensions by the letters of whole axes; None where the shape is unknown.
+
+    Errors:
+        StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
+    """
+    if 0 <= sinfo.ndim != len(layout):
+        raise refuse_type(
+            f"{name} has the axes {layout.name}, found {sinfo} of rank {sinfo.ndim}",
+            sinfo,
+            hint="add an axis by R.expand_dims" if sinfo.ndim == len(layout) - 1 else None,
+        )
+    shape = literal_shape(sinfo)
+    if shape is None:
+        return None
+    for axis, (letter, size) in enumerate(zip(layout.names, shape, strict=True)):
+        block = layout.factors.get(letter)
+        if block is not None and differ(size, number(block)):
+            raise refuse(
+                f"dimension {axis} of {name} {shape_text(shape)} is {shown(size)}, "
+                f"blocks in {layout.name} have {block}",
+                sinfo,
+            )
+    order = [axis for axis in layout.names if axis.isupper()]
+    return dict(zip(order, whole_shape(shape, layout), strict=True))
+
+
+def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
+    """The dimensions of a result in a layout.
+
+    Errors:
+        StructInfoError: blocks do not divide an axis.
+    """
+    for letter, block in layout.factors.items():
+        size = sizes[letter.upper()]
+        if differ(ops.floormod(size, number(block)), number(0)):
+            raise refuse(
+                f"axis {letter.upper()} of the result has size {shown(size)}, which blocks of "
+                f"{block} do not divide, as {layout.name} has them",
+                layout.name,
+            )
+    return BijectiveLayout("".join(sizes), layout).forward_shape(list(sizes.values()))
+
+
+def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:
+    """Whether it is known that blocks divide the axes."""
+    return all(
+        same(ops.floormod(sizes[letter.upper()], number(block)), number(0))
+        for letter, block in layout.factors.items()
+    )
+
+
+def numbers_by_axis(
+    values: Sequence[int], count: int, name: str, smallest: int
+) -> Mapping[str, int]:
+    """A number for each spatial axis.
+
+    Errors:
+        StructInfoError: there are too many or too few, or one is too small.
+    """
+    try:
+        found = per_axis(values, count)
+    except MisuseError:
+        wanted = "1 number" if count == 1 else f"1 or {count} numbers"
+        raise refuse(f"{name} has {wanted}, found {list(values)}", values) from None
+    if min(found) < smallest:
+        raise refuse(f"{name} is {smallest} at least, found {list(values)}", values)
+    return dict(zip(spatial_axes(count), found, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAttrs:
+    """How windows lie along spatial axes, by their letters."""
+
+    strides: Mapping[str, int]
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    dilation: Mapping[str, int]
+
+    @staticmethod
+    def of(
+        count: int, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+    ) -> WindowAttrs:
+        """The attributes of windows along `count` axes.
+
+        Errors:
+            StructInfoError: there are too many or too few numbers, or one is too small.
+        """
+        axes = spatial_axes(count)
+        try:
+            sides = both_sides(padding, count)
+        except MisuseError:
+            wanted = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
+            raise refuse(f"padding has {wanted}, found {list(padding)}", padding) from None
+        if min(*sides[0], *sides[1]) < 0:
+            raise refuse(f"padding is 0 at least, found {list(padding)}", padding)
+        before, after = (dict(zip(axes, side, strict=True)) for side in sides)
+        return WindowAttrs(
+            numbers_by_axis(strides, count, "strides", 1),
+            before,
+            after,
+            numbers_by_axis(dilation, count, "dilation", 1),
+        )
+
+    def padding(self, axis: str) -> int:
+        """The padding on both sides of an axis."""
+        return self.before[axis] + self.after[axis]
+
+    def count(
+        self, axis: str, size: PrimExpr, window: PrimExpr, *, ceil_mode: bool = False
+    ) -> PrimExpr:
+        """How many windows there are along an axis.
+
+        Errors:
+            StructInfoError: a window is known to be larger than the axis.
+        """
+        step, holes, both = self.strides[axis], self.dilation[axis], self.padding(axis)
+        found = window_count(size, both, window, step, holes, ceil_mode=ceil_mode)
+        if isinstance(found, IntImm) and found.value < 0:
+            spread = f" with dilation {holes}" if holes > 1 else ""
+            raise refuse(
+                f"a window of {shown(window)}{spread} does not fit in axis {axis}, which has "
+                f"size {shown(size)} and {both} of padding"
+            )
+        return found
+
+
+def completed(count: int) -> Callable[[dict[str, Any]], None]:
+    """The adaption of arguments: one number is that of all axes, the layouts are the default's."""
+
+    def adapt(arguments: dict[str, Any]) -> None:
+        for name in ("pool_size", "strides", "dilation", "output_padding"):
+            if name in arguments:
+                arguments[name] = _repeated(arguments[name], count)
+        if "padding" in arguments:
+            padding = _repeated(arguments["padding"], count)
+            arguments["padding"] = padding * 2 if len(padding) == count else padding
+        if arguments["out_layout"] is None:
+            arguments["out_layout"] = arguments.get("data_layout", arguments.get("layout"))
+        if arguments.get("out_dtype") in ("", "void"):
+            arguments["out_dtype"] = None
+
+    return adapt
+
+
+def _repeated(value: object, count: int) -> tuple[object, ...]:
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    return values * count if len(values) == 1 else values
+
+
+def shortest(call: Call) -> CallArguments:
+    """The arguments that build a call again, without those that `completed` adds."""
+    operator = find(call.op)  # type: ignore[arg-type]
+    assert operator is not None
+    args, named = operator.signature.call_arguments(call)
+    attrs = call.attrs
+    if attrs["out_layout"] == attrs.get("data_layout", attrs.get("layout")):
+        named.pop("out_layout", None)
+    padding = named.get("padding")
+    if isinstance(padding, tuple) and padding[: len(padding) // 2] == padding[len(padding) // 2 :]:
+        del named["padding"]
+        if any(padding):
+            named["padding"] = padding[: len(padding) // 2]
+    return args, named
