@@ -9,6 +9,7 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.parameter import integer_literal
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.relax.op.rules import (
     differ,
@@ -188,7 +189,9 @@ def completed(count: int) -> Callable[[dict[str, Any]], None]:
                 arguments[name] = _repeated(arguments[name], count)
         if "padding" in arguments:
             padding = _repeated(arguments["padding"], count)
-            arguments["padding"] = padding * 2 if len(padding) == count else padding
+            if isinstance(padding, tuple) and len(padding) == count:
+                padding = (*padding, *padding)
+            arguments["padding"] = padding
         if arguments["out_layout"] is None:
             arguments["out_layout"] = arguments.get("data_layout", arguments.get("layout"))
         if arguments.get("out_dtype") in ("", "void"):
@@ -197,9 +200,11 @@ def completed(count: int) -> Callable[[dict[str, Any]], None]:
     return adapt
 
 
-def _repeated(value: object, count: int) -> tuple[object, ...]:
-    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-    return values * count if len(values) == 1 else values
+def _repeated(value: object, count: int) -> object:
+    """A list of numbers for all axes, where `value` is one number; else `value`."""
+    if isinstance(value, (list, tuple)):
+        return tuple(value) * count if len(value) == 1 else tuple(value)
+    return value if integer_literal(value) is None else (value,) * count
 
 
 def shortest(call: Call) -> CallArguments:

@@ -30,6 +30,7 @@ from relaxpy.ir.relax.op.rules import (
     shown,
     te_kernel,
     tensor,
+    with_dtype,
 )
 from relaxpy.ir.relax.op.windows import (
     WindowAttrs,
@@ -431,12 +432,12 @@ def _gradient_selected(count: int) -> Gradients:
 _SELECTED_DOC = """The values in the places of the elements that `max_pool{}d` of the data selects.
 
 Shapes:
-    values  as data
+    values  the shape of data
     data    batch, channels and spatial axes, in `layout`
-    result  as the result of the pool; 0 where a window is in the padding
+    result  the shape of the result of the pool, in the datatype of the values; 0 where a window is
+            in the padding
 Errors:
-    StructInfoError: the pool refuses the attributes or the data, or the values have another shape
-        or datatype.
+    StructInfoError: the pool refuses the attributes or the data, or the values have another shape.
 """
 
 
@@ -457,14 +458,13 @@ def _register_selected(count: int) -> None:
     ) -> TensorStructInfo:
         attrs = (pool_size, strides, padding, dilation, ceil_mode, layout, out_layout)
         pool = _Pool.of(count, *attrs)
-        joint_dtype(values, data, ("values", "data"))
         v, x = (
             sizes_by_axis(values, pool.layout, "values"),
             sizes_by_axis(data, pool.layout, "data"),
         )
         if v is not None and x is not None and any(differ(v[axis], x[axis]) for axis in x):
             raise refuse(f"values has the shape of data, found {values} and {data}", values)
-        return pool.infer(data)
+        return with_dtype(pool.infer(data), values.dtype)
 
     enter(
         OpRecord(
