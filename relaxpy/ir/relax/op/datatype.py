@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
 from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, sinfo_of
 from relaxpy.ir.relax.op.registry import register
@@ -54,3 +54,26 @@ def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
         StructInfoError: x is not a tensor.
     """
     return with_dtype(x, dtype)
+
+
+def _legalize_wrap_param(builder: BlockBuilder, call: Call) -> Expr:
+    [data], dtype = call.args, call.attrs["dtype"]
+    return data if _has_datatype(builder, data, dtype) else astype(data, dtype)
+
+
+def _has_datatype(builder: BlockBuilder, x: Expr, dtype: object) -> bool:
+    sinfo = builder.struct_info_of(x)
+    return isinstance(sinfo, TensorStructInfo) and sinfo.dtype == dtype
+
+
+@register("relax.wrap_param", pure=True, legalize=_legalize_wrap_param, gradient=_gradient)
+def wrap_param(data: TensorStructInfo, dtype: DataType = FLOAT32) -> TensorStructInfo:
+    """A parameter of a model, converted to `dtype` as by astype.
+
+    Shapes:
+        data    any
+        result  as data, in `dtype`
+    Errors:
+        StructInfoError: data is not a tensor.
+    """
+    return with_dtype(data, dtype)

@@ -5,6 +5,7 @@ from relaxpy.ir.te.topi import (
     elementwise,
     indexing,
     nn,
+    quantization,
     reduction,
     repetition,
     scan,
@@ -14,6 +15,7 @@ from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.contraction import *
 from relaxpy.ir.te.topi.elementwise import *
 from relaxpy.ir.te.topi.indexing import *
+from relaxpy.ir.te.topi.quantization import *
 from relaxpy.ir.te.topi.reduction import *
 from relaxpy.ir.te.topi.repetition import *
 from relaxpy.ir.te.topi.scan import *
@@ -23,6 +25,7 @@ __all__ = ["nn"]
 __all__ += contraction.__all__
 __all__ += elementwise.__all__
 __all__ += indexing.__all__
+__all__ += quantization.__all__
 __all__ += reduction.__all__
 __all__ += repetition.__all__
 __all__ += scan.__all__

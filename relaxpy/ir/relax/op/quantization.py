@@ -1,0 +1,198 @@
+"""Quantisation of floats to integers or narrow floats, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import FLOAT32, DataType
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
+from relaxpy.ir.relax.op.gradients import (
+    is_differentiable,
+    no_gradient,
+    require_rank,
+    shape_like,
+    sinfo_of,
+)
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    is_one,
+    literal_shape,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_float,
+    shown,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import shape_text
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+INT8 = DataType("int8")
+_NARROW = ("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "float8_e5m2")
+_WIDE = ("float16", "bfloat16", "float32", "float64")
+
+
+def _require_out(out_dtype: DataType, allowed: tuple[str, ...]) -> None:
+    if str(out_dtype) not in allowed:
+        raise refuse_type(f"out_dtype is one of {', '.join(allowed)}, found {out_dtype}", out_dtype)
+
+
+def _require_numbers(sinfo: TensorStructInfo, name: str) -> None:
+    if sinfo.dtype.is_bool:
+        raise refuse_type(f"{name} holds numbers, found {sinfo}", sinfo)
+
+
+def _is_scalar(sinfo: TensorStructInfo) -> bool:
+    """Whether a parameter is known to hold one number for all elements."""
+    shape = literal_shape(sinfo)
+    return sinfo.ndim == 0 or (shape is not None and len(shape) == 1 and is_one(shape[0]))
+
+
+def _quantized(
+    data: TensorStructInfo,
+    scale: TensorStructInfo,
+    zero_point: TensorStructInfo,
+    axis: int,
+    out_dtype: DataType,
+) -> TensorStructInfo:
+    """Data in `out_dtype`, if each parameter is a scalar or has one number for each index of axis.
+
+    Errors:
+        StructInfoError: a parameter has rank 2 or more, or a size provably other than that of the
+            axis; the axis is out of range, and a parameter is not a scalar.
+    """
+    require_float(scale, "scale")
+    _require_numbers(zero_point, "zero_point")
+    decided = True
+    sizes = literal_shape(data)
+    for name, sinfo in (("scale", scale), ("zero_point", zero_point)):
+        if sinfo.ndim > 1:
+            raise refuse(f"{name} is a scalar or a vector, found {sinfo}", sinfo)
+        if _is_scalar(sinfo):
+            continue
+        if data.ndim >= 0 and sinfo.ndim == 1:
+            normal_axis(axis, data.ndim)
+        shape = literal_shape(sinfo)
+        if sizes is None or shape is None:
+            decided = False
+            continue
+        answer = prove_equal(shape[0], sizes[axis])
+        decided = decided and answer is True
+        if answer is False:
+            raise refuse(
+                f"{name} {shape_text(shape)} has one element for each index along axis {axis} of "
+                f"data {shape_text(sizes)}: {shown(sizes[axis])}, found {shown(shape[0])}",
+                sinfo,
+            )
+    return tensor(data.shape if decided else None, out_dtype, data.vdevice, data.ndim)
+
+
+def _legalize_quantize(builder: BlockBuilder, call: Call) -> Expr:
+    attrs = {**call.attrs, "out_dtype": str(call.attrs["out_dtype"])}
+    return te_kernel(builder, topi.quantize, "quantize", *call.args, **attrs)
+
+
+@register("relax.quantize", pure=True, legalize=_legalize_quantize, gradient=no_gradient)
+def quantize(
+    data: TensorStructInfo,
+    scale: TensorStructInfo,
+    zero_point: TensorStructInfo,
+    axis: int = -1,
+    out_dtype: DataType = INT8,
+) -> TensorStructInfo:
+    """round(data / scale) + zero_point, or the nearest number of `out_dtype`.
+
+    Shapes:
+        data        any, float dtype
+        scale       scalar or vector of one element, or one for each index along `axis`; floats
+        zero_point  likewise; numbers
+        result      as data, in `out_dtype`: an integer or float8
+    Errors:
+        StructInfoError: data or scale hold no floats, or the zero point Booleans; a parameter has
+            another shape; the axis is out of range; there is no such `out_dtype`.
+    Rule:
+        Of two integers equally near, rounding takes the even one, and floats of 8 bits are not
+        rounded to integers first (ONNX, QuantizeLinear).
+    """
+    _require_out(out_dtype, _NARROW)
+    require_float(data, "data")
+    return _quantized(data, scale, zero_point, axis, out_dtype)
+
+
+def _legalize_dequantize(builder: BlockBuilder, call: Call) -> Expr:
+    attrs = {**call.attrs, "out_dtype": str(call.attrs["out_dtype"])}
+    return te_kernel(builder, topi.dequantize, "dequantize", *call.args, **attrs)
+
+
+def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """Of (x - z) * s: g * s for x, the sums of g * (x - z) for s and of -g * s for z."""
+    x, scale, zero_point = call.args
+    rank = require_rank(x, "relax.dequantize")
+    position = rank - 1
+
+    def is_vector(parameter: Expr) -> bool:
+        sinfo = sinfo_of(parameter)
+        return sinfo is not None and not _is_scalar(sinfo)
+
+    if is_vector(scale) or is_vector(zero_point):
+        position = normal_axis(cast("int", call.attrs["axis"]), rank)
+
+    def spread(parameter: Expr) -> Any:
+        """A parameter of the datatype of the result that broadcasts to the shape of data."""
+        wide = R.astype(parameter, call.attrs["out_dtype"])
+        if not is_vector(parameter):
+            return R.reshape(wide, ())
+        return R.expand_dims(wide, tuple(range(1, rank - position)))
+
+    def gathered(parameter: Expr, total: Any) -> Expr:
+        """The gradient of a parameter, from that of `spread` in the shape of data."""
+        sinfo = sinfo_of(parameter)
+        assert sinfo is not None
+        others = None
+        if is_vector(parameter):
+            others = [axis for axis in range(rank) if axis != position]
+        reduced = total if others == [] else R.sum(total, others)
+        same_shape = R.reshape(reduced, shape_like(parameter))
+        return cast("Expr", R.astype(same_shape, sinfo.dtype))
+
+    g: Any = gradient
+    factor, zero = spread(scale), spread(zero_point)
+    shifted = R.astype(x, call.attrs["out_dtype"]) - zero
+    x_grad: Expr = R.grad.no_grad(x)
+    if is_differentiable(x):
+        x_grad = R.astype(g * factor, cast("Any", x.struct_info).dtype)
+    zero_grad: Expr = R.grad.no_grad(zero_point)
+    if is_differentiable(zero_point):
+        zero_grad = gathered(zero_point, -g * factor)
+    return [x_grad, gathered(scale, g * shifted), zero_grad]
+
+
+@register(
+    "relax.dequantize", pure=True, legalize=_legalize_dequantize, gradient=_gradient_dequantize
+)
+def dequantize(
+    data: TensorStructInfo,
+    scale: TensorStructInfo,
+    zero_point: TensorStructInfo,
+    axis: int = -1,
+    out_dtype: DataType = FLOAT32,
+) -> TensorStructInfo:
+    """(data - zero_point) * scale, the difference of integers taken exactly.
+
+    Shapes:
+        data        any; numbers
+        scale       scalar or vector of one element, or one for each index along `axis`; floats
+        zero_point  likewise; numbers
+        result      as data, in `out_dtype`; in float16 the nearest finite number
+    Errors:
+        StructInfoError: data or the zero point hold Booleans, or scale holds no floats; a parameter
+            has another shape; the axis is out of range; there is no such `out_dtype`.
+    """
+    _require_out(out_dtype, _WIDE)
+    _require_numbers(data, "data")
+    return _quantized(data, scale, zero_point, axis, out_dtype)

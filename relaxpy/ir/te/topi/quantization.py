@@ -1,0 +1,71 @@
+"""Quantisation of tensors to integers or narrow floats, and back."""
+
+from __future__ import annotations
+
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import is_const, normal_axis
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = ["dequantize", "quantize"]
+
+
+def _wide(*dtypes: DataType) -> DataType:
+    """float32 if it represents sums of all numbers of these datatypes but float32, else float64."""
+    is_exact = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
+    return FLOAT32 if is_exact else FLOAT64
+
+
+def _parameter(x: Tensor, index: tuple[PrimExpr, ...], axis: int, wide: DataType) -> PrimExpr:
+    """The number of a parameter that belongs to the element at an index of the data."""
+    if x.ndim == 0:
+        return ops.cast_to(x(), wide)
+    if is_const(x.shape[0], 1):
+        return ops.cast_to(x(ops.const(0, x.shape[0].dtype)), wide)
+    return ops.cast_to(x(index[normal_axis(axis, len(index))]), wide)
+
+
+def _clipped(value: PrimExpr, dtype: DataType) -> PrimExpr:
+    """The finite number of `dtype` that is nearest to a float."""
+    low, high = ops.int_range(dtype) if dtype.is_int else ops.float_range(dtype)
+    inside = ops.minimum(value, ops.const(float(high), value.dtype))
+    return ops.cast_to(ops.maximum(inside, ops.const(float(low), value.dtype)), dtype)
+
+
+def quantize(data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str) -> Tensor:
+    """round(data / scale) + zero_point, or the nearest number of `out_dtype`.
+
+    Only integers are rounded, halves to even. A parameter is a scalar, or has one number for each
+    index along the axis.
+    """
+    dtype = DataType(out_dtype)
+    wide = _wide(data.dtype, scale.dtype, zero_point.dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        value = ops.cast_to(data(*index), wide) / _parameter(scale, index, axis, wide)
+        rounded = intrin.round(value) if dtype.is_int else value
+        return _clipped(ops.add(rounded, _parameter(zero_point, index, axis, wide)), dtype)
+
+    result: Tensor = te.compute(data.shape, element, name="quantized")
+    return result
+
+
+def dequantize(
+    data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str
+) -> Tensor:
+    """(data - zero_point) * scale; the result is finite if `out_dtype` is narrower than float32.
+
+    A parameter is a scalar, or has one number for each index along the axis.
+    """
+    dtype = DataType(out_dtype)
+    wide = _wide(data.dtype, scale.dtype, zero_point.dtype, dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        value = ops.sub(ops.cast_to(data(*index), wide), _parameter(zero_point, index, axis, wide))
+        value = ops.mul(value, _parameter(scale, index, axis, wide))
+        return _clipped(value, dtype) if dtype.bits < FLOAT32.bits else ops.cast_to(value, dtype)
+
+    result: Tensor = te.compute(data.shape, element, name="dequantized")
+    return result
