@@ -399,6 +399,8 @@ class TextGuard(Guard):
 def _work_on(operand: object) -> int:
     """The steps that the derivation of a call takes for an operand, or a list of dimensions."""
     sinfo, size = getattr(operand, "struct_info", None), 0
+    if type(sinfo) is rx.TensorStructInfo and sinfo.ndim < 10:
+        return 1 + sinfo.ndim
     if isinstance(sinfo, rx.StructInfo):
         size = sinfo.node_count
     elif isinstance(operand, (list, tuple)) and operand:
