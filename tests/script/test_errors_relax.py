@@ -198,7 +198,7 @@ def test_wrong_parts_of_an_annotation_are_pointed_at() -> None:
             e: R.Tensor((4, 1.5)),
             #               ^^^ a dimension is an integer expression or a name, found 1.5 [PX-9]
             f: 7,
-            #  ^ an annotation is an info such as R.Tensor, found 7
+            #  ^ an annotation is a struct info such as R.Tensor, found 7
             g: R.Prim(),
             #  ^^^^^^^^ R.Prim has a dtype or a value
         ):

@@ -200,8 +200,8 @@ def test_a_tuple_of_shapes_is_a_tuple_of_tensors() -> None:
     assert [str(f) for f in flat.fields] == ["R.Tensor((n, 4))", "R.Tensor((n * 2,))"]
     inner = TupleStructInfo((TensorStructInfo((3,), ""), TensorStructInfo(dtype="")))  # type: ignore[arg-type]
     assert nested == TupleStructInfo((inner, TensorStructInfo((), "")))  # type: ignore[arg-type]
-    assert "an annotation is an info such as R.Tensor" in error_of("(3, 4)")
-    assert "an annotation is an info such as R.Tensor" in error_of("((3,), R.Tensor)")
+    assert "an annotation is a struct info such as R.Tensor" in error_of("(3, 4)")
+    assert "an annotation is a struct info such as R.Tensor" in error_of("((3,), R.Tensor)")
 
 
 @pytest.mark.rule("LEG-8")
@@ -352,7 +352,7 @@ def test_type_names_are_infos(annotation: str, expected: str | None) -> None:
 @pytest.mark.rule("LEG-13")
 def test_types_that_are_none() -> None:
     assert "takes" in error_of("R.FuncType()") or "missing" in error_of("R.FuncType()")
-    assert "an annotation is an info" in error_of("R.FuncType")
+    assert "an annotation is a struct info" in error_of("R.FuncType")
     assert "the types of arguments are a list" in error_of("R.FuncType(R.Shape, R.Shape)")
     assert "ndim is -1 (unknown) or a rank" in error_of("R.DynTensorType(-2)")
 

@@ -355,7 +355,9 @@ class Tuple(Annotation):
 
 def _checked_sinfo(value: object) -> object:
     if value is not None and not is_annotation(value):
-        raise MisuseError(f"expected an info such as R.Tensor, found {value!r:.60}", about=value)
+        raise MisuseError(
+            f"expected a struct info such as R.Tensor, found {value!r:.60}", about=value
+        )
     return value
 
 
@@ -468,9 +470,9 @@ def _combined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
     fields = shape if isinstance(shape, (tuple, list)) else None
     match kind:
         case ty.DynTensorType(ndim=ndim, dtype=dtype) if _is_shape(shape):
-            found = Tensor(shape, None if dtype.is_void else dtype)  # type: ignore[arg-type]
+            tensor = Tensor(shape, None if dtype.is_void else dtype)  # type: ignore[arg-type]
             if fields is None or ndim in (-1, len(fields)):
-                return found
+                return tensor
             raise _mismatch(f"a tensor type of rank {ndim}", f"a shape of {len(fields)}", shape)
         case ty.TupleType(fields=types) if fields is not None:
             if len(types) == len(fields):

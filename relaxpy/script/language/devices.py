@@ -31,9 +31,9 @@ class Devices:
         Errors:
             MisuseError (also ValueError): the module lists no such mesh.
         """
-        found = re.fullmatch(r"(\w+)(?:\[([0-9]{1,6})\])?", text)
-        listed = self.infos.get(found[1], ()) if found else ()
-        number = int(found[2] or 0) if found else 0
+        matched = re.fullmatch(r"(\w+)(?:\[([0-9]{1,6})\])?", text)
+        listed = self.infos.get(matched[1], ()) if matched else ()
+        number = int(matched[2] or 0) if matched else 0
         if number < len(listed):
             mesh = listed[number]
             if isinstance(mesh, DeviceMesh):
@@ -56,9 +56,9 @@ class Devices:
         if self.listed is None:
             return VDevice(kind, number)
         devices = [device for device in self.listed if isinstance(device, VDevice)]
-        found = devices if kind == KEY else [d for d in devices if d.kind == kind]
-        if number < len(found):
-            return found[number]
+        candidates = devices if kind == KEY else [d for d in devices if d.kind == kind]
+        if number < len(candidates):
+            return candidates[number]
         kinds = [device.kind for device in devices]
         raise MisuseError(
             f"the module lists no device {text!r}; it lists {', '.join(kinds) or 'none'}",

@@ -167,7 +167,7 @@ class SignatureReader:
             if not is_annotation(value) and value is not None:
                 raise self.values.error(
                     node,
-                    f"an annotation is an info such as R.Tensor, found {describe(value)}",
+                    f"an annotation is a struct info such as R.Tensor, found {describe(value)}",
                     hint=_INSTEAD.get(
                         getattr(value, "__name__", getattr(value, "display_name", ""))
                     ),
