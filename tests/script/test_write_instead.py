@@ -3,12 +3,12 @@
 import contextlib
 import math
 
-import numpy as np
 import pytest
 
 from relaxpy import relax
 from relaxpy.errors import MisuseError, ParseError, RelaxpyError
-from relaxpy.script import from_source, relax as R, tir as T
+from relaxpy.script import from_source, relax as R
+from relaxpy.script.language.wording import _INSTEAD, operators_called
 
 TEXT = """
 @R.function
@@ -57,6 +57,13 @@ HINTS = [
         "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
         "R.linear(x, x)",
     ),
+    ("R.nn.tril(x)", "did you mean `R.tril`?", "R.tril(x)"),
+    ("R.gather(x, k, 1)", "did you mean `R.gather_elements`?", "R.gather_elements(x, k, 1)"),
+    (
+        "x.scatter(k, x)",
+        "operators are functions: R.scatter_elements(x, ...)",
+        "R.scatter_elements(x, k, x)",
+    ),
     ("R.transpose(x)", "did you mean `R.permute_dims`?", "R.permute_dims(x)"),
     ("R.concatenate((x, x))", "did you mean `R.concat`?", "R.concat((x, x))"),
     ("x.transpose()", "operators are functions: R.permute_dims(x, ...)", "R.permute_dims(x)"),
@@ -70,8 +77,11 @@ def test_what_other_libraries_have_is_refused_with_what_works(
     with pytest.raises(RelaxpyError) as caught:
         from_source(TEXT.format(written=written))
     assert caught.value.diagnostic.hint == hint
-    names = {"R": R, "T": T, "mask": np.tri(4, dtype=bool)}
-    from_source(TEXT.format(written=instead.replace("np.tri(4, dtype=bool)", "mask")), names)
+    from_source(TEXT.format(written=instead))
+
+
+def test_no_replacement_is_given_for_an_operator() -> None:
+    assert not [name for name in _INSTEAD if operators_called(name)]
 
 
 @pytest.mark.parametrize(
