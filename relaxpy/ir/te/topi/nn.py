@@ -6,7 +6,16 @@ import math
 from collections.abc import Sequence
 
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import convolution, elementwise, padding, pooling, reduction, transform
+from relaxpy.ir.te.topi import (
+    blocks,
+    convolution,
+    elementwise,
+    padding,
+    pooling,
+    reduction,
+    transform,
+)
+from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
 from relaxpy.ir.te.topi.padding import *
@@ -27,6 +36,7 @@ __all__ = [
     "silu",
     "softmax",
 ]
+__all__ += blocks.__all__
 __all__ += convolution.__all__
 __all__ += padding.__all__
 __all__ += pooling.__all__

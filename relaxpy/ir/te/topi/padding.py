@@ -1,8 +1,9 @@
-"""Tensors with room around or between their elements."""
+"""Tensors with more elements around, or between, those of others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.te import tensor as te
@@ -11,9 +12,10 @@ from relaxpy.ir.te.topi.shapes import as_sizes, is_const
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
-__all__ = ["dilate", "pad"]
+__all__ = ["circular_pad", "dilate", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 
 INJECTIVE = "injective"
+Outside: TypeAlias = Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]]
 
 
 def pad(
@@ -25,14 +27,12 @@ def pad(
 ) -> Tensor:
     """The data with so many elements of one value before and after each axis.
 
+    A negative width removes elements.
+
     Errors:
         MisuseError: a width is missing for an axis.
     """
-    before = as_sizes(pad_before)
-    after = before if pad_after is None else as_sizes(pad_after)
-    for widths in (before, after):
-        if len(widths) != data.ndim:
-            raise MisuseError(f"pad: {counted(len(widths), 'width')} for rank {data.ndim}")
+    before, after = _widths(data, pad_before, pad_after, "pad")
     fill = ops.cast_to(pad_value, data.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -46,12 +46,161 @@ def pad(
         value = data(*source)
         return intrin.if_then_else(ops.all_of(*inside), value, fill) if inside else value
 
-    shape = [
-        ops.add(ops.add(size, low), high)
-        for size, low, high in zip(data.shape, before, after, strict=True)
-    ]
+    shape = list(map(_padded, data.shape, before, after))
     made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
     return made
+
+
+def _widths(
+    data: Tensor, before: Sequence[ExprLike], after: Sequence[ExprLike] | None, name: str
+) -> tuple[tuple[PrimExpr, ...], tuple[PrimExpr, ...]]:
+    """The widths before and after each axis; those after it are by default those before it."""
+    low = as_sizes(before)
+    high = low if after is None else as_sizes(after)
+    for widths in (low, high):
+        if len(widths) != data.ndim:
+            raise MisuseError(f"{name}: {counted(len(widths), 'width')} for rank {data.ndim}")
+    return low, high
+
+
+def _padded(size: PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
+    return ops.add(ops.add(size, low), high)
+
+
+def _extended(
+    data: Tensor,
+    pad_before: Sequence[ExprLike],
+    pad_after: Sequence[ExprLike] | None,
+    name: str,
+    outside: Outside,
+) -> Tensor:
+    """The data extended along one axis after the other by elements of the same line.
+
+    `outside` returns their positions before and after the axis, from a position relative to its
+    start, and its size. Elements of each stage are a slice at either end and the data in between.
+    """
+    before, after = _widths(data, pad_before, pad_after, name)
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        if not (is_const(low, 0) and is_const(high, 0)):
+            data = _extended_along(data, axis, low, high, name, outside)
+    return data
+
+
+def _extended_along(
+    data: Tensor, axis: int, low: PrimExpr, high: PrimExpr, name: str, outside: Outside
+) -> Tensor:
+    size = data.shape[axis]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        def read(place: PrimExpr) -> PrimExpr:
+            return data(*index[:axis], place, *index[axis + 1 :])
+
+        i = index[axis]
+        place = ops.sub(i, low)
+        start, end = outside(place, size)
+        value: PrimExpr = read(place)
+        if not _is_negative(high):
+            is_after = ops.compare(tir.GE, i, ops.add(low, size))
+            value = intrin.if_then_else(is_after, read(end), value)
+        if not _is_negative(low):
+            value = intrin.if_then_else(ops.compare(tir.LT, i, low), read(start), value)
+        return value
+
+    shape = list(data.shape)
+    shape[axis] = _padded(size, low, high)
+    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
+    return made
+
+
+def _is_negative(width: PrimExpr) -> bool:
+    """Whether no element is added there."""
+    return isinstance(width, tir.IntImm) and width.value <= 0
+
+
+def reflect_pad(
+    data: Tensor,
+    pad_before: Sequence[ExprLike],
+    pad_after: Sequence[ExprLike] | None = None,
+    name: str = "ReflectPadInput",
+) -> Tensor:
+    """The data continued by its mirror image; the elements at the ends are not repeated.
+
+    The image is one element shorter than an axis, and so are the widths at most.
+
+    Errors:
+        MisuseError: a width is missing for an axis.
+    """
+
+    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        last = ops.mul(ops.sub(size, ops.const(1, size.dtype)), ops.const(2, size.dtype))
+        return ops.sub(ops.const(0, place.dtype), place), ops.sub(last, place)
+
+    return _extended(data, pad_before, pad_after, name, outside)
+
+
+def replicate_pad(
+    data: Tensor,
+    pad_before: Sequence[ExprLike],
+    pad_after: Sequence[ExprLike] | None = None,
+    name: str = "ReplicatePadInput",
+) -> Tensor:
+    """The data continued by its first and last element along each axis.
+
+    Errors:
+        MisuseError: a width is missing for an axis.
+    """
+
+    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        return ops.const(0, size.dtype), ops.sub(size, ops.const(1, size.dtype))
+
+    return _extended(data, pad_before, pad_after, name, outside)
+
+
+def circular_pad(
+    data: Tensor,
+    pad_before: Sequence[ExprLike],
+    pad_after: Sequence[ExprLike] | None = None,
+    name: str = "CircularPadInput",
+) -> Tensor:
+    """The data continued from its other end along each axis.
+
+    Errors:
+        MisuseError: a width is missing for an axis.
+    """
+
+    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        return ops.add(place, size), ops.sub(place, size)
+
+    return _extended(data, pad_before, pad_after, name, outside)
+
+
+def mirror_pad(
+    data: Tensor,
+    pad_before: Sequence[ExprLike],
+    pad_after: Sequence[ExprLike] | None = None,
+    mode: str = "SYMMETRIC",
+    name: str = "MirrorPadInput",
+) -> Tensor:
+    """The data continued by its mirror image, with the elements at the ends in mode "SYMMETRIC".
+
+    Mode "REFLECT" leaves them out, as `reflect_pad` does.
+
+    Errors:
+        MisuseError: a width is missing for an axis, or there is no such mode.
+    """
+    if mode not in ("SYMMETRIC", "REFLECT"):
+        raise MisuseError(f"mirror_pad: mode is 'SYMMETRIC' or 'REFLECT', found {mode!r}")
+    if mode == "REFLECT":
+        return reflect_pad(data, pad_before, pad_after, name)
+
+    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        twice, one = ops.mul(size, ops.const(2, size.dtype)), ops.const(1, place.dtype)
+        return (
+            ops.sub(ops.const(-1, place.dtype), place),
+            ops.sub(ops.sub(twice, one), place),
+        )
+
+    return _extended(data, pad_before, pad_after, name, outside)
 
 
 def dilate(

@@ -61,6 +61,18 @@ def test_functions_of_one_tensor(
     np.testing.assert_allclose(evaluate(function, x), expected(x), rtol=1e-5)
 
 
+@pytest.mark.parametrize("widths", [(2, 1), (0, 3), (3, 0), (-1, 2)])
+def test_mirror_images(widths: tuple[int, int]) -> None:
+    low, high = widths
+    added = np.pad(X, ((0, 0), (max(low, 0), high)), mode="symmetric")
+    for mode, expected in (
+        ("SYMMETRIC", added),
+        ("REFLECT", np.pad(X, ((0, 0), (max(low, 0), high)), mode="reflect")),
+    ):
+        found = evaluate(lambda x, m=mode: topi.nn.mirror_pad(x, [0, low], [0, high], m), X)
+        np.testing.assert_array_equal(found, expected[:, max(-low, 0) :])
+
+
 def test_roots_of_integers_are_floats() -> None:
     squares = np.array([0, 1, 4, 9], "int32")
     np.testing.assert_array_equal(evaluate(topi.sqrt, squares), np.sqrt(squares))
