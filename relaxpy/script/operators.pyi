@@ -545,6 +545,29 @@ class nn:
     @staticmethod
     def gelu_tanh(data: Any) -> Any: ...
     @staticmethod
+    def group_norm(
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        num_groups: Any,
+        channel_axis: Any,
+        axes: Any,
+        epsilon: Any = ...,
+        center: Any = ...,
+        scale: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def instance_norm(
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        channel_axis: Any,
+        axes: Any,
+        epsilon: Any = ...,
+        center: Any = ...,
+        scale: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def layer_norm(
         data: Any,
         gamma: Any,
@@ -603,9 +626,13 @@ class nn:
     @staticmethod
     def rms_norm(data: Any, weight: Any, axes: Any = ..., epsilon: Any = ...) -> Any: ...
     @staticmethod
+    def selu(data: Any) -> Any: ...
+    @staticmethod
     def silu(data: Any) -> Any: ...
     @staticmethod
     def softmax(data: Any, axis: Any = ...) -> Any: ...
+    @staticmethod
+    def softplus(data: Any, beta: Any = ..., threshold: Any = ...) -> Any: ...
 
 def nonzero(x: Any) -> Any: ...
 def not_equal(x1: Any, x2: Any) -> Any: ...

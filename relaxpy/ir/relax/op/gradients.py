@@ -10,7 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimValue,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from relaxpy.ir.relax.op.registry import R
 from relaxpy.ir.relax.op.rules import Sizes, literal_shape, normal_axes, refuse, same
 from relaxpy.ir.te.topi.shapes import product
@@ -107,6 +116,13 @@ def count_reduced(call: Call, dtype: DataType) -> Expr:
         return cast("Expr", R.sum(R.ones_like(x), axis, keepdims=True))
     axes = range(len(shape)) if axis is None else normal_axes(cast("Any", axis), len(shape))
     return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
+
+
+def tuple_fields(gradients: Expr, count: int) -> list[Expr]:
+    """The fields of the gradient of a result of `count` tensors; a lone one is no tuple."""
+    if isinstance(gradients, Tuple):
+        return list(gradients.fields)
+    return [gradients] if count == 1 else [TupleGetItem(gradients, k) for k in range(count)]
 
 
 def masked(gradient: Expr, condition: Expr) -> Expr:

@@ -12,14 +12,10 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     TensorStructInfo,
     Tuple,
-    TupleGetItem,
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import (
-    require_rank,
-    sinfo_of,
-)
+from relaxpy.ir.relax.op.gradients import require_rank, sinfo_of, tuple_fields
 from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     Sizes,
@@ -75,13 +71,6 @@ def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
     return topi.concatenate(tensors, axis or 0)
 
 
-def _fields_of(gradients: Expr, count: int) -> list[Expr]:
-    """The fields of a tuple of `count` tensors; of one tensor, which is no tuple, itself."""
-    if isinstance(gradients, Tuple):
-        return list(gradients.fields)
-    return [gradients] if count == 1 else [TupleGetItem(gradients, k) for k in range(count)]
-
-
 def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     """The slices of the gradient, one for each tensor."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
@@ -102,7 +91,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     cuts = ends[1:-1]
     if all(isinstance(cut, IntImm) for cut in cuts):
         parts = split(gradient, [cut.value for cut in cuts], axis)  # type: ignore[attr-defined]
-        return [Tuple(tuple(_fields_of(parts, len(tensors))))]
+        return [Tuple(tuple(tuple_fields(parts, len(tensors))))]
     slices = (R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends))
     return [Tuple(tuple(slices))]
 
@@ -142,7 +131,7 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
 def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     count = len(cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields)
     axis = cast("int", call.attrs["axis"])
-    slices = _fields_of(split(gradient, count, axis), count)
+    slices = tuple_fields(split(gradient, count, axis), count)
     return [Tuple(tuple(R.squeeze(part, axis) for part in slices))]
 
 
@@ -180,7 +169,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     [x] = call.args
     cuts = cast("int | tuple[int, ...]", call.attrs["indices_or_sections"])
     axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
-    sections = _fields_of(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
+    sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
         return [concat(sections, axis) if len(sections) > 1 else sections[0]]
     sinfo = sinfo_of(x)

@@ -38,18 +38,13 @@ from relaxpy.ir.relax.op.rules import (
     refuse,
     same,
     shape_operand,
+    shape_text,
     shown,
     te_kernel,
     tensor,
 )
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.topi.shapes import (
-    expanded_sizes,
-    product,
-    reduced_sizes,
-    shape_text,
-    tidy,
-)
+from relaxpy.ir.te.topi.shapes import expanded_sizes, product, reduced_sizes, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 

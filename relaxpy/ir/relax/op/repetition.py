@@ -16,7 +16,13 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import no_gradient, of_operand, require_shape, shape_like
+from relaxpy.ir.relax.op.gradients import (
+    no_gradient,
+    of_operand,
+    require_shape,
+    shape_like,
+    tuple_fields,
+)
 from relaxpy.ir.relax.op.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.rules import (
     by_te,
@@ -193,11 +199,12 @@ def _gradient_meshgrid(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     sinfo = builder.struct_info_of(call.args[0])
     count = len(cast("TupleStructInfo", sinfo).fields)
     swapped = call.attrs["indexing"] == "xy" and count > 1
+    # A grid of one vector is a tuple as well.
+    fields = tuple_fields(gradient, count) if count > 1 else [TupleGetItem(gradient, 0)]
     out = []
     for k in range(count):
         place = 1 - k if swapped and k < 2 else k
-        field = gradient.fields[k] if isinstance(gradient, Tuple) else TupleGetItem(gradient, k)
-        out.append(R.sum(field, tuple(axis for axis in range(count) if axis != place)))
+        out.append(R.sum(fields[k], tuple(axis for axis in range(count) if axis != place)))
     return [Tuple(tuple(out))]
 
 

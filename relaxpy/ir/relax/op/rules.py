@@ -25,7 +25,6 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te.topi import shapes as te_shapes
-from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -54,6 +53,12 @@ is_one = partial(te_shapes.is_const, value=1)
 def shown(size: PrimExpr) -> str:
     """A size as messages show it."""
     return ShortText().prim(size, INT64)
+
+
+def shape_text(sizes: Sequence[PrimExpr]) -> str:
+    """A shape as messages show it."""
+    texts = list(map(shown, sizes))
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def literal_shape(sinfo: TensorStructInfo) -> Sizes | None:

@@ -36,13 +36,13 @@ from relaxpy.ir.relax.op.rules import (
     refuse,
     refuse_type,
     require_integer,
+    shape_text,
     shown,
     te_kernel,
     tensor,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 

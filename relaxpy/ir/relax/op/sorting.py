@@ -11,12 +11,10 @@ from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
     TensorStructInfo,
-    Tuple,
-    TupleGetItem,
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import no_gradient, of_operand
+from relaxpy.ir.relax.op.gradients import no_gradient, of_operand, tuple_fields
 from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
     differ,
@@ -118,9 +116,7 @@ def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     kind = call.attrs["ret_type"]
     if kind == "indices":
         return no_gradient(var, call, gradient, builder)
-    values = gradient
-    if kind == "both":
-        values = gradient.fields[0] if isinstance(gradient, Tuple) else TupleGetItem(gradient, 0)
+    values = tuple_fields(gradient, 2)[0] if kind == "both" else gradient
     attrs = {**call.attrs, "ret_type": "indices", "dtype": "int64"}
     places = topk(data, **attrs)
     axis = call.attrs["axis"]

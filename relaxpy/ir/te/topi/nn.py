@@ -10,6 +10,8 @@ from relaxpy.ir.te.topi import (
     blocks,
     convolution,
     elementwise,
+    losses,
+    normalization,
     padding,
     pooling,
     reduction,
@@ -18,11 +20,15 @@ from relaxpy.ir.te.topi import (
 from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
+from relaxpy.ir.te.topi.losses import *
+from relaxpy.ir.te.topi.normalization import *
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
-from relaxpy.ir.te.topi.shapes import normal_axis
+from relaxpy.ir.te.topi.shapes import is_const, normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 __all__ = [
     "gelu",
@@ -31,13 +37,18 @@ __all__ = [
     "leaky_relu",
     "log_softmax",
     "matmul",
+    "prelu",
     "relu",
     "rms_norm",
+    "selu",
     "silu",
     "softmax",
+    "softplus",
 ]
 __all__ += blocks.__all__
 __all__ += convolution.__all__
+__all__ += losses.__all__
+__all__ += normalization.__all__
 __all__ += padding.__all__
 __all__ += pooling.__all__
 
@@ -71,6 +82,45 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     return elementwise.map_elements(
         lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "T_leaky_relu"
     )
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """Return x where it is positive, else x times the slope of its channel, or the only slope."""
+    place, zero = normal_axis(axis, x.ndim), ops.const(0, x.dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        channel = ops.const(0, "int64") if is_const(slope.shape[0], 1) else index[place]
+        value = x(*index)
+        return tir.Select(value > zero, value, ops.mul(value, slope(channel)))
+
+    return elementwise.computed(x.shape, element, "T_prelu", elementwise.BROADCAST)
+
+
+def selu(x: Tensor) -> Tensor:
+    """scale * x where x is positive, else scale * alpha * (exp(x) - 1).
+
+    Klambauer, Unterthiner, Mayr & Hochreiter, NeurIPS 2017.
+    """
+    zero = ops.const(0, x.dtype)
+    scale, slope = (ops.const(v, x.dtype) for v in (SELU_SCALE, SELU_SCALE * SELU_ALPHA))
+
+    def element(v: PrimExpr) -> PrimExpr:
+        below = ops.mul(slope, ops.sub(intrin.exp(ops.minimum(v, zero)), ops.const(1, x.dtype)))
+        return tir.Select(v > zero, ops.mul(scale, v), below)
+
+    return elementwise.map_elements(element, x, "T_selu")
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * x)) / beta, and x where beta * x is above the threshold."""
+    by, limit = ops.const(beta, x.dtype), ops.const(threshold, x.dtype)
+
+    def element(v: PrimExpr) -> PrimExpr:
+        power = ops.mul(v, by)
+        inner = intrin.log1p(intrin.exp(ops.minimum(power, limit)))
+        return tir.Select(power > limit, v, ops.div(inner, by))
+
+    return elementwise.map_elements(element, x, "T_softplus")
 
 
 def gelu(x: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ REFUSED: list[tuple[Made, Infos, str]] = [
     (
         lambda x: op.one_hot(x, 1, 0.5, 3),
         (tensor(2, dtype="int8"),),
-        "on_value and off_value have one datatype, found int64 and float32",
+        "on_value and off_value have one datatype, found int64 and float64",
     ),
     (
         lambda x: op.one_hot(x, 1, 0, 4, 2),

@@ -3,7 +3,10 @@
 from pkgutil import iter_modules, resolve_name
 from typing import Any
 
+from relaxpy.ir.relax.op.nn.activation import relu6
 from relaxpy.ir.relax.op.registry import R
+
+__all__ = ["relu6"]
 
 for _home in iter_modules(__path__):
     resolve_name(f"{__name__}.{_home.name}")
@@ -15,4 +18,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return dir(R.nn)
+    return sorted({*__all__, *dir(R.nn)})

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.ir.relax.nodes import Call, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import masked, of_operand
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
+from relaxpy.ir.relax.op.gradients import (
+    masked,
+    of_operand,
+    require_rank,
+    tuple_fields,
+    unbroadcast,
+)
 from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import by_te, require_float
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    differ,
+    is_one,
+    literal_shape,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_float,
+    shape_text,
+    shown,
+)
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.nn import SELU_ALPHA, SELU_SCALE
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
 def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -101,3 +122,110 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
     """
     require_float(data, "data")
     return data
+
+
+def _gradient_selu(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return g * R.where(R.greater(x, 0), R.full_like(x, SELU_SCALE), y + SELU_SCALE * SELU_ALPHA)
+
+
+SELU = _activation(
+    "nn.selu",
+    "1.0507 * x where x is positive, else 1.7581 * (exp(x) - 1).",
+    gradient=of_operand(_gradient_selu),
+)
+(selu,) = family(SELU).values()
+
+
+def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
+    power = x * call.attrs["beta"]
+    return R.where(R.greater(power, call.attrs["threshold"]), g, g * R.sigmoid(power))
+
+
+@register(
+    "relax.nn.softplus",
+    pure=True,
+    legalize=by_te(topi.nn.softplus),
+    gradient=of_operand(_gradient_softplus),
+)
+def softplus(
+    data: TensorStructInfo, beta: float = 1.0, threshold: float = 20.0
+) -> TensorStructInfo:
+    """log(1 + exp(beta * x)) / beta, and x where beta * x is above the threshold.
+
+    Shapes:
+        data    any, float dtype
+        result  as data
+    Errors:
+        StructInfoError: data is not a tensor, or holds no floats.
+    """
+    require_float(data, "data")
+    return data
+
+
+def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    x, alpha = cast("Any", call.args)
+    rank = require_rank(x, "prelu")
+    axis = normal_axis(cast("int", call.attrs["axis"]), rank)
+    others = tuple(k for k in range(rank) if k != axis)
+    slope = R.expand_dims(alpha, others) if others else alpha
+    g, positive = cast("Any", gradient), R.greater(x, 0)
+    below = R.where(positive, R.zeros_like(g), g * x)
+    total = R.sum(below, others) if others else below
+    return [R.where(positive, g, g * slope), unbroadcast(total, alpha)]
+
+
+@register("relax.nn.prelu", pure=True, legalize=by_te(topi.nn.prelu), gradient=_gradient_prelu)
+def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:
+    """data where it is positive, else alpha * data, with a slope for each channel.
+
+    Shapes:
+        data    any, float dtype
+        alpha   (channels,) along the axis, or (1,)
+        result  as data
+    Errors:
+        StructInfoError: data holds no floats, alpha has another datatype or is not a vector, its
+            size provably is neither 1 nor that of the axis, or the axis is out of range.
+    """
+    require_float(data, "data")
+    if alpha.dtype != data.dtype and not (alpha.dtype.is_void or data.dtype.is_void):
+        raise refuse_type(
+            f"alpha has the datatype of data, found {alpha.dtype} and {data.dtype}", alpha
+        )
+    if alpha.ndim not in (-1, 1):
+        raise refuse(f"alpha is a vector, found {alpha}", alpha)
+    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    sizes, slopes = literal_shape(data), literal_shape(alpha)
+    if sizes is None or slopes is None or place is None or is_one(slopes[0]):
+        return data
+    if differ(slopes[0], sizes[place]):
+        raise refuse(
+            f"alpha {shape_text(slopes)} has {shown(slopes[0])} slopes, but axis {place} of "
+            f"data {shape_text(sizes)} has {shown(sizes[place])} channels",
+            alpha,
+        )
+    return data
+
+
+def _legalize_dropout(builder: BlockBuilder, call: Call) -> Expr:
+    [data] = call.args
+    return Tuple((data, R.ones_like(data)))
+
+
+def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    return [tuple_fields(gradient, 2)[0]]
+
+
+@register("relax.nn.dropout", pure=True, legalize=_legalize_dropout, gradient=_gradient_dropout)
+def dropout(data: TensorStructInfo, rate: float = 0.5) -> TupleStructInfo:
+    """data and a mask of ones: nothing is dropped when a program is run.
+
+    Shapes:
+        data    any
+        result  a tuple of two tensors as data
+    """
+    return TupleStructInfo((data, data))
+
+
+def relu6(data: Expr) -> Expr:
+    """min(max(data, 0), 6): no operator, but a call of `clip`."""
+    return cast("Expr", R.clip(data, 0, 6))

@@ -18,12 +18,12 @@ from relaxpy.ir.relax.op.rules import (
     refuse,
     refuse_type,
     require_float,
+    shape_text,
     shown,
     tensor,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import shape_text
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder

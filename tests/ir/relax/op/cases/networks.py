@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -129,4 +131,299 @@ def cases() -> Iterator[Case]:
         op.nn.rms_norm,
         lambda v, w: v / np.sqrt((v * v).mean(-1, keepdims=True) + 1e-5) * w,
         roundings=32,
+    )
+    yield from _more_activations()
+    yield from _moments()
+    yield from _losses()
+    yield from _attention()
+
+
+def _more_activations() -> Iterator[Case]:
+    x = floats(2, 3, 4)
+    scale, slope = 1.0507009873554805, 1.6732632423543773
+    yield Case(
+        "relax.nn.selu",
+        "floats",
+        (x,),
+        op.nn.selu,
+        lambda v: scale * np.where(v > 0, v, slope * (np.exp(v) - 1)),
+    )
+    yield Case(
+        "relax.nn.selu",
+        "special",
+        (SPECIAL,),
+        op.nn.selu,
+        lambda v: scale * np.where(v <= 0, slope * np.expm1(np.minimum(v, 0)), v),
+    )
+    for beta, threshold in ((1.0, 20.0), (2.5, 1.0)):
+        yield Case(
+            "relax.nn.softplus",
+            f"{beta} {threshold}",
+            (x,),
+            lambda v, b=beta, t=threshold: op.nn.softplus(v, b, t),
+            lambda v, b=beta, t=threshold: np.where(v * b > t, v, np.log1p(np.exp(v * b)) / b),
+        )
+    large = np.array([-200, -50, 0, 50, 200], "float32")
+    yield Case("relax.nn.softplus", "large", (large,), op.nn.softplus, lambda v: np.logaddexp(v, 0))
+    slopes = floats(3, seed=4)
+    for axis, alpha in (
+        (1, slopes),
+        (-1, floats(4, seed=5)),
+        (0, floats(1, seed=6)),
+        (2, slopes[:1]),
+    ):
+        shape = [1, 1, 1]
+        shape[axis] = alpha.size
+        yield Case(
+            "relax.nn.prelu",
+            f"axis {axis} {alpha.size} slopes",
+            (x, alpha),
+            lambda v, a, k=axis: op.nn.prelu(v, a, k),
+            lambda v, a, s=tuple(shape): np.where(v > 0, v, v * a.reshape(s)),
+        )
+    yield Case(
+        "relax.nn.dropout",
+        "nothing is dropped",
+        (x,),
+        op.nn.dropout,
+        lambda v: (v, np.ones_like(v)),
+    )
+
+
+def _moments() -> Iterator[Case]:
+    x = floats(2, 4, 3)
+    channels = floats(4, seed=1), floats(4, seed=2)
+    moving = floats(4, seed=3), np.abs(floats(4, seed=4)) + np.float32(0.5)
+
+    def batch(
+        v: Array, g: Array, b: Array, m: Array, s: Array, training: bool, center: bool, scale: bool
+    ) -> tuple[Array, Array, Array]:
+        column = (slice(None), None)
+        mean, spread = (v.mean((0, 2)), v.var((0, 2))) if training else (m, s)
+        out = (v - mean[column]) / np.sqrt(spread[column] + 1e-3)
+        out = out * g[column] if scale else out
+        out = out + b[column] if center else out
+        share = 0.2 if training else 0
+        return out, m * (1 - share) + mean * share, s * (1 - share) + spread * share
+
+    for training in (False, True):
+        for center, scale in ((True, True), (False, True), (True, False)):
+            yield Case(
+                "relax.nn.batch_norm",
+                f"training {training} center {center} scale {scale}",
+                (x, *channels, *moving),
+                lambda *v, t=training, c=center, s=scale: op.nn.batch_norm(
+                    *v, axis=1, epsilon=1e-3, center=c, scale=s, momentum=0.2, training=t
+                ),
+                lambda *v, t=training, c=center, s=scale: batch(*v, t, c, s),
+                roundings=64,
+            )
+    yield Case(
+        "relax.nn.batch_norm",
+        "half, last axis",
+        tuple(y.astype("float16") for y in (x[:, :, 0], *channels, *moving)),
+        lambda *v: op.nn.batch_norm(*v, axis=-1, training=False),
+        lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-5) * g + b, m, s),
+        roundings=16,
+    )
+
+    def normal(v: Array, axes: tuple[int, ...]) -> Array:
+        mean, spread = v.mean(axes, keepdims=True), v.var(axes, keepdims=True)
+        return (v - mean) / np.sqrt(spread + 1e-5)  # type: ignore[no-any-return]
+
+    column = (slice(None), None)
+    for center, scale in ((True, True), (False, False)):
+        yield Case(
+            "relax.nn.instance_norm",
+            f"center {center} scale {scale}",
+            (x, *channels),
+            lambda *v, c=center, s=scale: op.nn.instance_norm(*v, 1, [2], center=c, scale=s),
+            lambda v, g, b, c=center, s=scale: (
+                normal(v, (2,)) * (g[column] if s else 1) + (b[column] if c else 0)
+            ),
+            roundings=64,
+        )
+        for groups in (1, 2, 4):
+            yield Case(
+                "relax.nn.group_norm",
+                f"{groups} groups center {center} scale {scale}",
+                (x, *channels),
+                lambda *v, n=groups, c=center, s=scale: op.nn.group_norm(
+                    *v, n, 1, [2], center=c, scale=s
+                ),
+                lambda v, g, b, n=groups, c=center, s=scale: (
+                    normal(v.reshape(2, n, 4 // n, 3), (2, 3)).reshape(v.shape)
+                    * (g[column] if s else 1)
+                    + (b[column] if c else 0)
+                ),
+                roundings=64,
+            )
+    yield Case(
+        "relax.nn.group_norm",
+        "channels last",
+        (x.transpose(0, 2, 1).copy(), *channels),
+        lambda *v: op.nn.group_norm(*v, 2, -1, [1]),
+        lambda v, g, b: normal(v.reshape(2, 3, 2, 2), (1, 3)).reshape(v.shape) * g + b,
+        roundings=64,
+    )
+
+
+def _nll(
+    p: Array, t: Array, w: Array | None, reduction: str, ignored: int
+) -> Array | np.floating[Any]:
+    whole = p if p.ndim > 1 else p[None]
+    places = t if p.ndim > 1 else np.asarray(t)[None]
+    losses, weights = np.zeros(places.shape), np.zeros(places.shape)
+    for index in np.ndindex(*places.shape):
+        k = int(places[index])
+        if k != ignored:
+            weights[index] = 1 if w is None else w[k]
+            losses[index] = -whole[(index[0], k, *index[1:])] * weights[index]
+    if reduction == "none":
+        return losses if p.ndim > 1 else losses[0]
+    return losses.sum() / (weights.sum() if reduction == "mean" else 1)
+
+
+def _losses() -> Iterator[Case]:
+    logits, labels = floats(3, 4), np.abs(floats(3, 4, seed=1))
+    for label, given, count in (
+        ("matrix", (logits, labels), 3),
+        ("vector", (logits[0], labels[0]), 1),
+    ):
+        yield Case(
+            "relax.nn.cross_entropy_with_logits",
+            label,
+            given,
+            op.nn.cross_entropy_with_logits,
+            lambda p, y, n=count: -(p * y).sum() / n,
+            roundings=16,
+        )
+    weights = np.abs(floats(4, seed=3))
+    images = floats(2, 4, 2, 2, seed=5)
+    cases: dict[str, tuple[Array, Array]] = {
+        "matrix": (logits, np.array([1, 3, 1], "int64")),
+        "images": (images, np.array([[[0, 1], [3, 2]], [[1, 1], [0, 3]]], "int32")),
+        "vector": (logits[0], np.array(2, "int64")),
+    }
+    for label, (p, t) in cases.items():
+        for reduction in ("none", "sum", "mean"):
+            for weighted in (False, True):
+                operands = (p, t, weights) if weighted else (p, t)
+                yield Case(
+                    "relax.nn.nll_loss",
+                    f"{label} {reduction}{' weighted' if weighted else ''}",
+                    operands,
+                    lambda *v, r=reduction: op.nn.nll_loss(*v, reduction=r, ignore_index=1),
+                    lambda p, t, w=None, r=reduction: _nll(p, t, w, r, 1),
+                    roundings=16,
+                )
+
+        def slope(g: Array, p: Array, t: Array, w: Array, r: str) -> Array:
+            out = np.zeros(p.shape)
+            for index in np.ndindex(*p.shape):
+                unit = np.zeros(p.shape)
+                unit[index] = 1
+                out[index] = np.sum(g * np.asarray(_nll(unit, t, w, r, 1)))
+            return out
+
+        for reduction in ("none", "mean"):
+            shape = t.shape if reduction == "none" else ()
+            yield Case(
+                "relax.grad.nll_loss_backward",
+                f"{label} {reduction}",
+                (np.asarray(floats(*shape, seed=9), "float32"), p, t, weights),
+                lambda *v, r=reduction: op.grad.nll_loss_backward(*v, reduction=r, ignore_index=1),
+                lambda g, p, t, w, r=reduction: slope(g, p, t, w, r),
+                roundings=32,
+            )
+
+
+def _attended(
+    q: Array,
+    k: Array,
+    v: Array,
+    bias: Array | float = 0.0,
+    scale: float | None = None,
+    causal: str | None = None,
+    window: int | None = None,
+) -> Array:
+    """Query by query."""
+    batch, queries, heads, width = q.shape
+    out = np.zeros((batch, queries, heads, v.shape[3]))
+    bias = np.broadcast_to(bias, (batch, heads, queries, k.shape[1]))
+    offset = k.shape[1] - queries if causal == "BottomRight" else 0
+    for b, i, h in np.ndindex(batch, queries, heads):
+        shared = h // (heads // k.shape[2])
+        seen = [
+            j
+            for j in range(k.shape[1])
+            if (causal is None or j <= i + offset) and (window is None or j > i + offset - window)
+        ]
+        if not seen:
+            continue
+        scores = np.array([q[b, i, h] @ k[b, j, shared] for j in seen])
+        scores = scores * (1 / math.sqrt(width) if scale is None else scale)
+        share = np.exp(scores + bias[b, h, i, seen] - (scores + bias[b, h, i, seen]).max())
+        out[b, i, h] = (share / share.sum()) @ v[b, seen, shared]
+    return out
+
+
+def _attention() -> Iterator[Case]:
+    def operands(queries: int, keys: int, heads: int, shared: int, batch: int = 1) -> Any:
+        return (
+            floats(batch, queries, heads, 2),
+            floats(batch, keys, shared, 2, seed=1),
+            floats(batch, keys, shared, 3, seed=2),
+        )
+
+    plain, wide = operands(2, 3, 2, 2), operands(4, 2, 1, 1)
+    settings: dict[str, tuple[Any, dict[str, Any]]] = {
+        "plain": (plain, {}),
+        "batch": (operands(2, 2, 1, 1, batch=2), {}),
+        "scale": (plain, {"scale": 0.3}),
+        "groups of heads": (operands(1, 2, 4, 2), {}),
+        "causal": (plain, {"causal_mask": "TopLeft"}),
+        "causal at the end": (plain, {"causal_mask": "BottomRight"}),
+        "nothing to attend to": (wide, {"causal_mask": "BottomRight"}),
+        "window": (operands(3, 3, 1, 1), {"causal_mask": "TopLeft", "window_size": 2}),
+        "half": (tuple(x.astype("float16") for x in plain), {}),
+    }
+    for label, (inputs, attrs) in settings.items():
+        yield Case(
+            "relax.nn.attention",
+            label,
+            inputs,
+            lambda *v, a=attrs: op.nn.attention(*v, **a),
+            lambda *v, a=attrs: _attended(
+                *v, 0.0, a.get("scale"), a.get("causal_mask"), a.get("window_size")
+            ),
+            roundings=64,
+            needs=("numbers",) if label == "groups of heads" else (),
+        )
+    for label, shape in (("whole", (1, 2, 2, 3)), ("broadcast", (1, 1, 2, 3))):
+        for name in ("attention", "attention_bias"):
+            yield Case(
+                f"relax.nn.{name}",
+                f"bias {label}",
+                (*plain, floats(*shape, seed=3)),
+                getattr(op.nn, name),
+                _attended,
+                roundings=64,
+            )
+    joined = operands(5, 5, 2, 1)
+    starts = np.array([0, 2, 5], "int32")
+
+    def by_sequence(q: Array, k: Array, v: Array, s: Array) -> Array:
+        pieces = [(slice(None), slice(a, b)) for a, b in pairwise(s)]
+        return np.concatenate(
+            [_attended(q[p], k[p], v[p], causal="TopLeft") for p in pieces], axis=1
+        )
+
+    yield Case(
+        "relax.nn.attention_var_len",
+        "two sequences",
+        (*joined, starts),
+        lambda q, k, v, s: op.nn.attention_var_len(q, k, v, s, 3, causal_mask="TopLeft"),
+        by_sequence,
+        roundings=64,
     )

@@ -1,0 +1,271 @@
+"""Losses: how far predictions are from what they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo, Var
+from relaxpy.ir.relax.op.gradients import is_differentiable, require_rank, require_shape, sinfo_of
+from relaxpy.ir.relax.op.registry import R, find, register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    differ,
+    joint_dtype,
+    joint_vdevice,
+    literal_shape,
+    refuse,
+    refuse_type,
+    require_float,
+    require_integer,
+    shape_text,
+    shown,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.tir import ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.op import Op
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
+
+
+def _cross_entropy(predictions: Tensor, labels: Tensor) -> Tensor:
+    wide = accumulator(predictions.dtype)
+    product = topi.multiply(as_dtype(predictions, wide), as_dtype(labels, wide))
+    total = topi.negative(topi.sum(product))
+    if predictions.ndim > 1:
+        total = topi.divide(total, ops.cast_to(predictions.shape[0], wide))
+    return as_dtype(total, predictions.dtype)
+
+
+def _gradient_cross_entropy(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    predictions, labels = cast("Any", call.args)
+    scale = -cast("Any", gradient)
+    if require_rank(predictions, "cross_entropy_with_logits") > 1:
+        size = require_shape(predictions, "cross_entropy_with_logits")[0]
+        dtype = predictions.struct_info.dtype
+        scale = scale / PrimValue(ops.cast_to(size, dtype))
+    return [
+        scale * labels,
+        scale * predictions if is_differentiable(labels) else R.grad.no_grad(labels),
+    ]
+
+
+@register(
+    "relax.nn.cross_entropy_with_logits",
+    pure=True,
+    legalize=by_te(_cross_entropy, "cross_entropy_with_logits"),
+    gradient=_gradient_cross_entropy,
+)
+def cross_entropy_with_logits(
+    predictions: TensorStructInfo, labels: TensorStructInfo
+) -> TensorStructInfo:
+    """-sum(predictions * labels), the mean over the first axis of tensors of rank 2 at least.
+
+    Shapes:
+        predictions  log-probabilities, of any shape
+        labels       probabilities, of the same shape and datatype
+        result       ()
+    Errors:
+        StructInfoError: an operand holds no floats, or the ranks, the datatypes or known sizes differ.
+    """
+    require_float(predictions, "predictions")
+    require_float(labels, "labels")
+    dtype = joint_dtype(predictions, labels, ("predictions", "labels"))
+    vdevice = joint_vdevice((predictions, labels), strict=True)
+    if predictions.ndim >= 0 and labels.ndim >= 0 and predictions.ndim != labels.ndim:
+        raise refuse(f"predictions {predictions} and labels {labels} have one rank", labels)
+    first, second = predictions.get_shape(), labels.get_shape()
+    for axis, (a, b) in enumerate(zip(first or (), second or (), strict=False)):
+        if differ(a, b):
+            raise refuse(
+                f"dimension {axis} of predictions {shape_text(first or ())} is {shown(a)}, of "
+                f"labels {shape_text(second or ())} {shown(b)}",
+                labels,
+            )
+    return tensor((), dtype, vdevice)
+
+
+def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
+    operator = find(cast("Op", call.op))
+    assert operator is not None
+    predictions, targets, *weights = operator.operands(call)
+    return te_kernel(
+        builder,
+        topi.nn.nll_loss,
+        "nll_loss",
+        predictions,
+        targets,
+        weights[0] if weights else None,
+        call.attrs["reduction"],
+        call.attrs["ignore_index"],
+    )
+
+
+def _parts(call: Call) -> tuple[Any, Any, Any, Any, int]:
+    """Predictions, targets, weights or None, whether each target counts, and the class axis."""
+    operator = find(cast("Op", call.op))
+    assert operator is not None
+    predictions, targets, *weights = cast("Any", operator.operands(call))
+    counts = R.not_equal(targets, cast("int", call.attrs["ignore_index"]))
+    axis = min(1, require_rank(predictions, "nll_loss") - 1)
+    return predictions, targets, weights[0] if weights else None, counts, axis
+
+
+def _picked(predictions: Any, targets: Any, axis: int) -> Any:
+    """The prediction of each target; of one that is ignored, that of class 0."""
+    taken = R.gather_elements(predictions, R.expand_dims(targets, axis), axis=axis)
+    return R.squeeze(taken, axis)
+
+
+def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    predictions, targets, weights, counts, axis = _parts(call)
+    own = [] if weights is None else [weights]
+    backward = R.grad.nll_loss_backward(gradient, predictions, targets, *own, **call.attrs)
+    out = [backward, R.grad.no_grad(targets)]
+    if weights is None:
+        return [*out, *map(R.grad.no_grad, call.args[2:])]
+    classes = R.where(counts, targets, R.zeros_like(targets))
+    kept = R.astype(counts, sinfo_dtype(predictions))
+    term = -_picked(predictions, classes, axis)
+    if call.attrs["reduction"] == "mean":
+        total = R.sum(R.take(weights, classes, axis=0) * kept)
+        term = (term - var) / total
+    term = term * kept * gradient
+    flat = R.flatten(classes), R.flatten(term)
+    return [*out, R.scatter_elements(R.zeros_like(weights), *flat, reduction="add")]
+
+
+def sinfo_dtype(expr: Any) -> Any:
+    """The datatype of a tensor."""
+    return cast("TensorStructInfo", sinfo_of(expr)).dtype
+
+
+def _check_nll(
+    predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None
+) -> None:
+    """Check that the operands of a negative log-likelihood belong together.
+
+    Errors:
+        StructInfoError: they do not.
+    """
+    require_float(predictions, "predictions")
+    require_integer(targets.dtype, "targets", targets)
+    rank = predictions.ndim
+    if rank == 0:
+        raise refuse(f"predictions has rank 1 at least, found {predictions}", predictions)
+    expected = 0 if rank == 1 else rank - 1
+    if rank >= 0 and targets.ndim not in (-1, expected):
+        raise refuse(
+            f"targets has rank {expected} for predictions {predictions}, found {targets}", targets
+        )
+    shape, places = literal_shape(predictions), literal_shape(targets)
+    if shape is not None and places is not None and rank > 1:
+        wanted = (shape[0], *shape[2:])
+        for axis, (a, b) in enumerate(zip(wanted, places, strict=True)):
+            if differ(a, b):
+                raise refuse(
+                    f"targets has shape {shape_text(wanted)} for predictions {shape_text(shape)}, "
+                    f"found {shape_text(places)}: dimension {axis} differs",
+                    targets,
+                )
+    if weights is None:
+        return
+    if weights.dtype != predictions.dtype and not (
+        weights.dtype.is_void or predictions.dtype.is_void
+    ):
+        raise refuse_type(
+            f"weights has the datatype of predictions, found {weights.dtype} and "
+            f"{predictions.dtype}",
+            weights,
+        )
+    if weights.ndim not in (-1, 1):
+        raise refuse(f"weights is a vector with one element a class, found {weights}", weights)
+    classes = literal_shape(weights)
+    if shape is not None and classes is not None:
+        count = shape[min(1, rank - 1)]
+        if differ(classes[0], count):
+            raise refuse(
+                f"weights {shape_text(classes)} has {shown(classes[0])} elements, but predictions "
+                f"{shape_text(shape)} has {shown(count)} classes",
+                weights,
+            )
+
+
+@register("relax.nn.nll_loss", pure=True, legalize=_legalize_nll_loss, gradient=_gradient_nll_loss)
+def nll_loss(
+    predictions: TensorStructInfo,
+    targets: TensorStructInfo,
+    weights: TensorStructInfo | None = None,
+    reduction: Reduction = "mean",
+    ignore_index: int = -100,
+) -> TensorStructInfo:
+    """The negative log-likelihood of targets, times the weights of their classes.
+
+    "mean" divides the sum by the sum of the weights; targets equal to `ignore_index` count neither
+    as losses nor as weights.
+
+    Shapes:
+        predictions  log-probabilities (classes,) or (N, classes, ...)
+        targets      integers, () or (N, ...)
+        weights      (classes,), 1 by default
+        result       as targets without a reduction, else ()
+    Errors:
+        StructInfoError: predictions hold no floats or targets are known not to be integers, or
+            ranks, known sizes or datatypes do not belong together.
+    """
+    _check_nll(predictions, targets, weights)
+    if reduction != "none" or predictions.ndim == 1:
+        return tensor((), predictions.dtype, predictions.vdevice)
+    places, shape = literal_shape(targets), literal_shape(predictions)
+    if places is None and shape is not None:
+        places = (shape[0], *shape[2:])
+    ndim = targets.ndim if predictions.ndim < 0 else predictions.ndim - 1
+    return tensor(places, predictions.dtype, predictions.vdevice, ndim)
+
+
+def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
+    """Each loss is the negative of one prediction times a factor, which is scattered to it."""
+    gradient, *operands = call.args
+    inner = Call(R.nn.nll_loss.op, tuple(operands), call.attrs)
+    predictions, targets, weights, counts, axis = _parts(inner)
+    classes = R.where(counts, targets, R.zeros_like(targets))
+    kept = R.astype(counts, sinfo_dtype(predictions))
+    factor = kept if weights is None else kept * R.take(weights, classes, axis=0)
+    if call.attrs["reduction"] == "mean":
+        factor = factor / R.sum(factor)
+    update = R.expand_dims(-factor * cast("Any", gradient), axis)
+    zeros = R.zeros_like(predictions)
+    return cast(
+        "Expr",
+        R.scatter_elements(zeros, R.expand_dims(classes, axis), update, axis=axis, reduction="add"),
+    )
+
+
+@register("relax.grad.nll_loss_backward", pure=True, legalize=_legalize_nll_backward)
+def nll_loss_backward(
+    output_grad: TensorStructInfo,
+    predictions: TensorStructInfo,
+    targets: TensorStructInfo,
+    weights: TensorStructInfo | None = None,
+    reduction: Reduction = "mean",
+    ignore_index: int = -100,
+) -> TensorStructInfo:
+    """The gradient of predictions in `nll_loss`, from that of the result.
+
+    Shapes:
+        output_grad                    as the result of `nll_loss`
+        predictions, targets, weights  as those of `nll_loss`
+        result                         as predictions
+    Errors:
+        StructInfoError: as for `nll_loss`.
+    """
+    _check_nll(predictions, targets, weights)
+    return predictions

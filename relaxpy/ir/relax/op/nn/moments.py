@@ -1,0 +1,335 @@
+"""Normalisations with the moments of batches, groups of channels, or single instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    TensorStructInfo,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import require_rank, require_shape, shape_like, tuple_fields
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    differ,
+    literal_shape,
+    normal_axes,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_float,
+    shape_text,
+    shown,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import product
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def _check_channels(
+    data: TensorStructInfo, params: Mapping[str, TensorStructInfo], axis: int
+) -> None:
+    """Check the parameters of channels.
+
+    Errors:
+        StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
+            has provably not one element for each channel; the axis is out of range.
+    """
+    require_float(data, "data")
+    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    sizes = literal_shape(data)
+    for name, sinfo in params.items():
+        if sinfo.dtype != data.dtype and not (sinfo.dtype.is_void or data.dtype.is_void):
+            raise refuse_type(
+                f"{name} has the datatype of data, found {sinfo.dtype} and {data.dtype}", sinfo
+            )
+        if sinfo.ndim not in (-1, 1):
+            raise refuse(
+                f"{name} is a vector with one element for each channel, found {sinfo}", sinfo
+            )
+        shape = literal_shape(sinfo)
+        if sizes is not None and shape is not None and differ(shape[0], sizes[cast("int", place)]):
+            raise refuse(
+                f"{name} {shape_text(shape)} has {shown(shape[0])} elements, but axis {place} of "
+                f"data {shape_text(sizes)} has {shown(sizes[cast('int', place)])} channels",
+                sinfo,
+            )
+
+
+def _beside(parameter: Any, rank: int, axis: int) -> Any:
+    """A vector along an axis of a tensor of this rank."""
+    others = tuple(k for k in range(rank) if k != axis)
+    return R.expand_dims(parameter, others) if others else parameter
+
+
+def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> PrimValue:
+    """How many elements there are along axes, in the datatype of x."""
+    dtype = cast("TensorStructInfo", x.struct_info).dtype
+    return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
+
+
+def _batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int,
+    **attrs: Any,
+) -> list[Tensor]:
+    return topi.nn.batch_norm(data, gamma, beta, moving_mean, moving_var, axis, **attrs)
+
+
+def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    x, gamma, beta, moving_mean, moving_var = cast("Any", call.args)
+    out, mean_out, var_out = cast("Any", tuple_fields(gradient, 3))
+    attrs = cast("Mapping[str, Any]", call.attrs)
+    rank = require_rank(x, "batch_norm")
+    axis = normal_axis(attrs["axis"], rank)
+    others = tuple(k for k in range(rank) if k != axis)
+
+    def along(vector: Any) -> Any:
+        return _beside(vector, rank, axis)
+
+    g = out * along(gamma) if attrs["scale"] else out
+    if attrs["training"]:
+        mean = R.mean(x, others, keepdims=True)
+        centered = x - mean
+        inverse = R.rsqrt(R.mean(centered * centered, others, keepdims=True) + attrs["epsilon"])
+        normal = centered * inverse
+        momentum = attrs["momentum"]
+        count = _number(x, require_shape(x, "batch_norm"), others)
+        moved = along(mean_out) + 2 * along(var_out) * centered
+        data_grad = _through_moments(g, normal, inverse, others) + moved * momentum / count
+        moving = [mean_out * (1 - momentum), var_out * (1 - momentum)]
+    else:
+        inverse = R.rsqrt(along(moving_var) + attrs["epsilon"])
+        normal = (x - along(moving_mean)) * inverse
+        data_grad = g * inverse
+        spread = R.sum(g * normal * inverse * inverse, others)
+        moving = [mean_out - R.sum(data_grad, others), var_out - spread * 0.5]
+    return [
+        data_grad,
+        R.sum(out * normal, others) if attrs["scale"] else R.grad.no_grad(gamma),
+        R.sum(out, others) if attrs["center"] else R.grad.no_grad(beta),
+        *moving,
+    ]
+
+
+def _through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> Any:
+    """The gradient of the data from that of the normalised data."""
+
+    def mean(value: Any) -> Any:
+        return R.mean(value, tuple(axes), keepdims=True)
+
+    return inverse * (g - mean(g) - normal * mean(g * normal))
+
+
+@register(
+    "relax.nn.batch_norm",
+    pure=True,
+    legalize=by_te(_batch_norm, "batch_norm"),
+    gradient=_gradient_batch_norm,
+)
+def batch_norm(
+    data: TensorStructInfo,
+    gamma: TensorStructInfo,
+    beta: TensorStructInfo,
+    moving_mean: TensorStructInfo,
+    moving_var: TensorStructInfo,
+    axis: int,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = True,
+) -> TupleStructInfo:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, and the moving moments.
+
+    In training the moments are those of the batch along all axes but the channels, and the moving
+    ones become (1 - momentum) * moving + momentum * batch. Otherwise the moving ones are used, and
+    returned as they are.
+
+    Shapes:
+        data                      float dtype
+        gamma, beta               (channels,), used under `scale` and `center`
+        moving_mean, moving_var   (channels,)
+        result                    a tuple: as data, as moving_mean, as moving_var
+    Errors:
+        StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
+            has provably not one element for each channel; the axis is out of range.
+    """
+    params = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
+    _check_channels(data, params, axis)
+    return TupleStructInfo((data, moving_mean, moving_var))
+
+
+def _instance_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axes: Sequence[int], **attrs: Any
+) -> Tensor:
+    return topi.nn.instance_norm(data, gamma, beta, channel_axis, axes, **attrs)
+
+
+def _gradient_of_channels(
+    g: Any, normal: Any, call: Call, channel: int, rank: int
+) -> tuple[Expr, Expr]:
+    """The gradients of gamma and beta."""
+    others = tuple(k for k in range(rank) if k != channel)
+    gamma, beta = call.args[1:3]
+    return (
+        R.sum(g * normal, others) if call.attrs["scale"] else R.grad.no_grad(gamma),
+        R.sum(g, others) if call.attrs["center"] else R.grad.no_grad(beta),
+    )
+
+
+def _gradient_instance_norm(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    x, gamma, _ = cast("Any", call.args)
+    attrs = cast("Mapping[str, Any]", call.attrs)
+    rank = require_rank(x, "instance_norm")
+    channel = normal_axis(attrs["channel_axis"], rank)
+    axes = normal_axes(attrs["axes"], rank)
+    centered = x - R.mean(x, axes, keepdims=True)
+    inverse = R.rsqrt(R.mean(centered * centered, axes, keepdims=True) + attrs["epsilon"])
+    normal = centered * inverse
+    g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
+    return [
+        _through_moments(g, normal, inverse, axes),
+        *_gradient_of_channels(gradient, normal, call, channel, rank),
+    ]
+
+
+@register(
+    "relax.nn.instance_norm",
+    pure=True,
+    legalize=by_te(_instance_norm, "instance_norm"),
+    gradient=_gradient_instance_norm,
+)
+def instance_norm(
+    data: TensorStructInfo,
+    gamma: TensorStructInfo,
+    beta: TensorStructInfo,
+    channel_axis: int,
+    axes: tuple[int, ...],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> TensorStructInfo:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken along the axes.
+
+    Shapes:
+        data         float dtype
+        gamma, beta  (channels,), used under `scale` and `center`
+        result       as data
+    Errors:
+        StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
+            has provably not one element for each channel; an axis is out of range or occurs twice.
+    """
+    _check_channels(data, {"gamma": gamma, "beta": beta}, channel_axis)
+    if data.ndim >= 0:
+        normal_axes(axes, data.ndim, "axes:")
+    return data
+
+
+def _group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    **attrs: Any,
+) -> Tensor:
+    return topi.nn.group_norm(data, gamma, beta, num_groups, channel_axis, axes, **attrs)
+
+
+def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """As that of an instance norm, with an axis of groups in front of that of channels."""
+    x, gamma, _ = cast("Any", call.args)
+    attrs = cast("Mapping[str, Any]", call.attrs)
+    shape = require_shape(x, "group_norm")
+    rank = len(shape)
+    channel = normal_axis(attrs["channel_axis"], rank)
+    groups = ops.const(attrs["num_groups"], shape[channel].dtype)
+    split = ShapeExpr(
+        (*shape[:channel], groups, ops.floordiv(shape[channel], groups), *shape[channel + 1 :])
+    )
+    inner = tuple(a + (a > channel) for a in normal_axes(attrs["axes"], rank))
+    within = (*inner, channel + 1)
+
+    def grouped(value: Any) -> Any:
+        return R.reshape(value, split)
+
+    parts = grouped(x)
+    centered = parts - R.mean(parts, within, keepdims=True)
+    inverse = R.rsqrt(R.mean(centered * centered, within, keepdims=True) + attrs["epsilon"])
+    normal = centered * inverse
+    g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
+    data_grad = R.reshape(_through_moments(grouped(g), normal, inverse, within), shape_like(x))
+    whole = R.reshape(normal, shape_like(x))
+    return [data_grad, *_gradient_of_channels(gradient, whole, call, channel, rank)]
+
+
+@register(
+    "relax.nn.group_norm",
+    pure=True,
+    legalize=by_te(_group_norm, "group_norm"),
+    gradient=_gradient_group_norm,
+)
+def group_norm(
+    data: TensorStructInfo,
+    gamma: TensorStructInfo,
+    beta: TensorStructInfo,
+    num_groups: int,
+    channel_axis: int,
+    axes: tuple[int, ...],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> TensorStructInfo:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the moments of groups of channels.
+
+    The channels are `num_groups` groups of neighbours; the moments are taken along the axes and
+    within each group.
+
+    Shapes:
+        data         float dtype; the number of channels is a multiple of `num_groups`
+        gamma, beta  (channels,), used under `scale` and `center`
+        result       as data
+    Errors:
+        StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
+            has provably not one element for each channel; the groups provably do not divide the
+            channels; an axis is out of range, occurs twice, or is that of the channels.
+    """
+    _check_channels(data, {"gamma": gamma, "beta": beta}, channel_axis)
+    if num_groups < 1:
+        raise refuse(f"num_groups is positive, found {num_groups}", num_groups)
+    if data.ndim < 0:
+        return data
+    channel = normal_axis(channel_axis, data.ndim)
+    if channel in normal_axes(axes, data.ndim, "axes:"):
+        raise refuse(f"the moments are not taken along the channel axis {channel} alone", axes)
+    shape = literal_shape(data)
+    if shape is not None:
+        size = shape[channel]
+        rest = ops.floormod(size, ops.const(num_groups, size.dtype))
+        if (isinstance(rest, IntImm) and rest.value) or differ(rest, ops.const(0, size.dtype)):
+            raise refuse(
+                f"axis {channel} of data {shape_text(shape)} has {shown(size)} channels, which are "
+                f"not {num_groups} groups of one size",
+                data,
+            )
+    return data

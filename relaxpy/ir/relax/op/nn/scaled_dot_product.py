@@ -1,0 +1,328 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    PrimValue,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import is_differentiable, require_shape, unbroadcast
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    Sizes,
+    common_dtype,
+    differ,
+    is_one,
+    joint_vdevice,
+    literal_shape,
+    refuse,
+    require_float,
+    require_integer,
+    shape_text,
+    shown,
+    tensor,
+)
+from relaxpy.ir.te.topi.shapes import tidy
+from relaxpy.ir.tir import intrin, ops
+from relaxpy.ir.tir.expr import IntImm
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Causal: TypeAlias = Literal["TopLeft", "BottomRight"] | None
+Array = np.ndarray[Any, Any]
+
+
+def _check(
+    query: TensorStructInfo, key: TensorStructInfo, value: TensorStructInfo
+) -> TensorStructInfo:
+    """The struct info of attention to keys and values.
+
+    Errors:
+        StructInfoError: the operands do not belong together.
+    """
+    named = {"query": query, "key": key, "value": value}
+    for name, sinfo in named.items():
+        require_float(sinfo, name)
+        if sinfo.ndim not in (-1, 4):
+            raise refuse(f"{name} has rank 4 (batch, sequence, heads, width), found {sinfo}", sinfo)
+    dtype = common_dtype((query, key, value), "query, key and value")
+    vdevice = joint_vdevice((query, key, value), strict=False)
+    q, k, v = (literal_shape(sinfo) for sinfo in (query, key, value))
+    pairs = [
+        ("batches", "query", "key", 0, q, k),
+        ("batches", "query", "value", 0, q, v),
+        ("sequence lengths", "key", "value", 1, k, v),
+        ("heads", "key", "value", 2, k, v),
+        ("head widths", "query", "key", 3, q, k),
+    ]
+    for what, first, second, axis, a, b in pairs:
+        if a is not None and b is not None and differ(a[axis], b[axis]):
+            raise refuse(
+                f"the {what} of {first} and {second} are equal, found {shown(a[axis])} and "
+                f"{shown(b[axis])}: {first} is {shape_text(a)}, {second} is {shape_text(b)}",
+                named[second],
+            )
+    if q is not None and k is not None:
+        rest = ops.floormod(q[2], k[2]) if not is_zero(k[2]) else k[2]
+        if isinstance(rest, IntImm) and rest.value:
+            raise refuse(
+                f"the heads of key divide those of query, found {shown(k[2])} and {shown(q[2])}: "
+                f"query is {shape_text(q)}, key is {shape_text(k)}",
+                key,
+            )
+    if q is None or v is None:
+        return tensor(None, dtype, vdevice, 4)
+    return tensor((*q[:3], v[3]), dtype, vdevice)
+
+
+def is_zero(size: Any) -> bool:
+    """Whether a size is the literal 0."""
+    return isinstance(size, IntImm) and size.value == 0
+
+
+def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStructInfo) -> None:
+    if bias.ndim not in (-1, 4):
+        raise refuse(f"bias has rank 4, found {bias}", bias)
+    common_dtype((query, bias), "query and bias")
+    q, k, sizes = (literal_shape(sinfo) for sinfo in (query, key, bias))
+    if q is None or k is None or sizes is None:
+        return
+    for axis, (size, wanted) in enumerate(zip(sizes, (q[0], q[2], q[1], k[1]), strict=True)):
+        if not is_one(size) and differ(size, wanted):
+            raise refuse(
+                f"dimension {axis} of bias {shape_text(sizes)} is 1 or {shown(wanted)}, found "
+                f"{shown(size)}: query is {shape_text(q)}, key is {shape_text(k)}",
+                bias,
+            )
+
+
+def _allowed(call: Call, queries: Any, keys: Any) -> Any:
+    """Which keys each query attends to, (queries, keys); None if it is all of them."""
+    causal, window = call.attrs["causal_mask"], cast("int | None", call.attrs["window_size"])
+    if causal is None and window is None:
+        return None
+    rows = R.expand_dims(R.arange(PrimValue(queries)), 1)
+    if causal == "BottomRight":
+        rows = rows + PrimValue(tidy(ops.sub(keys, queries)))
+    columns = R.expand_dims(R.arange(PrimValue(keys)), 0)
+    allowed = None if causal is None else R.less_equal(columns, rows)
+    if window is not None:
+        near = R.greater(columns, rows - window)
+        allowed = near if allowed is None else R.logical_and(allowed, near)
+    return allowed
+
+
+class _Heads:
+    """The operands of attention with the heads of queries in groups, one for each head of keys."""
+
+    def __init__(self, call: Call) -> None:
+        self.query, self.key, self.value, *bias = cast("Any", call.args)
+        q, k = (require_shape(x, "attention") for x in (self.query, self.key))
+        self.shape: Sizes = q
+        heads = k[2]
+        group = ops.floordiv(q[2], heads)
+        self.grouped = ShapeExpr((q[0], q[1], heads, group, q[3]))
+        self.weights = ShapeExpr((q[0], q[2], q[1], k[1]))
+        self.weights_grouped = ShapeExpr((q[0], heads, group, q[1], k[1]))
+        dtype = self.query.struct_info.dtype
+        scale, width = call.attrs["scale"], q[3]
+        if scale is not None:
+            self.scale: Any = scale
+        elif isinstance(width, IntImm):
+            self.scale = 1 / math.sqrt(width.value) if width.value else 1.0
+        else:
+            self.scale = PrimValue(intrin.rsqrt(ops.cast_to(width, dtype)))
+        scores = R.einsum((R.reshape(self.query, self.grouped), self.key), "bqhgd,bkhd->bhgqk")
+        scores = R.reshape(scores, self.weights) * self.scale
+        if bias and not is_absent(bias[0]):
+            scores = scores + bias[0]
+        allowed = _allowed(call, q[1], k[1])
+        if allowed is not None:
+            low = R.full_like(scores, -math.inf)
+            scores = R.where(allowed, scores, low)
+        self.probabilities = R.nn.softmax(scores, -1)
+        if allowed is not None:  # a query that attends to no key gets 0
+            zeros = R.zeros_like(self.probabilities)
+            self.probabilities = R.where(allowed, self.probabilities, zeros)
+
+    def by_groups(self, weights: Any) -> Any:
+        return R.reshape(weights, self.weights_grouped)
+
+
+def is_absent(operand: Expr) -> bool:
+    """Whether an operand is the empty tuple that keeps the position of one that is left out."""
+    return isinstance(operand, Tuple) and not operand.fields
+
+
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
+    heads = _Heads(call)
+    weights = heads.by_groups(heads.probabilities)
+    result = R.einsum((weights, heads.value), "bhgqk,bkhv->bqhgv")
+    return cast("Expr", R.reshape(result, call.struct_info.shape))  # type: ignore[union-attr]
+
+
+def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    heads = _Heads(call)
+    batch, queries = heads.shape[:2]
+    group = heads.grouped.values
+    width = require_shape(heads.value, "attention")[3]
+    g = R.reshape(gradient, ShapeExpr((batch, queries, group[2], group[3], width)))
+    weights = heads.by_groups(heads.probabilities)
+    value_grad = R.einsum((weights, g), "bhgqk,bqhgv->bkhv")
+    back = R.reshape(R.einsum((g, heads.value), "bqhgv,bkhv->bhgqk"), heads.weights)
+    mean = R.sum(back * heads.probabilities, -1, keepdims=True)
+    scores = heads.probabilities * (back - mean)
+    scaled = heads.by_groups(scores * heads.scale)
+    query_grad = R.einsum((scaled, heads.key), "bhgqk,bkhd->bqhgd")
+    key_grad = R.einsum((scaled, R.reshape(heads.query, heads.grouped)), "bhgqk,bqhgd->bkhd")
+    out = [R.reshape(query_grad, ShapeExpr(heads.shape)), key_grad, value_grad]
+    return out + [
+        unbroadcast(scores, bias) if is_differentiable(bias) else R.grad.no_grad(bias)
+        for bias in call.args[3:]
+    ]
+
+
+@register("relax.nn.attention", pure=True, legalize=_legalize, gradient=_gradient)
+def attention(
+    query: TensorStructInfo,
+    key: TensorStructInfo,
+    value: TensorStructInfo,
+    bias: TensorStructInfo | None = None,
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> TensorStructInfo:
+    """softmax(query @ key.T * scale + bias) @ value for each head.
+
+    The scale is 1 / sqrt(head width) by default. With "TopLeft", query i attends to the keys up to
+    i; with "BottomRight", the last query attends to all keys. With a window, only to so many keys
+    before and including its own.
+
+    Shapes:
+        query   (batch, queries, heads, width)
+        key     (batch, keys, key heads, width); the key heads divide the heads
+        value   (batch, keys, key heads, value width)
+        bias    broadcasts to (batch, heads, queries, keys)
+        result  (batch, queries, heads, value width)
+    Errors:
+        StructInfoError: an operand has another rank than 4 or holds no floats, datatypes differ, or
+            known sizes do not belong together.
+    Rule:
+        Vaswani et al., Attention Is All You Need, NeurIPS 2017; groups of heads: Ainslie et al.,
+        EMNLP 2023.
+    """
+    _check_window(window_size)
+    if bias is not None:
+        _check_bias(query, key, bias)
+    return _check(query, key, value)
+
+
+def _check_window(window_size: int | None) -> None:
+    if window_size is not None and window_size < 1:
+        raise refuse(f"window_size is positive, found {window_size}", window_size)
+
+
+@register("relax.nn.attention_bias", pure=True, legalize=_legalize, gradient=_gradient)
+def attention_bias(
+    query: TensorStructInfo,
+    key: TensorStructInfo,
+    value: TensorStructInfo,
+    bias: TensorStructInfo,
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> TensorStructInfo:
+    """As `attention`, with a bias.
+
+    Shapes:
+        query, key, value, bias, result  as those of `attention`
+    Errors:
+        StructInfoError: as for `attention`.
+    """
+    _check_window(window_size)
+    _check_bias(query, key, bias)
+    return _check(query, key, value)
+
+
+def _attend_to_segments(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seqstart_q: Array,
+    max_seqlen_q: Any,
+    seqstart_k: Any = (),
+    max_seqlen_k: Any = (),
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> Array:
+    """Attention within each of the sequences that lie one after the other."""
+    ends_q = np.asarray(seqstart_q).ravel()
+    ends_k = ends_q if isinstance(seqstart_k, tuple) else np.asarray(seqstart_k).ravel()
+    out = np.zeros((*queries.shape[:3], values.shape[3]), np.float32)
+    group = queries.shape[2] // keys.shape[2]
+    factor = scale if scale is not None else 1 / math.sqrt(queries.shape[3])
+    for (a, b), (c, d) in zip(pairwise(ends_q), pairwise(ends_k), strict=True):
+        q = queries[:, a:b].astype(np.float32)
+        k, v = (np.repeat(x[:, c:d].astype(np.float32), group, 2) for x in (keys, values))
+        scores = np.einsum("bqhd,bkhd->bhqk", q, k) * np.float32(factor)
+        rows = np.arange(b - a)[:, None] + (d - c - b + a if causal_mask == "BottomRight" else 0)
+        columns = np.arange(d - c)
+        allowed = np.ones((b - a, d - c), bool)
+        if causal_mask is not None:
+            allowed &= columns <= rows
+        if window_size is not None:
+            allowed &= columns > rows - window_size
+        top = np.where(allowed, scores, -np.inf).max(-1, keepdims=True, initial=-3e38)
+        power = np.where(allowed, np.exp(scores - top), 0)
+        total = power.sum(-1, keepdims=True)
+        weights = np.divide(power, total, out=np.zeros_like(power), where=total > 0)
+        out[:, a:b] = np.einsum("bhqk,bkhv->bqhv", weights, v)
+    return out.astype(queries.dtype)
+
+
+@register("relax.nn.attention_var_len", pure=True, runtime=_attend_to_segments)
+def attention_var_len(
+    queries: TensorStructInfo,
+    keys: TensorStructInfo,
+    values: TensorStructInfo,
+    seqstart_q: TensorStructInfo,
+    max_seqlen_q: TensorStructInfo | PrimStructInfo,
+    seqstart_k: TensorStructInfo | None = None,
+    max_seqlen_k: TensorStructInfo | PrimStructInfo | None = None,
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> TensorStructInfo:
+    """`attention` within each of several sequences that lie one after the other.
+
+    Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
+    default those of the queries. The largest lengths are not used.
+
+    Shapes:
+        queries, keys, values   as those of `attention`, the sequences joined
+        seqstart_q, seqstart_k  (sequences + 1,), integers in ascending order, from 0 on
+        result                  as that of `attention`
+    Errors:
+        StructInfoError: as for `attention`, or the starts are known not to be integers or a vector.
+    """
+    _check_window(window_size)
+    for name, sinfo in (("seqstart_q", seqstart_q), ("seqstart_k", seqstart_k)):
+        if sinfo is not None:
+            require_integer(sinfo.dtype, name, sinfo)
+            if sinfo.ndim not in (-1, 1):
+                raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+    return _check(queries, keys, values)

@@ -1,0 +1,66 @@
+"""Losses as tensor expressions."""
+
+from __future__ import annotations
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi import reduction
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, divide
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = ["nll_loss"]
+
+
+def _terms(
+    predictions: Tensor, targets: Tensor, weights: Tensor | None, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """The loss of each target, and its weight; both are 0 where the target is ignored."""
+    wide = accumulator(predictions.dtype)
+
+    def weight(*index: PrimExpr) -> PrimExpr:
+        target = targets(*index)
+        own = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
+        ignored = ops.compare(tir.EQ, target, ops.const(ignore_index, target.dtype))
+        return intrin.if_then_else(ignored, ops.const(0, wide), own)
+
+    def loss(*index: PrimExpr) -> PrimExpr:
+        target = targets(*index)
+        ignored = ops.compare(tir.EQ, target, ops.const(ignore_index, target.dtype))
+        at = (*index[:1], target, *index[1:])
+        value = ops.mul(ops.cast_to(predictions(*at), wide), ops.const(-1, wide))
+        if weights is not None:
+            value = ops.mul(value, ops.cast_to(weights(target), wide))
+        return intrin.if_then_else(ignored, ops.const(0, wide), value)
+
+    return (
+        computed(targets.shape, loss, "nll_loss"),
+        computed(targets.shape, weight, "nll_weight"),
+    )
+
+
+def nll_loss(
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction_mode: str = "mean",
+    ignore_index: int = -100,
+) -> Tensor:
+    """The negative log-likelihood of targets, of the log-probabilities of classes along axis 1.
+
+    A lone instance has them along axis 0. Losses are multiplied by the weights of their classes;
+    "mean" divides their sum by the sum of the weights, and targets that are ignored count for
+    neither. float16 is computed in float32.
+
+    Errors:
+        MisuseError: the reduction is not "none", "sum" or "mean".
+    """
+    terms, weight = _terms(predictions, targets, weights, ignore_index)
+    if reduction_mode == "none":
+        return as_dtype(terms, predictions.dtype)
+    total = reduction.sum(terms)
+    if reduction_mode == "mean":
+        total = divide(total, reduction.sum(weight))
+    elif reduction_mode != "sum":
+        raise MisuseError(f"a reduction is 'none', 'sum' or 'mean', found {reduction_mode!r}")
+    return as_dtype(total, predictions.dtype)
