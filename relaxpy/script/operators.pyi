@@ -329,6 +329,15 @@ class grad:
         out_layout: Any = ...,
     ) -> Any: ...
     @staticmethod
+    def nll_loss_backward(
+        output_grad: Any,
+        predictions: Any,
+        targets: Any,
+        weights: Any = ...,
+        reduction: Any = ...,
+        ignore_index: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def no_grad(input: Any) -> Any: ...
     @staticmethod
     def start_checkpoint(input: Any) -> Any: ...
@@ -424,6 +433,39 @@ class nn:
         data: Any, output_size: Any = ..., layout: Any = ..., out_layout: Any = ...
     ) -> Any: ...
     @staticmethod
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        bias: Any = ...,
+        scale: Any = ...,
+        causal_mask: Any = ...,
+        window_size: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def attention_bias(
+        query: Any,
+        key: Any,
+        value: Any,
+        bias: Any,
+        scale: Any = ...,
+        causal_mask: Any = ...,
+        window_size: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def attention_var_len(
+        queries: Any,
+        keys: Any,
+        values: Any,
+        seqstart_q: Any,
+        max_seqlen_q: Any,
+        seqstart_k: Any = ...,
+        max_seqlen_k: Any = ...,
+        scale: Any = ...,
+        causal_mask: Any = ...,
+        window_size: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def avg_pool1d(
         data: Any,
         pool_size: Any = ...,
@@ -458,6 +500,20 @@ class nn:
         count_include_pad: Any = ...,
         layout: Any = ...,
         out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def batch_norm(
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        moving_mean: Any,
+        moving_var: Any,
+        axis: Any,
+        epsilon: Any = ...,
+        center: Any = ...,
+        scale: Any = ...,
+        momentum: Any = ...,
+        training: Any = ...,
     ) -> Any: ...
     @staticmethod
     def conv1d(
@@ -540,6 +596,10 @@ class nn:
         out_layout: Any = ...,
         out_dtype: Any = ...,
     ) -> Any: ...
+    @staticmethod
+    def cross_entropy_with_logits(predictions: Any, labels: Any) -> Any: ...
+    @staticmethod
+    def dropout(data: Any, rate: Any = ...) -> Any: ...
     @staticmethod
     def gelu(data: Any) -> Any: ...
     @staticmethod

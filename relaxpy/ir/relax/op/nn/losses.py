@@ -74,7 +74,7 @@ def cross_entropy_with_logits(
         labels       probabilities, of the same shape and datatype
         result       ()
     Errors:
-        StructInfoError: an operand holds no floats, or the ranks, the datatypes or known sizes differ.
+        StructInfoError: an operand holds no floats, or ranks, datatypes or known sizes differ.
     """
     require_float(predictions, "predictions")
     require_float(labels, "labels")
@@ -265,7 +265,9 @@ def nll_loss_backward(
         predictions, targets, weights  as those of `nll_loss`
         result                         as predictions
     Errors:
-        StructInfoError: as for `nll_loss`.
+        StructInfoError: as for `nll_loss`, or output_grad has another datatype.
     """
     _check_nll(predictions, targets, weights)
+    joint_dtype(output_grad, predictions, ("output_grad", "predictions"))
+    require_float(output_grad, "output_grad")
     return predictions
