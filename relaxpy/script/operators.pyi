@@ -678,9 +678,19 @@ class nn:
         out_layout: Any = ...,
     ) -> Any: ...
     @staticmethod
+    def nll_loss(
+        predictions: Any,
+        targets: Any,
+        weights: Any = ...,
+        reduction: Any = ...,
+        ignore_index: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def pad(data: Any, pad_width: Any, pad_mode: Any = ..., pad_value: Any = ...) -> Any: ...
     @staticmethod
     def pixel_shuffle(data: Any, upscale_factor: Any) -> Any: ...
+    @staticmethod
+    def prelu(data: Any, alpha: Any, axis: Any = ...) -> Any: ...
     @staticmethod
     def relu(data: Any) -> Any: ...
     @staticmethod
