@@ -340,6 +340,32 @@ class grad:
     @staticmethod
     def no_grad(input: Any) -> Any: ...
     @staticmethod
+    def resize2d_backward(
+        output_grad: Any,
+        data: Any,
+        roi: Any = ...,
+        layout: Any = ...,
+        method: Any = ...,
+        coordinate_transformation_mode: Any = ...,
+        rounding_method: Any = ...,
+        cubic_alpha: Any = ...,
+        cubic_exclude: Any = ...,
+        extrapolation_value: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def resize3d_backward(
+        output_grad: Any,
+        data: Any,
+        roi: Any = ...,
+        layout: Any = ...,
+        method: Any = ...,
+        coordinate_transformation_mode: Any = ...,
+        rounding_method: Any = ...,
+        cubic_alpha: Any = ...,
+        cubic_exclude: Any = ...,
+        extrapolation_value: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def start_checkpoint(input: Any) -> Any: ...
     @staticmethod
     def take_backward(output_grad: Any, x: Any, indices: Any, axis: Any = ...) -> Any: ...
@@ -350,6 +376,37 @@ def hamming_window(
     window_size: Any, periodic: Any = ..., alpha: Any = ..., beta: Any = ..., dtype: Any = ...
 ) -> Any: ...
 def hint_on_device(data: Any, dst_vdevice: Any, memory_scope: Any = ...) -> Any: ...
+
+class image:
+    @staticmethod
+    def resize2d(
+        data: Any,
+        size: Any,
+        roi: Any = ...,
+        layout: Any = ...,
+        method: Any = ...,
+        coordinate_transformation_mode: Any = ...,
+        rounding_method: Any = ...,
+        cubic_alpha: Any = ...,
+        cubic_exclude: Any = ...,
+        extrapolation_value: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def resize3d(
+        data: Any,
+        size: Any,
+        roi: Any = ...,
+        layout: Any = ...,
+        method: Any = ...,
+        coordinate_transformation_mode: Any = ...,
+        rounding_method: Any = ...,
+        cubic_alpha: Any = ...,
+        cubic_exclude: Any = ...,
+        extrapolation_value: Any = ...,
+        out_dtype: Any = ...,
+    ) -> Any: ...
+
 def index_put(data: Any, indices: Any, values: Any, accumulate: Any = ...) -> Any: ...
 def index_tensor(data: Any, indices: Any) -> Any: ...
 

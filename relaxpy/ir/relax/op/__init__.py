@@ -2,7 +2,7 @@
 
 from pkgutil import iter_modules, resolve_name
 
-from relaxpy.ir.relax.op import builtin, distributed, grad, memory, nn, vm
+from relaxpy.ir.relax.op import builtin, distributed, grad, image, memory, nn, vm
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
@@ -32,6 +32,7 @@ __all__ = [
     "call_tir_with_grad",
     "distributed",
     "grad",
+    "image",
     "linear",
     "masked_fill",
     "memory",

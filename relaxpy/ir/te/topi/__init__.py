@@ -3,6 +3,7 @@
 from relaxpy.ir.te.topi import (
     contraction,
     elementwise,
+    image,
     indexing,
     nn,
     quantization,
@@ -21,7 +22,7 @@ from relaxpy.ir.te.topi.repetition import *
 from relaxpy.ir.te.topi.scan import *
 from relaxpy.ir.te.topi.transform import *
 
-__all__ = ["nn"]
+__all__ = ["image", "nn"]
 __all__ += contraction.__all__
 __all__ += elementwise.__all__
 __all__ += indexing.__all__
@@ -32,5 +33,5 @@ __all__ += scan.__all__
 __all__ += transform.__all__
 
 # Users call functions that check their arguments; these functions call each other unchecked.
-for _space, _names in ((globals(), __all__), (vars(nn), nn.__all__)):
-    _space |= {_name: checked(_space[_name]) for _name in _names if _name != "nn"}
+for _space, _names in ((globals(), __all__), (vars(image), image.__all__), (vars(nn), nn.__all__)):
+    _space |= {_name: checked(_space[_name]) for _name in _names if _name not in ("image", "nn")}

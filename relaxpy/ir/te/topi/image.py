@@ -1,0 +1,401 @@
+"""Images and volumes resampled at other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+from typing import TypeAlias
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype, cast, identity
+from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.layout import Layout
+
+__all__ = ["resize1d", "resize2d", "resize3d", "resize_grad"]
+
+Finish: TypeAlias = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
+CROP = "tf_crop_and_resize"
+_ROUNDINGS: dict[str, Callable[[PrimExpr], PrimExpr]] = {
+    "round": intrin.round,
+    "round_prefer_floor": lambda v: intrin.ceil(ops.sub(v, _double(0.5))),
+    "round_prefer_ceil": lambda v: intrin.floor(ops.add(v, _double(0.5))),
+    "floor": intrin.floor,
+    "ceil": intrin.ceil,
+}
+METHODS = ("nearest_neighbor", "linear", "cubic")
+ROUNDINGS = tuple(_ROUNDINGS)
+
+
+def _double(value: ExprLike) -> PrimExpr:
+    return ops.cast_to(value, FLOAT64) if isinstance(value, PrimExpr) else ops.const(value, FLOAT64)
+
+
+def _ratio(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """a / b of integers, rounded once."""
+    return tir.Div(_double(a), _double(b))
+
+
+def _half_pixel(x: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
+    return _ratio((x * 2 + 1) * old - new, new * 2)
+
+
+def _pytorch_half_pixel(x: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
+    return tir.Select(new > ops.const(1, INT64), _half_pixel(x, old, new), _double(0.0))
+
+
+#: Where element x of `new` ones lies among `old` ones. One division rounds each coordinate, so
+#: integers and halves are exact.
+COORDINATES: dict[str, Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
+    "half_pixel": _half_pixel,
+    "align_corners": lambda x, old, new: _ratio(
+        x * (old - 1), ops.maximum(new - 1, ops.const(1, INT64))
+    ),
+    "asymmetric": lambda x, old, new: _ratio(x * old, new),
+    "pytorch_half_pixel": _pytorch_half_pixel,
+    "tf_half_pixel_for_nn": lambda x, old, new: _ratio((x * 2 + 1) * old, new * 2),
+}
+MODES = (*COORDINATES, CROP)
+_KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How elements between those of the data are computed."""
+
+    method: str
+    mode: str
+    rounding: str
+    alpha: float
+    exclude: bool
+    extrapolation: float
+
+    @staticmethod
+    def of(
+        method: str,
+        coordinate_transformation_mode: str,
+        rounding_method: str,
+        cubic_alpha: float,
+        cubic_exclude: int,
+        extrapolation_value: float,
+    ) -> Sampling:
+        """The attributes of a function; without a rounding method, corners are rounded.
+
+        Errors:
+            MisuseError: there is no such method, mode or rounding.
+        """
+        mode = coordinate_transformation_mode
+        rounding = rounding_method or ("round" if mode == "align_corners" else "floor")
+        for name, value, allowed in (
+            ("method", method, METHODS),
+            ("coordinate_transformation_mode", mode, MODES),
+            ("rounding_method", rounding, ROUNDINGS),
+        ):
+            if value not in allowed:
+                raise MisuseError(
+                    f"{name} is one of {', '.join(allowed)}, found {value!r}", about=value
+                )
+        exclude = bool(cubic_exclude)
+        return Sampling(method, mode, rounding, cubic_alpha, exclude, extrapolation_value)
+
+
+def _cubic(t: PrimExpr, alpha: float) -> list[PrimExpr]:
+    """The weights at distances 1 + t, t, 1 - t and 2 - t (Keys, IEEE Trans. ASSP 29(6), 1981)."""
+    a, b, c = _double(alpha), _double(alpha + 2), _double(alpha + 3)
+    t2 = t * t
+    t3 = t2 * t
+    return [
+        a * (t3 - t2 * _double(2.0) + t),
+        b * t3 - c * t2 + _double(1.0),
+        _double(2 * alpha + 3) * t2 - b * t3 - a * t,
+        a * t2 - a * t3,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis that is resampled, from `old` elements to `new` ones, all or those of a region."""
+
+    place: int
+    old: PrimExpr
+    new: PrimExpr
+    region: tuple[float, float]
+    sampling: Sampling
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether each element is known to lie at that of the data with its index."""
+        keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
+        return keeps and prove_equal(self.old, self.new) is True
+
+    def coordinate(self, x: PrimExpr) -> PrimExpr:
+        """Where element x of the result lies in the data."""
+        x = ops.cast_to(x, INT64)
+        old, new = (ops.cast_to(size, INT64) for size in (self.old, self.new))
+        if self.sampling.mode != CROP:
+            return COORDINATES[self.sampling.mode](x, old, new)
+        start, end = self.region
+        last = _double(old - 1)
+        steps = ops.maximum(new - 1, ops.const(1, INT64))
+        middle = _double((start + end) / 2) * last
+        spread = _double(start) * last + _double(x) * _double(end - start) * last / _double(steps)
+        return tir.Select(new > ops.const(1, INT64), spread, middle)
+
+    def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
+        made: Tensor = te.compute([self.new], lambda x: element(x), name=name)
+        return made
+
+    def inside(self) -> Tensor:
+        """Whether each element lies in the data."""
+
+        def element(x: PrimExpr) -> PrimExpr:
+            at, last = self.coordinate(x), _double(ops.cast_to(self.old, INT64) - 1)
+            return ops.all_of(at >= _double(0.0), at <= last)
+
+        return self._table(element, "inside")
+
+    def taps(self, wide: DataType) -> list[tuple[Tensor, Tensor | None]]:
+        """The indices of the data that make the elements, and their weights if they are not 1."""
+        sampling = self.sampling
+        last = ops.cast_to(self.old, INT64) - 1
+
+        def clamped(index: PrimExpr) -> PrimExpr:
+            return ops.maximum(ops.minimum(index, last), ops.const(0, INT64))
+
+        if sampling.method == "nearest_neighbor":
+            rounding = _ROUNDINGS[sampling.rounding]
+            index = self._table(
+                lambda x: clamped(ops.cast_to(rounding(self.coordinate(x)), INT64)), "index"
+            )
+            return [(index, None)]
+        at = self._table(self.coordinate, "coordinate")
+        offsets = (0, 1) if sampling.method == "linear" else (-1, 0, 1, 2)
+
+        def index_of(offset: int, x: PrimExpr) -> PrimExpr:
+            return ops.cast_to(intrin.floor(at(x)), INT64) + offset
+
+        def weights(x: PrimExpr) -> list[PrimExpr]:
+            t = at(x) - intrin.floor(at(x))
+            if sampling.method == "linear":
+                return [_double(1.0) - t, t]
+            values = _cubic(t, sampling.alpha)
+            if not sampling.exclude:
+                return values
+            for k, offset in enumerate(offsets):
+                place = index_of(offset, x)
+                is_inside = ops.all_of(place >= ops.const(0, INT64), place <= last)
+                values[k] = tir.Select(is_inside, values[k], _double(0.0))
+            total = folded(ops.add, values)
+            return [value / total for value in values]
+
+        return [
+            (
+                self._table(lambda x, o=offset: clamped(index_of(o, x)), "index"),  # type: ignore[misc]
+                self._table(lambda x, k=k: ops.cast_to(weights(x)[k], wide), "weight"),  # type: ignore[misc]
+            )
+            for k, offset in enumerate(offsets)
+        ]
+
+    def resampled(self, data: Tensor, wide: DataType, finish: Finish, name: str) -> Tensor:
+        """The data with this axis resampled, `finish` applied to each element."""
+        taps = self.taps(wide)
+
+        def element(*index: PrimExpr) -> PrimExpr:
+            before, x, after = index[: self.place], index[self.place], index[self.place + 1 :]
+
+            def term(place: Tensor, weight: Tensor | None) -> PrimExpr:
+                value = data(*before, place(x), *after)
+                return value if weight is None else ops.cast_to(value, wide) * weight(x)
+
+            return finish(folded(ops.add, (term(*tap) for tap in taps)), index)
+
+        shape = (*data.shape[: self.place], self.new, *data.shape[self.place + 1 :])
+        made: Tensor = te.compute(shape, element, name=name)
+        return made
+
+    def matrix(self, wide: DataType) -> Tensor:
+        """The weight of each element of the data in each element of the result."""
+        taps = self.taps(wide)
+
+        def element(x: PrimExpr, i: PrimExpr) -> PrimExpr:
+            def term(place: Tensor, weight: Tensor | None) -> PrimExpr:
+                value = ops.const(1, wide) if weight is None else weight(x)
+                here = ops.compare(tir.EQ, place(x), ops.cast_to(i, INT64))
+                return tir.Select(here, value, ops.const(0, wide))
+
+            return folded(ops.add, (term(*tap) for tap in taps))
+
+        made: Tensor = te.compute([self.new, self.old], element, name="weights")
+        return made
+
+    def spread(self, grad: Tensor, wide: DataType) -> Tensor:
+        """The gradient of the data of `resampled`, from that of the result."""
+        weights = self.matrix(wide)
+
+        def element(*index: PrimExpr) -> PrimExpr:
+            before, i, after = index[: self.place], index[self.place], index[self.place + 1 :]
+            x = te.reduce_axis((ops.const(0, self.new.dtype), self.new), "x")
+            total: PrimExpr = reduce.sum(grad(*before, x.var, *after) * weights(x.var, i), axis=x)
+            return total
+
+        shape = (*grad.shape[: self.place], self.old, *grad.shape[self.place + 1 :])
+        made: Tensor = te.compute(shape, element, name="resize_grad")
+        return made
+
+
+def _axes(
+    letters: str,
+    layout: str,
+    old: Sequence[PrimExpr],
+    new: Sequence[ExprLike],
+    roi: Sequence[float],
+    sampling: Sampling,
+) -> list[_Axis]:
+    """The axes that are resampled, which have these letters in the layout."""
+    order = Layout.of(layout).names
+    count = len(letters)
+    if len(new) != count or len(roi) != 2 * count:
+        raise MisuseError(
+            f"expected {count} sizes and a region of {2 * count} numbers, "
+            f"found {list(new)} and {list(roi)}"
+        )
+    places = [order.index(letter) for letter in letters]
+    regions = zip(roi[:count], roi[count:], strict=True)
+    return [
+        _Axis(place, old[place], size, region, sampling)
+        for place, size, region in zip(places, as_sizes(new), regions, strict=True)
+    ]
+
+
+def _wide(*dtypes: DataType) -> DataType:
+    """The datatype of sums: float64 for floats or integers that float32 does not represent."""
+    is_narrow = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
+    return FLOAT32 if is_narrow else FLOAT64
+
+
+def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
+    """A sum in the datatype of the result: integers toward zero, and inside their range."""
+    if value.dtype.is_float and dtype.is_int and not dtype.is_bool:
+        low, high = ops.int_range(dtype)
+        value = ops.minimum(value, ops.const(float(high), value.dtype))
+        value = ops.maximum(value, ops.const(float(low), value.dtype))
+    return ops.cast_to(value, dtype)
+
+
+def _resized(
+    data: Tensor, axes: Sequence[_Axis], sampling: Sampling, out_dtype: str | None, name: str
+) -> Tensor:
+    dtype = DataType(out_dtype or data.dtype)
+    wide = _wide(data.dtype, dtype)
+    changed = [axis for axis in axes if not axis.is_kept]
+    if not changed:
+        return identity(data) if data.dtype == dtype else cast(data, str(dtype))
+    is_inside = _inside(axes)
+
+    def finish(value: PrimExpr, index: Sequence[PrimExpr]) -> PrimExpr:
+        result = _converted(value, dtype)
+        if is_inside is None:
+            return result
+        outside = _converted(_double(sampling.extrapolation), dtype)
+        return tir.Select(is_inside(index), result, outside)
+
+    for axis in changed[:-1]:
+        data = axis.resampled(data, wide, lambda value, index: value, name)
+    return changed[-1].resampled(data, wide, finish, name)
+
+
+def _inside(axes: Sequence[_Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] | None:
+    """Whether the element at an index lies in the data; None if all elements do."""
+    if axes[0].sampling.mode != CROP:
+        return None
+    tables = {axis.place: axis.inside() for axis in axes}
+    return lambda index: ops.all_of(*(table(index[place]) for place, table in tables.items()))
+
+
+def _resize(letters: str) -> Callable[..., Tensor]:
+    def resize(
+        data: Tensor,
+        roi: Sequence[float],
+        size: Sequence[ExprLike],
+        layout: str = f"NC{letters}",
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        bicubic_alpha: float = -0.75,
+        bicubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: str | None = None,
+    ) -> Tensor:
+        sampling = Sampling.of(
+            method,
+            coordinate_transformation_mode,
+            rounding_method,
+            bicubic_alpha,
+            bicubic_exclude,
+            extrapolation_value,
+        )
+        axes = _axes(letters, layout, data.shape, size, roi, sampling)
+        return _resized(data, axes, sampling, out_dtype, resize.__name__)
+
+    resize.__name__ = resize.__qualname__ = f"resize{len(letters)}d"
+    resize.__doc__ = f"""The data with other sizes along the axes {", ".join(letters)} of a layout.
+
+    Elements are those at the nearest index, or sums of the two or four nearest ones along each axis
+    with weights; an index outside the data is that of its border. `roi` has where a region starts
+    along each axis and then where it ends, for {CROP!r}.
+
+    Errors:
+        MisuseError: there is no such method, mode or rounding; the region or the sizes do not
+            belong to the axes.
+    """
+    return resize
+
+
+resize1d, resize2d, resize3d = map(_resize, ("W", "HW", "DHW"))
+
+
+def resize_grad(
+    grad: Tensor,
+    data: Tensor,
+    letters: str,
+    roi: Sequence[float],
+    layout: str,
+    method: str,
+    coordinate_transformation_mode: str,
+    rounding_method: str,
+    bicubic_alpha: float,
+    bicubic_exclude: int,
+    extrapolation_value: float,
+) -> Tensor:
+    """The gradient of the data that was resized along axes of a layout, from that of the result."""
+    sampling = Sampling.of(
+        method,
+        coordinate_transformation_mode,
+        rounding_method,
+        bicubic_alpha,
+        bicubic_exclude,
+        extrapolation_value,
+    )
+    order = Layout.of(layout).names
+    size = [grad.shape[order.index(letter)] for letter in letters]
+    axes = _axes(letters, layout, data.shape, size, roi, sampling)
+    wide = _wide(grad.dtype, data.dtype)
+    is_inside = _inside(axes)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        value = ops.cast_to(grad(*index), wide)
+        if is_inside is None:
+            return value
+        return tir.Select(is_inside(index), value, ops.const(0, wide))
+
+    total: Tensor = te.compute(grad.shape, element, name="T_inside")
+    for axis in axes:
+        if not axis.is_kept:
+            total = axis.spread(total, wide)
+    return as_dtype(total, data.dtype)

@@ -1,0 +1,232 @@
+"""Images and volumes at other sizes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import op
+from tests.ir.relax.op.cases.case import Array, Case, floats, integers
+
+CROP = "tf_crop_and_resize"
+ATTRS: dict[str, Any] = {
+    "method": "linear",
+    "coordinate_transformation_mode": "half_pixel",
+    "rounding_method": "round",
+    "cubic_alpha": -0.75,
+    "cubic_exclude": 0,
+    "extrapolation_value": 0.0,
+}
+
+
+def _coordinate(x: int, old: int, new: int, mode: str, region: tuple[float, float]) -> Any:
+    """ONNX, Resize: the coordinate of element x in the original axis, exactly."""
+    scale, half = Fraction(new, old), Fraction(1, 2)
+    start, end = map(Fraction, region)
+    match mode:
+        case "half_pixel":
+            return (x + half) / scale - half
+        case "pytorch_half_pixel":
+            return (x + half) / scale - half if new > 1 else Fraction(0)
+        case "align_corners":
+            return Fraction(x * (old - 1), new - 1) if new > 1 else Fraction(0)
+        case "asymmetric":
+            return x / scale
+        case "tf_half_pixel_for_nn":
+            return (x + half) / scale
+    assert mode == CROP
+    if new == 1:
+        return (start + end) * (old - 1) * half
+    return start * (old - 1) + x * (end - start) * (old - 1) / (new - 1)
+
+
+def _nearest(at: Fraction, rounding: str) -> int:
+    half = Fraction(1, 2)
+    return {
+        "round": lambda: round(at),
+        "round_prefer_floor": lambda: math.ceil(at - half),
+        "round_prefer_ceil": lambda: math.floor(at + half),
+        "floor": lambda: math.floor(at),
+        "ceil": lambda: math.ceil(at),
+    }[rounding]()
+
+
+def _weights(at: Fraction, old: int, attrs: dict[str, Any]) -> dict[int, float]:
+    """The weight of each element of an axis at a coordinate."""
+    if attrs["method"] == "nearest_neighbor":
+        near = {_nearest(at, attrs["rounding_method"]): 1.0}
+    else:
+        base = math.floor(at)
+        if attrs["method"] == "linear":
+            near = {base: float(1 - (at - base)), base + 1: float(at - base)}
+        else:
+            near = {base + k: _cubic(float(abs(at - base - k)), attrs) for k in (-1, 0, 1, 2)}
+            if attrs["cubic_exclude"]:
+                near = {k: w for k, w in near.items() if 0 <= k < old}
+                total = sum(near.values())
+                near = {k: w / total for k, w in near.items()}
+    weights: dict[int, float] = {}
+    for k, weight in near.items():
+        border = min(max(k, 0), old - 1)
+        weights[border] = weights.get(border, 0.0) + weight
+    return weights
+
+
+def _cubic(distance: float, attrs: dict[str, Any]) -> float:
+    a = attrs["cubic_alpha"]
+    if distance <= 1:
+        return float((a + 2) * distance**3 - (a + 3) * distance**2 + 1)
+    return float(a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a)
+
+
+def resized(
+    x: Array, size: Sequence[int], layout: str, roi: Sequence[float] | None = None, **given: Any
+) -> Array:
+    """ONNX, Resize, one element after the other."""
+    attrs = {**ATTRS, **given}
+    axes = [layout.index(letter) for letter in "DHW" if letter in layout]
+    shape = list(x.shape)
+    for axis, new in zip(axes, size, strict=True):
+        shape[axis] = new
+    count = len(axes)
+    region = roi or (0.0,) * (2 * count)
+    mode = attrs["coordinate_transformation_mode"]
+    out = np.zeros(shape)
+    for index in np.ndindex(*shape):
+        ats = [
+            _coordinate(
+                index[axis], x.shape[axis], shape[axis], mode, (region[k], region[k + count])
+            )
+            for k, axis in enumerate(axes)
+        ]
+        if mode == CROP and any(
+            not 0 <= at <= x.shape[axis] - 1 for at, axis in zip(ats, axes, strict=True)
+        ):
+            out[index] = attrs["extrapolation_value"]
+            continue
+        near = [_weights(at, x.shape[axis], attrs) for at, axis in zip(ats, axes, strict=True)]
+        for chosen in itertools.product(*(weights.items() for weights in near)):
+            source = list(index)
+            for axis, (k, _) in zip(axes, chosen, strict=True):
+                source[axis] = k
+            out[index] += x[tuple(source)] * math.prod(weight for _, weight in chosen)
+    return out
+
+
+def _case(label: str, x: Array, size: Sequence[int], layout: str = "NCHW", **attrs: Any) -> Case:
+    name = f"resize{len(size)}d"
+    operator = op.image.resize2d if len(size) == 2 else op.image.resize3d
+    return Case(
+        f"relax.image.{name}",
+        label,
+        (x,),
+        lambda v: operator(v, size, layout=layout, **attrs),
+        lambda v: resized(v, size, layout, **attrs),
+        roundings=32,
+    )
+
+
+MODES = (
+    "half_pixel",
+    "align_corners",
+    "asymmetric",
+    "pytorch_half_pixel",
+    "tf_half_pixel_for_nn",
+)
+
+
+def cases() -> Iterator[Case]:
+    x = floats(1, 2, 4, 5)
+    for method in ("nearest_neighbor", "linear", "cubic"):
+        for mode in MODES:
+            given = {"method": method, "coordinate_transformation_mode": mode}
+            yield _case(f"{method} {mode} up", x, (7, 9), **given)
+            yield _case(f"{method} {mode} down", x, (2, 1), **given)
+        crop: dict[str, Any] = {
+            "method": method,
+            "coordinate_transformation_mode": CROP,
+            "roi": (0.25, -0.5, 0.75, 1.25),
+            "extrapolation_value": 4.5,
+        }
+        yield _case(f"{method} crop", x, (3, 8), **crop)
+        yield _case(f"{method} middle", x, (1, 1), **crop)
+    for rounding in ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        for mode in ("half_pixel", "asymmetric", "align_corners"):
+            given = {"rounding_method": rounding, "coordinate_transformation_mode": mode}
+            yield _case(f"{rounding} {mode}", x, (2, 10), method="nearest_neighbor", **given)
+    yield _case("same size", x, (4, 5))
+    yield _case("one axis", x, (4, 8), method="cubic", cubic_alpha=-0.5)
+    yield _case("cubic exclude", x, (6, 3), method="cubic", cubic_exclude=1)
+    yield _case("NHWC", floats(2, 3, 4, 2), (5, 2), layout="NHWC")
+    yield _case("HWCN", floats(3, 4, 2, 1), (5, 2), layout="HWCN", method="nearest_neighbor")
+    yield _case("blocks", floats(1, 2, 3, 2, 4), (2, 3), layout="NCHW4c")
+    yield _case("nothing", x[:0], (3, 3))
+    yield _case("no elements", x, (0, 3))
+    yield _case("float16", (x * 10).astype("float16"), (5, 7))
+    yield _case("far float16", (x * 6000).astype("float16"), (1, 1))
+    yield _case("to float32", x.astype("float16"), (5, 7), out_dtype="float32")
+    yield _case("float64", x.astype("float64"), (5, 7), method="cubic")
+    ints = integers(1, 2, 4, 5, dtype="int8", low=-128, high=128)
+    yield _case("ints", ints, (5, 7), method="nearest_neighbor")
+    yield _case("from ints", ints, (5, 7), out_dtype="float32")
+    wide = integers(1, 1, 3, 3, dtype="int64", low=-(2**40), high=2**40) * 4
+    yield _case("wide ints", wide, (5, 5), coordinate_transformation_mode="align_corners")
+    bools = integers(1, 2, 4, 5) > 0
+    yield _case("Booleans", bools, (5, 7), method="nearest_neighbor")
+    volume = floats(1, 2, 2, 3, 4)
+    for method in ("nearest_neighbor", "linear", "cubic"):
+        yield _case(f"{method}", volume, (3, 2, 5), layout="NCDHW", method=method)
+    yield _case("NDHWC", volume, (2, 3, 3), layout="NDHWC")
+    yield _case(
+        "crop",
+        volume,
+        (2, 2, 3),
+        layout="NCDHW",
+        coordinate_transformation_mode=CROP,
+        roi=(0.0, 0.25, -0.5, 1.0, 0.75, 1.0),
+    )
+    yield from _backward()
+
+
+def _backward() -> Iterator[Case]:
+    """The transpose of the resize as a linear map, of which each column is one resized element."""
+    for layout, shape, size in (
+        ("NCHW", (1, 2, 3, 4), (4, 2)),
+        ("NHWC", (1, 3, 4, 2), (2, 5)),
+        ("NCDHW", (1, 1, 2, 3, 2), (3, 2, 2)),
+    ):
+        out = list(shape)
+        for letter, new in zip([v for v in "DHW" if v in layout], size, strict=True):
+            out[layout.index(letter)] = new
+        for method in ("nearest_neighbor", "linear", "cubic"):
+
+            def expected(
+                g: Array,
+                x: Array,
+                size: Sequence[int] = size,
+                layout: str = layout,
+                method: str = method,
+            ) -> Array:
+                total = np.zeros(x.shape)
+                for index in np.ndindex(*x.shape):
+                    unit = np.zeros(x.shape)
+                    unit[index] = 1
+                    total[index] = (g * resized(unit, size, layout, method=method)).sum()
+                return total
+
+            name = f"resize{len(size)}d_backward"
+            yield Case(
+                f"relax.grad.{name}",
+                f"{layout} {method}",
+                (floats(*out, seed=1), floats(*shape)),
+                lambda g, x, n=name, y=layout, m=method: getattr(op.grad, n)(
+                    g, x, layout=y, method=m
+                ),
+                expected,
+                roundings=32,
+            )
