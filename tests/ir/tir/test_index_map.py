@@ -96,6 +96,8 @@ def test_shapes_are_mapped_so_that_they_hold_everything() -> None:
     assert numbers(TILES.map_shape([14, 3])) == [4, 3, 4]
     assert numbers(TILES.map_shape([N * 4, 3])) == ["n", 3, 4]
     assert numbers(TILES.map_shape([N, Range(3)])) == ["(n + T.int64(3)) // T.int64(4)", 3, 4]
+    assert numbers(TILES.map_shape([0, 3])) == [0, 3, 4]
+    assert numbers(TILES.map_shape([16, Range(2, 2)])) == [4, 2, 4]
     assert numbers(IndexMap.from_func(lambda i: [i + 2, i * i]).map_shape([5])) == [7, 17]
 
 

@@ -14,6 +14,7 @@ from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import substitute
 
 
 def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[PrimExpr]:
@@ -23,6 +24,13 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
         MisuseError: the rank differs, or an index is not bounded.
     """
     iters = index_map.iters(shape)
+    empty = {var: Var(var.name, var.dtype) for var, dom in iters.items() if _is_empty(dom)}
+    if empty:  # as for a size that is not known
+        domains = [
+            Range.from_min_extent(dom.min, empty.get(var, dom.extent)) for var, dom in iters.items()
+        ]
+        none = {size: ops.const(0, size.dtype) for size in empty.values()}
+        return [Analyzer().simplify(substitute(n, none)) for n in shape_of(index_map, domains)]
     detected = detect_iter_map(index_map.final_indices, iters, True, IterMapLevel.Surjective)
     analyzer = Analyzer()
     if not detected.errors:
@@ -67,6 +75,10 @@ def inverse_of(
 def are_equal(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> bool:
     """Return whether all indices are provably equal."""
     return all(map(Analyzer().can_prove_equal, first, second))
+
+
+def _is_empty(domain: Range) -> bool:
+    return isinstance(domain.extent, IntImm) and not domain.extent.value
 
 
 def _minimum(index: IterSumExpr) -> PrimExpr:

@@ -1,0 +1,167 @@
+"""The operator that stores a tensor in another layout."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from relaxpy.errors import MisuseError, counted
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo
+from relaxpy.ir.relax.op.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    known_shape,
+    literal_shape,
+    refuse,
+    refuse_type,
+    same,
+    tensor,
+)
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.layouts import inverse_index_map, transform_layout
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def _take_function(arguments: dict[str, Any]) -> None:
+    """Take the map of a function from indices, and the value of a scalar.
+
+    Errors:
+        MisuseError: the function takes other arguments, or returns axis separators.
+    """
+    index_map, x = arguments["index_map"], arguments["x"]
+    if callable(index_map):
+        sinfo = x.struct_info if isinstance(x, Expr) else None
+        ndim = sinfo.ndim if isinstance(sinfo, TensorStructInfo) and sinfo.ndim >= 0 else None
+        arguments["index_map"] = IndexMap.from_func(index_map, _number_of_indices(index_map, ndim))
+    if isinstance(arguments["pad_value"], PrimValue):
+        arguments["pad_value"] = arguments["pad_value"].value
+
+
+def _number_of_indices(function: Any, ndim: int | None) -> int | None:
+    """The rank, which only a function with `*args` needs."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return ndim if any(p.kind is p.VAR_POSITIONAL for p in found) else None
+
+
+def _padding(call: Call, dtype: DataType) -> PrimExpr:
+    """The value of elements that no element of the operand becomes."""
+    value = cast("PrimExpr | float | None", call.attrs["pad_value"])
+    if isinstance(value, PrimExpr):
+        return value
+    return ops.const(value or 0, dtype)
+
+
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
+    [x] = call.args
+    index_map = cast("IndexMap", call.attrs["index_map"])
+    if inverse_index_map(index_map, known_shape(builder, x)) is None:
+        return call
+    sinfo = builder.struct_info_of(x)
+    assert isinstance(sinfo, TensorStructInfo)
+    value = _padding(call, sinfo.dtype)
+    name = "te_layout_transform"
+    if call.attrs["pad_value"] is not None:
+        name += "_with_pad"
+    if call.attrs["axis_separators"] or call.attrs["input_axis_separators"]:
+        name += "_axis_separator"
+
+    def kernel(data: Tensor) -> Tensor:
+        return transform_layout(data, index_map, value)
+
+    return builder.call_te(kernel, x, primfunc_name_hint=name)
+
+
+def _gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The gradient in the layout of the operand, without that of padding."""
+    shape = require_shape(x, "layout_transform")
+    index_map = cast("IndexMap", call.attrs["index_map"])
+    inverse = inverse_index_map(index_map, shape)
+    if inverse is None:
+        raise refuse(
+            f"the gradient of layout_transform needs the inverse of {index_map}",
+            call,
+            hint="pass a T.index_map with inverse_index_map",
+        )
+    back = R.layout_transform(g, replace(inverse, inverse_index_map=index_map))
+    found = require_shape(back, "layout_transform")
+    more = [a for a, (old, new) in enumerate(zip(shape, found, strict=True)) if not same(old, new)]
+    if not more:
+        return back
+    starts = [ops.const(0, "int64")] * len(more)
+    return R.strided_slice(back, more, starts, [shape[a] for a in more], assume_inbound=True)
+
+
+def _check_separators(separators: tuple[int, ...] | None, rank: int, name: str) -> None:
+    found = separators or ()
+    if list(found) != sorted({s for s in found if 0 <= s <= rank}):
+        raise refuse(
+            f"{name} are ascending positions of {rank} axes at most, found {list(found)}", found
+        )
+
+
+@register(
+    "relax.layout_transform",
+    pure=True,
+    legalize=_legalize,
+    gradient=of_operand(_gradient),
+    adapt=_take_function,
+)
+def layout_transform(
+    x: TensorStructInfo,
+    index_map: IndexMap,
+    pad_value: PrimExpr | int | float | None = None,
+    axis_separators: tuple[int, ...] | None = None,
+    input_axis_separators: tuple[int, ...] | None = None,
+) -> TensorStructInfo:
+    """The elements of x at the indices that a map returns for theirs; padding is `pad_value`.
+
+    `index_map` is a function from indices, as `lambda i, j: (i, j // 4, j % 4)`, or a T.index_map.
+    Axis separators group the axes in memory; elements do not depend on them.
+
+    Shapes:
+        x       as many axes as the map takes indices
+        result  the smallest shape that contains all indices of the map
+    Errors:
+        StructInfoError: x has another rank, `pad_value` another datatype, the map is known to map
+            two indices to one or its inverse is not found, or separators are not positions.
+    """
+    rank = len(index_map.initial_indices)
+    if 0 <= x.ndim != rank:
+        raise refuse(f"index_map takes {counted(rank, 'index', 'indices')}, x is {x}", x)
+    _check_padding(x, pad_value)
+    _check_separators(axis_separators, len(index_map.final_indices), "axis_separators")
+    _check_separators(input_axis_separators, rank, "input_axis_separators")
+    shape = literal_shape(x)
+    if shape is None:
+        return tensor(None, x.dtype, x.vdevice, len(index_map.final_indices))
+    try:
+        sizes = index_map.map_shape(shape)
+    except MisuseError as error:
+        raise refuse(
+            f"index_map has no shape for x {x}: {error.diagnostic.message}", index_map
+        ) from None
+    if all(isinstance(n, IntImm) for n in shape) and inverse_index_map(index_map, shape) is None:
+        raise refuse(
+            f"{index_map} loses elements of x {x}, or its inverse is not found",
+            index_map,
+            hint="for another inverse pass a T.index_map with inverse_index_map",
+        )
+    return tensor(sizes, x.dtype, x.vdevice)
+
+
+def _check_padding(x: TensorStructInfo, value: PrimExpr | float | None) -> None:
+    if isinstance(value, PrimExpr):
+        if value.dtype != x.dtype and not x.dtype.is_void:
+            raise refuse_type(f"pad_value has the datatype of x {x}, found {value.dtype}", value)
+    elif value is not None and x.dtype.is_int and not float(value).is_integer():
+        raise refuse_type(f"pad_value is an integer for x {x}, found {value}", value)
