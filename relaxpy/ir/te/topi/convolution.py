@@ -297,8 +297,10 @@ def conv_transpose(
         found |= {"N": at["N"], "C": channel(at.get("G"), at["O"], own["O"])}
         return tuple(found[a] for a in order)
 
+    summed = [] if is_const(per_group, 1) else [per_group]
+
     def term(ins: Sequence[Buffer], window: Index, index: Index, inner: Index) -> PrimExpr:
-        at = dict(zip([*loops, "I"], [*index, *inner], strict=True))
+        at = dict(zip(loops, index, strict=True)) | {"I": inner[0] if inner else number(0)}
         source = at | {"C": channel(at.get("G"), at["I"], per_group)}
         value = BufferLoad(ins[0], [source[a] for a in x.order])
         factor = BufferLoad(ins[1], [*window, *(at[a] for a in turned[count:])])
@@ -314,7 +316,7 @@ def conv_transpose(
         [x.tensor, matrices],
         [own[a] for a in axes],
         [extents[a] for a in loops],
-        [per_group],
+        summed,
         place,
         term,
         f"conv{count}d_transpose",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce as folded
+from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.errors import MisuseError
@@ -14,7 +14,7 @@ from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import reduction
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, identity
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, identity
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.reduction import least
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const, ravel, unravel
@@ -196,26 +196,31 @@ def _for_sums(dtype: DataType) -> DataType:
     return INT64 if dtype.is_int and dtype.bits < INT64.bits else accumulator(dtype)
 
 
-def _divided(
-    total: Tensor, count: Callable[[Sequence[PrimExpr]], PrimExpr], dtype: DataType
-) -> Tensor:
-    """The elements over how many they are the sum of; integers are rounded toward zero."""
-    one = number(1)
+def _divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) -> Tensor:
+    """The elements over the product of counts along axes; integers are rounded toward zero."""
 
     def element(*index: PrimExpr) -> PrimExpr:
-        members = ops.maximum(count(index), one)
-        return ops.cast_to(tir.Div(total(*index), ops.cast_to(members, total.dtype)), dtype)
+        members: PrimExpr = ops.const(1, total.dtype)
+        for axis, count in counts.items():
+            value = count(index[axis]) if isinstance(count, Tensor) else count
+            members = ops.mul(members, ops.cast_to(value, total.dtype))
+        return ops.cast_to(tir.Div(total(*index), members), dtype)
 
-    made: Tensor = te.compute(total.shape, element, name="pool_avg")
-    return made
+    return computed(total.shape, element, "pool_avg")
 
 
-def _members(windows: Sequence[_Along], *, padded: bool) -> Callable[..., PrimExpr]:
-    def count(index: Sequence[PrimExpr]) -> PrimExpr:
-        counts = (along.members(index[along.axis], padded=padded) for along in windows)
-        return folded(ops.mul, counts, number(1))
+def _counted(size: PrimExpr, members: Callable[[PrimExpr], PrimExpr]) -> Tensor | int:
+    """How many elements each window along an axis is the mean of; 1 for a window without any."""
+    found = computed((size,), lambda i: ops.maximum(members(i), number(1)), "pool_count")
+    [body] = found.op.body if isinstance(found.op, te.ComputeOp) else []
+    return body.value if isinstance(body, tir.IntImm) else found
 
-    return count
+
+def _members(windows: Sequence[_Along], *, padded: bool) -> dict[int, Tensor | int]:
+    return {
+        along.axis: _counted(along.count, partial(along.members, padded=padded))
+        for along in windows
+    }
 
 
 def _pool(
@@ -378,7 +383,8 @@ def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tens
     kernel = [number(along.kernel) for along in windows]
 
     def term(ins: Sequence[Buffer], inside: Index, index: Index) -> PrimExpr:
-        chosen = ops.compare(tir.EQ, BufferLoad(ins[1], index), ravel(inside, kernel))
+        place = BufferLoad(ins[1], index)
+        chosen = ops.compare(tir.EQ, place, ops.cast_to(ravel(inside, kernel), place.dtype))
         return tir.Select(chosen, BufferLoad(ins[0], index), ops.const(0, g.dtype))
 
     return _spread(g, [_first_greatest(x, windows)], windows, term)
@@ -402,7 +408,9 @@ def pool_selected(
 
     def element(*index: PrimExpr) -> Any:
         where = list(index)
-        for along, k in zip(windows, unravel(places(*index), sizes), strict=True):
+        for along, k in zip(
+            windows, unravel(ops.cast_to(places(*index), INT64), sizes), strict=True
+        ):
             where[along.axis] = along.place(index[along.axis], k)
         return source(*where)
 
@@ -427,10 +435,10 @@ def _first_greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
     if total <= WRITTEN_OUT:
 
         def element(*index: PrimExpr) -> Any:
-            found: PrimExpr = number(total - 1)
+            found = ops.const(total - 1, "int8")
             for k in range(total - 1)[::-1]:
                 hit = is_greatest(index, unravel(number(k), kernel))
-                found = tir.Select(hit, number(k), found)
+                found = tir.Select(hit, ops.const(k, "int8"), found)
             return found
 
     else:
@@ -540,24 +548,34 @@ def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout
     }
     kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
     source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, _for_sums(x.dtype))
-    found = source
+    single = [axis for axis, count in by_axis.items() if is_const(count, 1)]
+    reducer = reduction.sum if kind == "sum" else reduction.max
+    found = reducer(source, single, keepdims=True) if single else source
     for axis, count in sorted(by_axis.items()):
-        found = _adaptive(found, axis, count, kind)
+        found = found if axis in single else _adaptive(found, axis, count, kind)
     if kind == "sum":
-        found = _divided(found, _adaptive_members(x, by_axis), x.dtype)
+        sizes = {axis: x.shape[axis] for axis in by_axis}
+        found = _divided(found, _adaptive_members(sizes, by_axis), x.dtype)
     return _closed(as_dtype(found, x.dtype), data, order, layout)
 
 
-def _adaptive_members(x: Tensor, counts: Mapping[int, PrimExpr]) -> Callable[..., PrimExpr]:
-    def count(index: Sequence[PrimExpr]) -> PrimExpr:
-        total = number(1)
-        for axis, windows in counts.items():
-            begin, end = _adaptive_bounds(index[axis], x.shape[axis], windows)
-            if prove_equal(x.shape[axis], windows) is not True:
-                total = ops.mul(total, ops.sub(end, begin))
-        return total
+def _adaptive_members(
+    sizes: Mapping[int, PrimExpr], counts: Mapping[int, PrimExpr]
+) -> dict[int, Tensor | int]:
+    """How many elements each window has along each axis."""
 
-    return count
+    def members(axis: int, window: PrimExpr) -> PrimExpr:
+        begin, end = _adaptive_bounds(window, sizes[axis], counts[axis])
+        return ops.sub(end, begin)
+
+    found: dict[int, Tensor | int] = {}
+    for axis, count in counts.items():
+        shortest, longest = _lengths(sizes[axis], count)
+        if shortest == longest > 0:
+            found[axis] = longest
+        elif prove_equal(sizes[axis], count) is not True:
+            found[axis] = _counted(count, partial(members, axis))
+    return found
 
 
 def adaptive_pool1d(
@@ -594,14 +612,8 @@ def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "
     axes = [order.index(axis) for axis in order if axis in "DHW"]
     wide = as_dtype(g, _for_sums(g.dtype))
 
-    def count(index: Sequence[PrimExpr]) -> PrimExpr:
-        total = number(1)
-        for axis in axes:
-            begin, end = _adaptive_bounds(index[axis], whole[axis], g.shape[axis])
-            total = ops.mul(total, ops.sub(end, begin))
-        return total
-
-    found = _divided(wide, count, wide.dtype)
+    extents, counts = ({axis: shape[axis] for axis in axes} for shape in (whole, g.shape))
+    found = _divided(wide, _adaptive_members(extents, counts), wide.dtype)
     for axis in axes:
         found = _adaptive(found, axis, whole[axis], "sum")
     return _closed(as_dtype(found, g.dtype), grads, order, layout)
