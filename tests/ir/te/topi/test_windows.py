@@ -1,0 +1,164 @@
+"""Convolutions, pools and padding that no operator of Relax reaches, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
+from tests.ir.te.topi.test_topi import Array, evaluate
+
+RANDOM = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> Array:
+    """Whole numbers, of which sums are exact."""
+    return RANDOM.integers(-9, 10, shape).astype("float32")
+
+
+IMAGE, FILTER = floats(2, 4, 5, 6), floats(6, 4, 3, 2)
+LINE, TAPS = floats(2, 4, 7), floats(4, 3, 3)
+CUBE, BLOCK = floats(1, 2, 3, 4, 3), floats(3, 2, 2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays", "expected"),
+    [
+        (
+            lambda x, w: topi.nn.conv1d(x, w, 2, 1),
+            (LINE, TAPS.transpose(1, 0, 2).copy()),
+            convolve(LINE, TAPS.transpose(1, 0, 2), 2, 1),
+        ),
+        (
+            lambda x, w: topi.nn.conv2d(x, w, 1, (1, 0), (1, 2)),
+            (IMAGE, FILTER),
+            convolve(IMAGE, FILTER, 1, (1, 0), (1, 2)),
+        ),
+        (
+            lambda x, w: topi.nn.conv2d(x, w, 2, 0, 1, "NHWC"),
+            (IMAGE.transpose(0, 2, 3, 1).copy(), FILTER.transpose(2, 3, 1, 0).copy()),
+            convolve(IMAGE, FILTER, 2).transpose(0, 2, 3, 1),
+        ),
+        (
+            lambda x, w: topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 2),
+            (IMAGE, FILTER[:, :2].copy()),
+            convolve(IMAGE, FILTER[:, :2], 1, 1, groups=2),
+        ),
+        (
+            lambda x, w: topi.nn.conv3d_ncdhw(x, w, 1, (0, 1, 0), 1, 1),
+            (CUBE, BLOCK),
+            convolve(CUBE, BLOCK, 1, (0, 1, 0)),
+        ),
+        (
+            lambda x, w: topi.nn.group_conv1d_transpose_ncw(x, w, 2, 1, None, 1, 2),
+            (LINE, TAPS),
+            transpose_convolve(LINE, TAPS, 2, 1, groups=2, more=1),
+        ),
+        (
+            lambda x, w: topi.nn.group_conv2d_transpose_nchw(x, w, (1, 2), 0, "float32", 0, 2),
+            (IMAGE, FILTER[:4].copy()),
+            transpose_convolve(IMAGE, FILTER[:4], (1, 2), groups=2),
+        ),
+        (lambda x: topi.nn.global_pool(x, "avg"), (IMAGE,), IMAGE.mean((2, 3), keepdims=True)),
+        (
+            lambda x: topi.nn.global_pool(x, "max", "NWC"),
+            (LINE,),
+            LINE.max(1, keepdims=True),
+        ),
+        (
+            lambda x: topi.nn.adaptive_pool1d(x, 3, "max"),
+            (LINE,),
+            np.stack([LINE[..., a:b].max(-1) for a, b in ((0, 3), (2, 5), (4, 7))], -1),
+        ),
+        (
+            lambda x: topi.nn.adaptive_pool(x, (None, 1), "max"),
+            (IMAGE,),
+            IMAGE.max(3, keepdims=True),
+        ),
+        (lambda x: topi.nn.adaptive_pool(x, (None, 6), "max"), (IMAGE,), IMAGE),
+        (lambda x: topi.nn.pool2d(x, 1, 1, 1, 0, "max"), (IMAGE,), IMAGE),
+        (lambda x: topi.nn.pool1d(x, 2, 3, 1, 1, "max"), (LINE,), pool(LINE, "max", 2, 3, 1)),
+        (
+            lambda x: topi.nn.pad(x, (0, 1, 2), (1, 0, 0), 7),
+            (LINE,),
+            np.pad(LINE, ((0, 1), (1, 0), (2, 0)), constant_values=7),
+        ),
+        (
+            lambda x: topi.nn.pad(x, (1, 0, 0)),
+            (LINE,),
+            np.pad(LINE, ((1, 1), (0, 0), (0, 0))),
+        ),
+        (lambda x: topi.nn.pad(x, (0, 0, 0)), (LINE,), LINE),
+    ],
+)
+def test_functions_of_windows(
+    function: Callable[..., Tensor], arrays: tuple[Array, ...], expected: Array
+) -> None:
+    found = evaluate(function, *arrays)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_dilation_leaves_room_between_elements(size: int, value: float) -> None:
+    x = LINE[..., :size].copy()
+    expected = np.full((3, 4, max(0, 3 * size - 2)), value, "float32")
+    expected[::2, :, ::3] = x
+    np.testing.assert_array_equal(
+        evaluate(lambda t: topi.nn.dilate(t, (2, 1, 3), value), x), expected
+    )
+
+
+def test_the_first_stage_is_the_padding_only_where_there_is_some() -> None:
+    x, w = (te.placeholder(a.shape, name="x") for a in (IMAGE, FILTER))
+    padded = topi.nn.conv(x, w, 1, (1, 0), 1, 1, "NCHW")
+    assert [t.name for t in padded.op.input_tensors] == ["pad_temp", "x"]
+    plain = topi.nn.conv(x, w, 1, 0, 1, 1, "NCHW")
+    assert plain.op.input_tensors == (x, w)
+
+
+X = te.placeholder((1, 2, 4, 4), name="x")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: topi.nn.pad(X, (1, 1)), "pad: 2 widths for rank 4"),
+        (lambda: topi.nn.dilate(X, (1,)), "dilate: 1 stride for rank 4"),
+        (lambda: topi.nn.pool2d(X, 2, 2, 1, 0, "min"), "a pool is 'max' or 'avg', found 'min'"),
+        (lambda: topi.nn.pool2d(X, (1, 2, 3), 2, 1, 0, "max"), "expected 1 or 2 numbers"),
+        (lambda: topi.nn.pool2d(X, 1, 1, 1, (1, 2, 3), "max"), "expected 1 or 2 numbers"),
+        (
+            lambda: topi.nn.adaptive_pool(X, (1, 2, 3), "avg"),
+            "NCHW has 2 spatial axes, found [1, 2, 3]",
+        ),
+        (lambda: topi.nn.pool2d(3, 1, 1, 1, 0, "max"), "topi.pool2d: data is a tensor expression"),
+        (
+            lambda: topi.nn.conv(X, X, None, 0, 1, 1, "NCHW"),
+            "stride is an integer or a list of integers",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_sizes_may_be_expressions() -> None:
+    n, h = tir.Var("n", "int64"), tir.Var("h", "int64")
+    x = te.placeholder((n, 2, h, 4), name="x")
+    assert [str(s) for s in topi.nn.pool2d(x, 2, 2, 1, 0, "avg").shape] == [
+        "n",
+        "2",
+        "h // T.int64(2)",
+        "T.int64(2)",
+    ]
