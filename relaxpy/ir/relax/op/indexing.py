@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -20,7 +23,9 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.gradients import require_shape
 from relaxpy.ir.relax.op.registry import R, register
 from relaxpy.ir.relax.op.rules import (
+    RULE,
     by_te,
+    differ,
     literal_shape,
     normal_axes,
     normal_axis,
@@ -31,12 +36,15 @@ from relaxpy.ir.relax.op.rules import (
     tensor,
 )
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.te.topi.transform import slice_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Array = np.ndarray[Any, Any]
 
 
 def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
@@ -205,3 +213,70 @@ def strided_slice(
         assert last is not None
         _, sizes[axis] = slice_bounds(shape[axis], first, last, stride, inbound=assume_inbound)
     return tensor(sizes, x.dtype, x.vdevice)
+
+
+def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
+    for name, bounds in (("begin", begin), ("end", end), ("strides", strides)):
+        if bounds.shape != (x.ndim,):
+            raise RuntimeCheckError(
+                f"dynamic_strided_slice: {name} has one element for each axis of a tensor of shape "
+                f"{x.shape}, found shape {bounds.shape}",
+                rule=RULE,
+            )
+    if not strides.all():
+        raise RuntimeCheckError(
+            f"dynamic_strided_slice: strides are other than 0, found {strides.tolist()}", rule=RULE
+        )
+    bounds = zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
+    return np.array(x[tuple(slice(*bound) for bound in bounds)])
+
+
+def _gradient_dynamic_strided_slice(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The gradient at the positions of the slice, which is taken of them too; else 0."""
+    x, *bounds = call.args
+    shape = ShapeExpr(require_shape(x, "dynamic_strided_slice"))
+    count = PrimValue(product(shape.values))
+    places = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
+    whole = R.reshape(R.zeros_like(x), ShapeExpr((product(shape.values),)))
+    found = R.scatter_elements(whole, R.flatten(places), R.flatten(gradient))
+    return [R.reshape(found, shape), *map(R.grad.no_grad, bounds)]
+
+
+@register(
+    "relax.dynamic_strided_slice",
+    pure=True,
+    data_dependent=True,
+    runtime=_sliced,
+    gradient=_gradient_dynamic_strided_slice,
+)
+def dynamic_strided_slice(
+    x: TensorStructInfo,
+    begin: TensorStructInfo,
+    end: TensorStructInfo,
+    strides: TensorStructInfo,
+) -> TensorStructInfo:
+    """`x[begin:end:strides]` along every axis, with Python's meaning of all three.
+
+    Shapes:
+        x                    any
+        begin, end, strides  vectors of int64, with one element for each axis
+        result               of the rank of x
+    Errors:
+        StructInfoError: a bound is known to be no vector, of other elements than int64, or of
+            another length than the rank of x.
+    """
+    for name, sinfo in (("begin", begin), ("end", end), ("strides", strides)):
+        if sinfo.ndim not in (-1, 1):
+            raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+        if sinfo.dtype != INT64 and not sinfo.dtype.is_void:
+            raise refuse_type(
+                f"{name} holds int64, found {sinfo}",
+                sinfo,
+                hint='convert it: R.astype(x, "int64")',
+            )
+        shape = literal_shape(sinfo)
+        if shape is not None and x.ndim >= 0 and differ(shape[0], ops.const(x.ndim, INT64)):
+            raise refuse(f"{name} has one element for each axis of x {x}, found {sinfo}", sinfo)
+    return tensor(None, x.dtype, x.vdevice, x.ndim)

@@ -11,6 +11,7 @@ from tests.ir.relax.op.cases.case import Case, floats
 
 
 def cases() -> Iterator[Case]:
+    yield from _dynamic_slices()
     x = floats(3, 4)
     places = np.array([[2, 0], [1, 1]], "int64")
     yield Case("relax.take", "rows", (x, places), lambda v, i: op.take(v, i, 0), lambda v, i: v[i])
@@ -75,4 +76,31 @@ def cases() -> Iterator[Case]:
         (floats(4, 6),),
         lambda v: op.strided_slice(v, [0], [1], [3], assume_inbound=True),
         lambda v: v[1:3],
+    )
+
+
+def _dynamic_slices() -> Iterator[Case]:
+    x = floats(4, 5)
+    for begin, end, strides in (
+        ((0, 0), (4, 5), (1, 1)),
+        ((1, -3), (9, -1), (2, 1)),
+        ((-1, 3), (-9, 0), (-1, -2)),
+        ((3, 0), (1, 5), (1, 1)),
+        ((0, 4), (0, -100), (1, -1)),
+    ):
+        yield Case(
+            "relax.dynamic_strided_slice",
+            f"{begin} to {end} by {strides}",
+            (x, *(np.array(bound, "int64") for bound in (begin, end, strides))),
+            op.dynamic_strided_slice,
+            lambda v, b, e, s: v[b[0] : e[0] : s[0], b[1] : e[1] : s[1]],
+        )
+    none = np.zeros(0, "int64")
+    yield Case(
+        "relax.dynamic_strided_slice",
+        "scalar",
+        (x[0, 0].reshape(()), none, none, none),
+        op.dynamic_strided_slice,
+        lambda v, b, e, s: v,
+        needs=("numbers",),
     )
