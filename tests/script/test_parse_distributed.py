@@ -238,7 +238,10 @@ def test_operators_on_spread_tensors_are_read_and_written() -> None:
             'R.dist.redistribute(x, "mesh[0]", "R, R")',
             r"input is a tensor over several devices, found R\.Tensor",
         ),
-        ("R.dist.redistribute_replica_to_shard(x, 3, 0)", "size 4 is no multiple of 3 workers"),
+        (
+            "R.dist.redistribute_replica_to_shard(x, 3, 0)",
+            "is 4, which is not a multiple of 3 workers",
+        ),
         ("R.dist.redistribute_replica_to_shard(x, 0, 0)", "num_workers is at least 1, found 0"),
         (
             "R.dist.call_tir_local_view(cls.f, (x,), R.Tensor((4,)))",

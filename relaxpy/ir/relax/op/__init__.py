@@ -2,7 +2,17 @@
 
 from pkgutil import iter_modules, resolve_name
 
-from relaxpy.ir.relax.op import builtin, distributed, grad, image, memory, nn, vm
+from relaxpy.ir.relax.op import (
+    builtin,
+    ccl,
+    distributed,
+    grad,
+    image,
+    memory,
+    nn,
+    vision,
+    vm,
+)
 from relaxpy.ir.relax.op.builtin import stop_lift_params
 from relaxpy.ir.relax.op.call import (
     call_dps_packed,
@@ -30,6 +40,7 @@ __all__ = [
     "call_tir",
     "call_tir_inplace",
     "call_tir_with_grad",
+    "ccl",
     "distributed",
     "grad",
     "image",
@@ -43,6 +54,7 @@ __all__ = [
     "registered_ops",
     "shape_of",
     "stop_lift_params",
+    "vision",
     "vm",
 ]
 

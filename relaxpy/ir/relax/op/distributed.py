@@ -11,8 +11,9 @@ from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Pl
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -48,6 +49,43 @@ def redistribute(
     return DTensorStructInfo(input.tensor_sinfo, device_mesh, placement)
 
 
+def shard(
+    x: TensorStructInfo, num_workers: int, axis: int, ctx: Context, name: str
+) -> TensorStructInfo:
+    """One of the equal parts of a tensor along an axis.
+
+    Errors:
+        StructInfoError: there are no workers, the axis is out of range, or its size is provably not
+            a multiple.
+    """
+    require_workers(num_workers)
+    if x.ndim < 0:
+        return tensor(None, x.dtype, x.vdevice)
+    position = normal_axis(axis, x.ndim)
+    shape = literal_shape(x)
+    if shape is None:
+        return tensor(None, x.dtype, x.vdevice, x.ndim)
+    rest = ops.floormod(shape[position], num_workers)
+    if ctx.prove_equal(rest, ops.const(0, rest.dtype)) is False:
+        raise refuse(
+            f"dimension {position} of {name} {shape_text(shape)} is {shown(shape[position])}, "
+            f"which is not a multiple of {num_workers} workers",
+            num_workers,
+        )
+    part = tidy(ops.floordiv(shape[position], num_workers))
+    return tensor((*shape[:position], part, *shape[position + 1 :]), x.dtype, x.vdevice)
+
+
+def require_workers(num_workers: int) -> None:
+    """Refuse fewer than one worker.
+
+    Errors:
+        StructInfoError: there are none.
+    """
+    if num_workers < 1:
+        raise refuse(f"num_workers is at least 1, found {num_workers}", num_workers)
+
+
 @register("relax.dist.redistribute_replica_to_shard", pure=True)
 def redistribute_replica_to_shard(
     input: TensorStructInfo, num_workers: int, axis: int, ctx: Context
@@ -60,20 +98,7 @@ def redistribute_replica_to_shard(
     Errors:
         StructInfoError: there are no workers, or the size is provably not a multiple.
     """
-    if num_workers < 1:
-        raise refuse(f"num_workers is at least 1, found {num_workers}", num_workers)
-    if input.ndim < 0:
-        return tensor(None, input.dtype, input.vdevice)
-    where = normal_axis(axis, input.ndim)
-    shape = literal_shape(input)
-    if shape is None:
-        return tensor(None, input.dtype, input.vdevice, input.ndim)
-    rest = ops.floormod(shape[where], num_workers)
-    if ctx.prove_equal(rest, ops.const(0, rest.dtype)) is False:
-        size = getattr(shape[where], "value", shape[where])
-        raise refuse(f"size {size} is no multiple of {num_workers} workers", num_workers)
-    part = ops.floordiv(shape[where], num_workers)
-    return tensor((*shape[:where], part, *shape[where + 1 :]), input.dtype, input.vdevice)
+    return shard(input, num_workers, axis, ctx, "input")
 
 
 def _infer_local_view(call: Call, ctx: Context) -> StructInfo:

@@ -1,0 +1,189 @@
+"""Operators on boxes that were detected in images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.ir.core.dtype import FLOAT32, INT64
+from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from relaxpy.ir.relax.op.gradients import no_gradient
+from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.rules import (
+    differ,
+    joint_vdevice,
+    literal_shape,
+    refuse,
+    require_float,
+    require_integer,
+    shown,
+    tensor,
+)
+from relaxpy.ir.te.topi.shapes import product, shape_text
+from relaxpy.ir.tir import ops
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Format: TypeAlias = Literal["onnx", "tensorflow"]
+Scalar: TypeAlias = TensorStructInfo | PrimStructInfo
+
+
+def _overlaps(box: Array, others: Array) -> Array:
+    """The intersection of a box with each other one, over their union; 0 if that is empty."""
+    low = np.maximum(box[:2], others[:, :2])
+    high = np.minimum(box[2:], others[:, 2:])
+    shared = np.prod(np.maximum(high - low, 0), axis=1)
+    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - shared
+    ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return ratios
+
+
+def _kept(corners: Array, scores: Array, count: int, iou: float, threshold: float) -> Iterator[int]:
+    """The boxes of one class, best first, without those that overlap a better one."""
+    rest = np.argsort(-scores, kind="stable")
+    rest = rest[scores[rest] > threshold]
+    while count > 0 and rest.size:
+        best, rest = rest[0], rest[1:]
+        yield int(best)
+        rest = rest[_overlaps(corners[best], corners[rest]) <= iou]
+        count -= 1
+
+
+def _number(value: Any, name: str) -> Any:
+    """The number that a scalar or a tensor of one element holds."""
+    array = np.asarray(value)
+    if array.size != 1:
+        raise RuntimeCheckError(f"{name} is one number, found {array.size}", rule="DER-36")
+    return array.item()
+
+
+def _suppressed(
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Any,
+    iou_threshold: Any,
+    score_threshold: Any,
+    output_format: Format = "onnx",
+) -> Any:
+    count = int(_number(max_output_boxes_per_class, "max_output_boxes_per_class"))
+    iou = float(_number(iou_threshold, "iou_threshold"))
+    least = float(_number(score_threshold, "score_threshold"))
+    batches, classes, size = scores.shape
+    pairs = boxes.astype(np.float64).reshape(batches, size, 2, 2)
+    corners = np.concatenate([pairs.min(2), pairs.max(2)], axis=2)
+    found = [
+        [
+            (kind, box)
+            for kind in range(classes)
+            for box in _kept(corners[batch], scores[batch, kind], count, iou, least)
+        ]
+        for batch in range(batches)
+    ]
+    totals = np.array(list(map(len, found)), np.int64)
+    if output_format == "onnx":
+        indices = np.full((batches * classes * size, 3), -1, np.int64)
+        listed = [(batch, *chosen) for batch, kept in enumerate(found) for chosen in kept]
+        indices[: len(listed)] = np.array(listed, np.int64).reshape(-1, 3)
+        return indices, totals.sum(keepdims=True)
+    indices = np.full((batches, classes * size, 2), -1, np.int64)
+    values = np.zeros((batches, classes * size), np.float32)
+    for batch, kept in enumerate(found):
+        for row, (kind, box) in enumerate(kept):
+            indices[batch, row] = kind, box
+            values[batch, row] = scores[batch, kind, box]
+    return indices, values, totals
+
+
+@register(
+    "relax.vision.all_class_non_max_suppression",
+    pure=True,
+    runtime=_suppressed,
+    gradient=no_gradient,
+)
+def all_class_non_max_suppression(
+    boxes: TensorStructInfo,
+    scores: TensorStructInfo,
+    max_output_boxes_per_class: Scalar,
+    iou_threshold: Scalar,
+    score_threshold: Scalar,
+    output_format: Format = "onnx",
+) -> TupleStructInfo:
+    """The boxes of each class from the best on, without those that overlap a better one too much.
+
+    Only scores above `score_threshold` count. Boxes overlap too much if the ratio of the areas of
+    their intersection and their union exceeds `iou_threshold`. Of each class,
+    `max_output_boxes_per_class` are kept at most.
+
+    Shapes:
+        boxes   (batch, n, 4), floats: two opposite corners [y1, x1, y2, x2] of each
+        scores  (batch, classes, n), floats
+        result  "onnx": (batch * classes * n, 3) of [batch, class, box] and (1,), their number;
+                "tensorflow": (batch, classes * n, 2) of [class, box], (batch, classes * n), their
+                scores in float32, and (batch,), their numbers; after these, indices are -1 and
+                scores 0; integers are int64
+    Errors:
+        StructInfoError: boxes or scores have another rank than 3 or hold no floats, two known sizes
+            of them differ, a box has not 4 coordinates, the number of boxes is not an integer, or a
+            limit is a tensor of several elements.
+    Rule:
+        ONNX, NonMaxSuppression.
+    """
+    for name, sinfo in (("boxes", boxes), ("scores", scores)):
+        require_float(sinfo, name)
+        if sinfo.ndim not in (-1, 3):
+            raise refuse(f"{name} has rank 3, found {sinfo}", sinfo)
+    count = max_output_boxes_per_class
+    require_integer(count.dtype, "max_output_boxes_per_class", count)
+    _require_number(count, "max_output_boxes_per_class")
+    _require_number(iou_threshold, "iou_threshold")
+    _require_number(score_threshold, "score_threshold")
+    sizes, places = literal_shape(scores), literal_shape(boxes)
+    if places is not None:
+        _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
+    if sizes is not None and places is not None:
+        others = f"as scores {shape_text(sizes)} has"
+        _require_size(boxes, "boxes", 0, sizes[0], others)
+        _require_size(boxes, "boxes", 1, sizes[2], others)
+    vdevice = joint_vdevice((boxes, scores), strict=False)
+    one = tensor((ops.const(1, INT64),), INT64, vdevice)
+    if output_format == "onnx":
+        if sizes is None:
+            return TupleStructInfo((tensor(None, INT64, vdevice, 2), one))
+        rows = product(sizes), ops.const(3, INT64)
+        return TupleStructInfo((tensor(rows, INT64, vdevice), one))
+    if sizes is None:
+        batch = None if places is None else places[:1]
+        return TupleStructInfo(
+            (
+                tensor(None, INT64, vdevice, 3),
+                tensor(None, FLOAT32, vdevice, 2),
+                tensor(batch, INT64, vdevice, 1),
+            )
+        )
+    each = sizes[0], product(sizes[1:])
+    return TupleStructInfo(
+        (
+            tensor((*each, ops.const(2, INT64)), INT64, vdevice),
+            tensor(each, FLOAT32, vdevice),
+            tensor(sizes[:1], INT64, vdevice),
+        )
+    )
+
+
+def _require_number(sinfo: Scalar, name: str) -> None:
+    shape = literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
+    if shape is not None and differ(product(shape), ops.const(1, INT64)):
+        raise refuse(f"{name} is one number, found {sinfo}", sinfo)
+
+
+def _require_size(sinfo: TensorStructInfo, name: str, axis: int, wanted: Any, reason: str) -> None:
+    shape = literal_shape(sinfo)
+    assert shape is not None
+    if differ(shape[axis], wanted):
+        raise refuse(
+            f"dimension {axis} of {name} {shape_text(shape)} is {shown(wanted)}, {reason}; found "
+            f"{shown(shape[axis])}",
+            sinfo,
+        )

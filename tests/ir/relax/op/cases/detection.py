@@ -1,0 +1,93 @@
+"""Boxes of objects that were detected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.relax import op
+from tests.ir.relax.op.cases.case import Array, Case
+
+
+def _area(top: float, left: float, bottom: float, right: float) -> float:
+    return max(bottom - top, 0.0) * max(right - left, 0.0)
+
+
+def _overlap(first: Array, second: Array) -> float:
+    a, b = (
+        (min(y1, y2), min(x1, x2), max(y1, y2), max(x1, x2))
+        for y1, x1, y2, x2 in (first.tolist(), second.tolist())
+    )
+    shared = _area(*map(max, a[:2], b[:2]), *map(min, a[2:], b[2:]))
+    union = _area(*a) + _area(*b) - shared
+    return shared / union if union > 0 else 0.0
+
+
+def _selected(boxes: Array, scores: Array, most: int, iou: float, least: float) -> list[int]:
+    """ONNX, NonMaxSuppression, of one class."""
+    kept: list[int] = []
+    for box in sorted(range(len(scores)), key=lambda k: -scores[k]):
+        fits = all(_overlap(boxes[box], boxes[other]) <= iou for other in kept)
+        if len(kept) < most and scores[box] > least and fits:
+            kept.append(box)
+    return kept
+
+
+def suppressed(
+    boxes: Array, scores: Array, most: int, iou: float, least: float, form: str = "onnx"
+) -> Any:
+    batches, classes, count = scores.shape
+    rows = [
+        (b, c, k)
+        for b in range(batches)
+        for c in range(classes)
+        for k in _selected(boxes[b], scores[b, c], most, iou, least)
+    ]
+    if form == "onnx":
+        whole = np.full((batches * classes * count, 3), -1)
+        for place, row in enumerate(rows):
+            whole[place] = row
+        return whole, np.array([len(rows)])
+    indices = np.full((batches, classes * count, 2), -1)
+    values = np.zeros((batches, classes * count))
+    totals = np.zeros(batches, "int64")
+    for b, c, k in rows:
+        indices[b, totals[b]] = c, k
+        values[b, totals[b]] = scores[b, c, k]
+        totals[b] += 1
+    return indices, values, totals
+
+
+def cases() -> Iterator[Case]:
+    random = np.random.default_rng(3)
+    boxes = random.random((2, 6, 4)).astype("float32")
+    boxes[:, 3] = boxes[:, 0]
+    boxes[:, 4, 2:] = boxes[:, 4, :2]
+    scores = random.random((2, 3, 6)).astype("float32")
+    for label, limits in {
+        "few": (2, 0.3, 0.2),
+        "all": (6, 1.0, -1.0),
+        "apart": (6, 0.0, 0.0),
+        "none": (0, 0.5, 0.0),
+        "no good ones": (6, 0.5, 2.0),
+    }.items():
+        for form in ("onnx", "tensorflow"):
+            yield Case(
+                "relax.vision.all_class_non_max_suppression",
+                f"{label} {form}",
+                (boxes, scores),
+                lambda b, s, v=limits, f=form: op.vision.all_class_non_max_suppression(
+                    b, s, *v, output_format=f
+                ),
+                lambda b, s, v=limits, f=form: suppressed(b, s, *v, f),
+                smooth=form == "onnx",  # selected scores are not
+            )
+    yield Case(
+        "relax.vision.all_class_non_max_suppression",
+        "nothing",
+        (boxes[:, :0], scores[..., :0]),
+        lambda b, s: op.vision.all_class_non_max_suppression(b, s, 3, 0.5, 0.0),
+        lambda b, s: suppressed(b, s, 3, 0.5, 0.0),
+    )
