@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import (
+    adaptive_pooling,
     blocks,
     convolution,
     elementwise,
@@ -17,6 +18,7 @@ from relaxpy.ir.te.topi import (
     reduction,
     transform,
 )
+from relaxpy.ir.te.topi.adaptive_pooling import *
 from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
@@ -46,6 +48,7 @@ __all__ = [
     "softplus",
 ]
 __all__ += blocks.__all__
+__all__ += adaptive_pooling.__all__
 __all__ += convolution.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__

@@ -9,15 +9,13 @@ from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi import reduction
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, identity
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.reduction import least
-from relaxpy.ir.te.topi.shapes import as_sizes, is_const, ravel, unravel
+from relaxpy.ir.te.topi.shapes import ravel, unravel
 from relaxpy.ir.te.topi.windows import (
     WRITTEN_OUT,
     Index,
@@ -28,7 +26,6 @@ from relaxpy.ir.te.topi.windows import (
     overlap_add,
     per_axis,
     whole_axes,
-    whole_shape,
     window_count,
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
@@ -37,11 +34,6 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
 
 __all__ = [
-    "adaptive_pool",
-    "adaptive_pool1d",
-    "adaptive_pool3d",
-    "adaptive_pool_grad",
-    "global_pool",
     "pool1d",
     "pool2d",
     "pool3d",
@@ -49,14 +41,13 @@ __all__ = [
     "pool_selected",
 ]
 
-Sizes: TypeAlias = int | PrimExpr | Sequence[int | PrimExpr | None]
 PoolType: TypeAlias = Literal["max", "avg"]
 #: Along an axis, windows of so many elements are written out.
 MOST_TERMS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Along:
+class Along:
     """How windows lie along axis `axis` of a tensor, of `size` elements without padding."""
 
     axis: int
@@ -120,7 +111,7 @@ def _windows(
     padding: Numbers,
     *,
     ceil: bool,
-) -> list[_Along]:
+) -> list[Along]:
     """How windows lie along each spatial axis, outer axes first."""
     axes = sorted(a for a in order if a in "DHW")
     count = len(axes)
@@ -137,11 +128,11 @@ def _windows(
     found = []
     for letter, k, step, holes, low, high in lists:
         axis = order.index(letter)
-        found.append(_Along(axis, data.shape[axis], k, step, holes, low, high, ceil))
+        found.append(Along(axis, data.shape[axis], k, step, holes, low, high, ceil))
     return sorted(found, key=lambda along: along.axis)
 
 
-def _opened(data: Tensor, layout: str) -> tuple[Tensor, str]:
+def opened(data: Tensor, layout: str) -> tuple[Tensor, str]:
     """The data with whole spatial axes, and the letters of its axes."""
     parsed = Layout.of(layout)
     if not any(axis in parsed.factors for axis in "dhw"):
@@ -149,14 +140,14 @@ def _opened(data: Tensor, layout: str) -> tuple[Tensor, str]:
     return whole_axes(data, parsed)
 
 
-def _closed(found: Tensor, data: Tensor, order: str, layout: str) -> Tensor:
+def closed(found: Tensor, data: Tensor, order: str, layout: str) -> Tensor:
     """The result in the layout of the data; it is another tensor also where nothing changes."""
     parsed = Layout.of(layout)
     result = found if order == "".join(parsed.names) else in_layout(found, order, parsed)
     return identity(result) if result is data else result
 
 
-def _padded(data: Tensor, windows: Sequence[_Along], fill: PrimExpr) -> Tensor:
+def _padded(data: Tensor, windows: Sequence[Along], fill: PrimExpr) -> Tensor:
     before, after = [0] * data.ndim, [0] * data.ndim
     for along in windows:
         before[along.axis], after[along.axis] = along.before, along.end
@@ -165,8 +156,8 @@ def _padded(data: Tensor, windows: Sequence[_Along], fill: PrimExpr) -> Tensor:
     return pad(data, before, after, fill, name="pad_temp")
 
 
-def _folded_along(
-    x: Tensor, along: _Along, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], kind: str
+def folded_along(
+    x: Tensor, along: Along, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], kind: str
 ) -> Tensor:
     """Each window of x along one axis, combined to one element."""
     shape = list(x.shape)
@@ -192,11 +183,12 @@ def _folded_along(
     return made
 
 
-def _for_sums(dtype: DataType) -> DataType:
+def sum_dtype(dtype: DataType) -> DataType:
+    """The datatype in which the elements of windows are summed."""
     return INT64 if dtype.is_int and dtype.bits < INT64.bits else accumulator(dtype)
 
 
-def _divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) -> Tensor:
+def divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) -> Tensor:
     """The elements over the product of counts along axes; integers are rounded toward zero."""
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -209,16 +201,16 @@ def _divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType)
     return computed(total.shape, element, "pool_avg")
 
 
-def _counted(size: PrimExpr, members: Callable[[PrimExpr], PrimExpr]) -> Tensor | int:
+def count_members(size: PrimExpr, members: Callable[[PrimExpr], PrimExpr]) -> Tensor | int:
     """How many elements each window along an axis is the mean of; 1 for a window without any."""
     found = computed((size,), lambda i: ops.maximum(members(i), number(1)), "pool_count")
     [body] = found.op.body if isinstance(found.op, te.ComputeOp) else []
     return body.value if isinstance(body, tir.IntImm) else found
 
 
-def _members(windows: Sequence[_Along], *, padded: bool) -> dict[int, Tensor | int]:
+def _members(windows: Sequence[Along], *, padded: bool) -> dict[int, Tensor | int]:
     return {
-        along.axis: _counted(along.count, partial(along.members, padded=padded))
+        along.axis: count_members(along.count, partial(along.members, padded=padded))
         for along in windows
     }
 
@@ -234,32 +226,33 @@ def _pool(
     layout: str,
     count_include_pad: bool,
 ) -> Tensor:
-    _check(pool_type)
-    x, order = _opened(data, layout)
+    check_kind(pool_type)
+    x, order = opened(data, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     if pool_type == "max":
         found = _greatest(x, windows)
     else:
-        wide = as_dtype(x, _for_sums(x.dtype))
+        wide = as_dtype(x, sum_dtype(x.dtype))
         total = _padded(wide, windows, ops.const(0, wide.dtype))
         for along in windows:
             if not along.is_whole:
-                total = _folded_along(total, along, ops.add, "sum")
-        found = _divided(total, _members(windows, padded=count_include_pad), x.dtype)
-    return _closed(found, data, order, layout)
+                total = folded_along(total, along, ops.add, "sum")
+        found = divided(total, _members(windows, padded=count_include_pad), x.dtype)
+    return closed(found, data, order, layout)
 
 
-def _greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
+def _greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
     if x.dtype.is_bool:
         return as_dtype(_greatest(as_dtype(x, DataType("uint8")), windows), x.dtype)
     found = _padded(x, windows, least(x.dtype))
     for along in windows:
         if not along.is_whole:
-            found = _folded_along(found, along, ops.maximum, "max")
+            found = folded_along(found, along, ops.maximum, "max")
     return found
 
 
-def _check(pool_type: str) -> None:
+def check_kind(pool_type: str) -> None:
+    """Errors: MisuseError if it is neither a maximum nor a mean."""
     if pool_type not in ("max", "avg"):
         raise MisuseError(f"a pool is 'max' or 'avg', found {pool_type!r}", about=pool_type)
 
@@ -335,25 +328,25 @@ def pool_grad(
 
     Of several greatest elements the first one of the window gets it; a NaN is the greatest.
     """
-    _check(pool_type)
-    (x, order), (g, _) = _opened(data, layout), _opened(grads, layout)
+    check_kind(pool_type)
+    (x, order), (g, _) = opened(data, layout), opened(grads, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
-    g = as_dtype(g, _for_sums(g.dtype))
+    g = as_dtype(g, sum_dtype(g.dtype))
     if pool_type == "max":
         found = _spread_to_greatest(g, x, windows)
     else:
-        found = _divided(g, _members(windows, padded=count_include_pad), g.dtype)
+        found = divided(g, _members(windows, padded=count_include_pad), g.dtype)
         for along in windows[::-1]:
             if not along.is_whole:
                 found = _spread(found, [], [along], lambda ins, _, at: BufferLoad(ins[0], at))
     found = as_dtype(_cropped(found, x, windows), x.dtype)
-    return _closed(found, grads, order, layout)
+    return closed(found, grads, order, layout)
 
 
 Term: TypeAlias = Callable[[Sequence[Buffer], Index, Index], PrimExpr]
 
 
-def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[_Along], term: Term) -> Tensor:
+def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[Along], term: Term) -> Tensor:
     """Each element of g, or what `term` makes of it, added to all elements of its window."""
     shape = list(g.shape)
     for along in windows:
@@ -379,7 +372,7 @@ def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[_Along], term: 
     )
 
 
-def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
+def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
     kernel = [number(along.kernel) for along in windows]
 
     def term(ins: Sequence[Buffer], inside: Index, index: Index) -> PrimExpr:
@@ -401,7 +394,7 @@ def pool_selected(
     layout: str = "NCHW",
 ) -> Tensor:
     """The values where the first greatest element of each window of the data is, 0 in padding."""
-    (x, order), (v, _) = _opened(data, layout), _opened(values, layout)
+    (x, order), (v, _) = opened(data, layout), opened(values, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     sizes = [number(along.kernel) for along in windows]
     places, source = _first_greatest(x, windows), _padded(v, windows, ops.const(0, v.dtype))
@@ -415,10 +408,10 @@ def pool_selected(
         return source(*where)
 
     found: Tensor = te.compute(places.shape, element, name="pool_selected")
-    return _closed(found, values, order, layout)
+    return closed(found, values, order, layout)
 
 
-def _first_greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
+def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
     """The number of the first greatest element in each window, in row-major order; a NaN is one."""
     padded, best = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
     kernel = [number(along.kernel) for along in windows]
@@ -453,7 +446,7 @@ def _first_greatest(x: Tensor, windows: Sequence[_Along]) -> Tensor:
     return made
 
 
-def _cropped(padded: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
+def _cropped(padded: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
     """What is not padding."""
     if not any(along.before or along.end for along in windows):
         return padded
@@ -466,159 +459,3 @@ def _cropped(padded: Tensor, x: Tensor, windows: Sequence[_Along]) -> Tensor:
 
     made: Tensor = te.compute(x.shape, element, name="T_crop")
     return made
-
-
-# ---- pools of a given number of windows
-
-
-def _adaptive_bounds(
-    window: PrimExpr, size: PrimExpr, count: PrimExpr
-) -> tuple[PrimExpr, PrimExpr]:
-    """Where window number `window` of `count` begins and ends in an axis of `size` elements."""
-    begin = ops.floordiv(ops.mul(window, size), count)
-    return begin, ops.ceildiv(ops.mul(ops.add(window, number(1)), size), count)
-
-
-def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]) -> Tensor:
-    """`count` windows of x along one axis, each combined to one element."""
-    size = x.shape[axis]
-    if prove_equal(size, count) is True:
-        return x
-    if is_const(count, 1):
-        return (reduction.sum if kind == "sum" else reduction.max)(x, axis, keepdims=True)
-    combine = ops.add if kind == "sum" else ops.maximum
-    least_length, most_length = _lengths(size, count)
-    if least_length == most_length and isinstance(size, tir.IntImm):
-        k = most_length
-        if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
-            along = _Along(axis, size, k, k, 1, 0, 0, ceil=False)
-            return _folded_along(x, along, combine, kind)
-    nothing = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
-    shape = list(x.shape)
-    shape[axis] = count
-
-    def read(index: Sequence[PrimExpr], inside: PrimExpr, *, surely: bool) -> PrimExpr:
-        begin, end = _adaptive_bounds(index[axis], size, count)
-        place = number(0) if is_const(size, 1) else ops.add(begin, inside)
-        value = x(*index[:axis], place, *index[axis + 1 :])
-        if surely:
-            return value
-        return intrin.if_then_else(ops.compare(tir.LT, place, end), value, nothing)
-
-    if 0 < most_length <= MOST_TERMS:
-
-        def element(*index: PrimExpr) -> Any:
-            terms = (read(index, number(k), surely=k < least_length) for k in range(most_length))
-            return folded(combine, terms)
-
-    else:
-        most = ops.add(ops.floordiv(size, count), number(2))
-        inner = te.reduce_axis((number(0), most), "k")
-        reducer = reduce.sum if kind == "sum" else reduce.max
-
-        def element(*index: PrimExpr) -> Any:
-            return reducer(read(index, inner.var, surely=False), axis=inner)
-
-    made: Tensor = te.compute(shape, element, name=f"adaptive_pool_{kind}")
-    return made
-
-
-def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
-    """How many elements the shortest and the longest window have; (0, 0) where it is not known."""
-    if is_const(size, 1):
-        return 1, 1
-    if not isinstance(size, tir.IntImm) or not isinstance(count, tir.IntImm):
-        return 0, 0
-    n, m = size.value, count.value
-    lengths = [-(-(k + 1) * n // m) - k * n // m for k in range(m)]
-    return min(lengths, default=0), max(lengths, default=0)
-
-
-def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str) -> Tensor:
-    _check(pool_type)
-    x, order = _opened(data, layout)
-    axes = sorted(a for a in order if a in "DHW")
-    listed = output_size if isinstance(output_size, (list, tuple)) else [output_size]
-    counts = [*listed] * (len(axes) if len(listed) == 1 else 1)
-    if len(counts) != len(axes):
-        raise MisuseError(f"{layout} has {len(axes)} spatial axes, found {list(listed)}")
-    by_axis = {
-        order.index(axis): x.shape[order.index(axis)] if count is None else as_sizes([count])[0]
-        for axis, count in zip(axes, counts, strict=True)
-    }
-    kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
-    source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, _for_sums(x.dtype))
-    single = [axis for axis, count in by_axis.items() if is_const(count, 1)]
-    reducer = reduction.sum if kind == "sum" else reduction.max
-    found = reducer(source, single, keepdims=True) if single else source
-    for axis, count in sorted(by_axis.items()):
-        found = found if axis in single else _adaptive(found, axis, count, kind)
-    if kind == "sum":
-        sizes = {axis: x.shape[axis] for axis in by_axis}
-        found = _divided(found, _adaptive_members(sizes, by_axis), x.dtype)
-    return _closed(as_dtype(found, x.dtype), data, order, layout)
-
-
-def _adaptive_members(
-    sizes: Mapping[int, PrimExpr], counts: Mapping[int, PrimExpr]
-) -> dict[int, Tensor | int]:
-    """How many elements each window has along each axis."""
-
-    def members(axis: int, window: PrimExpr) -> PrimExpr:
-        begin, end = _adaptive_bounds(window, sizes[axis], counts[axis])
-        return ops.sub(end, begin)
-
-    found: dict[int, Tensor | int] = {}
-    for axis, count in counts.items():
-        shortest, longest = _lengths(sizes[axis], count)
-        if shortest == longest > 0:
-            found[axis] = longest
-        elif prove_equal(sizes[axis], count) is not True:
-            found[axis] = _counted(count, partial(members, axis))
-    return found
-
-
-def adaptive_pool1d(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCW"
-) -> Tensor:
-    """The greatest element or the mean of each of so many windows, which may overlap by one.
-
-    Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
-    """
-    return _adaptive_pool(data, output_size, pool_type, layout)
-
-
-def adaptive_pool(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCHW"
-) -> Tensor:
-    """As `adaptive_pool1d`, along two axes."""
-    return _adaptive_pool(data, output_size, pool_type, layout)
-
-
-def adaptive_pool3d(
-    data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCDHW"
-) -> Tensor:
-    """As `adaptive_pool1d`, along three axes."""
-    return _adaptive_pool(data, output_size, pool_type, layout)
-
-
-def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "NCHW") -> Tensor:
-    """The gradient of the data, of shape `sizes`, of an adaptive mean, for that of its result.
-
-    An element is in the windows that an adaptive pool from the result to the data would read.
-    """
-    g, order = _opened(grads, layout)
-    whole = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
-    axes = [order.index(axis) for axis in order if axis in "DHW"]
-    wide = as_dtype(g, _for_sums(g.dtype))
-
-    extents, counts = ({axis: shape[axis] for axis in axes} for shape in (whole, g.shape))
-    found = _divided(wide, _adaptive_members(extents, counts), wide.dtype)
-    for axis in axes:
-        found = _adaptive(found, axis, whole[axis], "sum")
-    return _closed(as_dtype(found, g.dtype), grads, order, layout)
-
-
-def global_pool(data: Tensor, pool_type: PoolType, layout: str = "NCHW") -> Tensor:
-    """The greatest element or the mean along all spatial axes, which have size 1 in the result."""
-    return _adaptive_pool(data, (1,), pool_type, layout)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import VOID, DataType
-from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like, sinfo_of
 from relaxpy.ir.relax.op.registry import OpDef, R, find, register
 from relaxpy.ir.relax.op.rules import (
@@ -19,7 +19,6 @@ from relaxpy.ir.relax.op.rules import (
     known_shape,
     refuse,
     same,
-    shape_operand,
     shown,
     te_kernel,
     tensor,
@@ -37,7 +36,7 @@ from relaxpy.ir.relax.op.windows import (
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
-from relaxpy.ir.te.topi.windows import number, spatial_axes, whole_shape, window_span
+from relaxpy.ir.te.topi.windows import number, spatial_axes, window_span
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.layout import Layout
@@ -50,16 +49,16 @@ Sizes: TypeAlias = dict[str, PrimExpr]
 Gradients: TypeAlias = Callable[[Var, Call, Expr, "BlockBuilder"], list[Expr]]
 
 _SWAPPED = str.maketrans("IOio", "OIoi")
-_RANKS = (1, 2, 3)
+RANKS = (1, 2, 3)
 
 
-def _swapped(layout: str) -> str:
+def swapped(layout: str) -> str:
     """The layout of a filter with the names of its channels exchanged, as its transpose has it."""
     return layout.translate(_SWAPPED)
 
 
 @dataclass(frozen=True, slots=True)
-class _Convolution:
+class Convolution:
     """The attributes of a convolution, or of a transposed one, along `count` axes."""
 
     windows: WindowAttrs
@@ -80,7 +79,7 @@ class _Convolution:
         kernel_layout: str,
         out_layout: str | None,
         **others: object,
-    ) -> _Convolution:
+    ) -> Convolution:
         """The attributes of a call.
 
         Errors:
@@ -90,7 +89,7 @@ class _Convolution:
         windows = WindowAttrs.of(count, strides, padding, dilation)
         if groups < 1:
             raise refuse(f"groups is 1 at least, found {groups}", groups)
-        return _Convolution(
+        return Convolution(
             windows,
             groups,
             parsed_layout(data_layout, f"NC{axes}", "data_layout"),
@@ -173,7 +172,7 @@ def _right_groups(channels: PrimExpr, own: PrimExpr, out: PrimExpr) -> str | Non
             return None
 
 
-def _of_operands(
+def shapes_of(
     builder: BlockBuilder, operands: Sequence[Expr]
 ) -> tuple[TensorStructInfo, TensorStructInfo]:
     """The struct info of data and weight, whose shapes are known where a call is legalised."""
@@ -181,19 +180,20 @@ def _of_operands(
     return first, second
 
 
-def _dtype_of(builder: BlockBuilder, call: Call) -> str:
+def dtype_of(builder: BlockBuilder, call: Call) -> str:
+    """The datatype of the result of a call."""
     sinfo = builder.struct_info_of(call)
     assert isinstance(sinfo, TensorStructInfo)
     return str(sinfo.dtype)
 
 
-def _arguments(attrs: Any) -> list[Any]:
+def arguments_of(attrs: Any) -> list[Any]:
     """The attributes of windows, groups and layouts, as functions of topi take them."""
     names = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout")
     return [*(attrs[name] for name in names), attrs["out_dtype"], attrs["out_layout"]]
 
 
-def _with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | None) -> list[Expr]:
+def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | None) -> list[Expr]:
     """The gradients of operands, by functions of an operand and of its datatype."""
     found: list[Expr] = []
     for operand, rule in zip(call.args, rules, strict=True):
@@ -215,14 +215,14 @@ def _conv(x: Tensor, w: Tensor, *attrs: Any, dtype: str) -> Tensor:
 def _legalize_conv(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        convolution = _Convolution.of(count, **attrs)
-        sizes = convolution.operands(*_of_operands(builder, call.args))
+        convolution = Convolution.of(count, **attrs)
+        sizes = convolution.operands(*shapes_of(builder, call.args))
         assert sizes is not None
         if not convolution.is_decided(*sizes, convolution.result(*sizes)):
             return call
-        dtype = _dtype_of(builder, call)
+        dtype = dtype_of(builder, call)
         name = f"conv{count}d"
-        return te_kernel(builder, _conv, name, *call.args, *_arguments(attrs), dtype=dtype)
+        return te_kernel(builder, _conv, name, *call.args, *arguments_of(attrs), dtype=dtype)
 
     return legalize
 
@@ -235,7 +235,7 @@ def _gradient_conv(count: int) -> Gradients:
         attrs: Any = dict(call.attrs)
         of_data = getattr(R.grad, f"conv{count}d_backward_data")
         of_weight = getattr(R.grad, f"conv{count}d_backward_weight")
-        return _with_dtypes(
+        return with_dtypes(
             call,
             lambda x, dtype: of_data(
                 gradient, weight, shape_like(x), **attrs | {"out_dtype": dtype}
@@ -297,7 +297,7 @@ def _register_conv(count: int) -> OpDef:
                 groups, a window does not fit in an axis, or the datatypes differ and `out_dtype` is
                 missing.
         """
-        convolution = _Convolution.of(
+        convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
         dtype = out_dtype or joint_dtype(data, weight, ("data", "weight"))
@@ -310,7 +310,7 @@ def _register_conv(count: int) -> OpDef:
     return conv
 
 
-conv1d, conv2d, conv3d = map(_register_conv, _RANKS)
+conv1d, conv2d, conv3d = map(_register_conv, RANKS)
 
 
 # ---- transposed convolutions
@@ -324,8 +324,8 @@ def _transposed(x: Tensor, w: Tensor, more: Ints, *attrs: Any, dtype: str) -> Te
 def _legalize_transposed(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
-        convolution = _Convolution.of(count, **attrs)
-        sizes = convolution.operands(*_of_operands(builder, call.args), transposed=True)
+        convolution = Convolution.of(count, **attrs)
+        sizes = convolution.operands(*shapes_of(builder, call.args), transposed=True)
         assert sizes is not None
         more = tuple(numbers_by_axis(attrs["output_padding"], count, "output_padding", 0).values())
         result = convolution.transposed_result(*sizes, more)
@@ -337,8 +337,8 @@ def _legalize_transposed(count: int) -> Legalize:
             f"conv{count}d_transpose",
             *call.args,
             more,
-            *_arguments(attrs),
-            dtype=_dtype_of(builder, call),
+            *arguments_of(attrs),
+            dtype=dtype_of(builder, call),
         )
 
     return legalize
@@ -355,12 +355,12 @@ def _gradient_transposed(count: int) -> Gradients:
         del attrs["output_padding"]
         attrs |= {
             "data_layout": attrs["out_layout"],
-            "kernel_layout": _swapped(attrs["kernel_layout"]),
+            "kernel_layout": swapped(attrs["kernel_layout"]),
             "out_layout": attrs["data_layout"],
         }
         convolve = getattr(R.nn, f"conv{count}d")
         of_weight = getattr(R.grad, f"conv{count}d_backward_weight")
-        return _with_dtypes(
+        return with_dtypes(
             call,
             lambda x, dtype: convolve(gradient, weight, **attrs | {"out_dtype": dtype}),
             lambda w, dtype: of_weight(
@@ -412,7 +412,7 @@ def _register_transposed(count: int) -> OpDef:
                 groups, an output padding is not less than the stride, padding leaves nothing, or
                 the datatypes differ and `out_dtype` is missing.
         """
-        convolution = _Convolution.of(
+        convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
         more = numbers_by_axis(output_padding, count, "output_padding", 0)
@@ -435,227 +435,4 @@ def _register_transposed(count: int) -> OpDef:
     return conv_transpose
 
 
-conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_register_transposed, _RANKS)
-
-
-# ---- gradients
-
-
-def _from_shape(shape: ShapeStructInfo) -> TensorStructInfo:
-    """A tensor of this shape."""
-    return tensor(shape.values, VOID, None, shape.ndim)
-
-
-def _check_gradient(
-    convolution: _Convolution,
-    gradient: TensorStructInfo,
-    data: TensorStructInfo,
-    weight: TensorStructInfo,
-) -> bool:
-    """Whether a gradient is known to have the shape of the result of a convolution.
-
-    Errors:
-        StructInfoError: it has another one, or there is no such convolution.
-    """
-    found = sizes_by_axis(gradient, convolution.out, "output_grad")
-    sizes = convolution.operands(data, weight)
-    if sizes is None or found is None:
-        return False
-    result = convolution.result(*sizes)
-    for axis, size in result.items():
-        if differ(size, found[axis]):
-            raise refuse(
-                f"output_grad has the shape of the result, whose axis {axis} has size "
-                f"{shown(size)}, found {gradient} in {convolution.out.name}",
-                gradient,
-            )
-    alike = all(same(size, found[axis]) for axis, size in result.items())
-    return alike and convolution.is_decided(*sizes, result)
-
-
-def _backward_data(
-    gradient: Tensor,
-    weight: Tensor,
-    shape: Sequence[PrimExpr],
-    strides: Ints,
-    padding: Ints,
-    dilation: Ints,
-    groups: int,
-    data_layout: str,
-    kernel_layout: str,
-    out_dtype: str | None,
-    out_layout: str,
-    *,
-    dtype: str,
-) -> Tensor:
-    layout = Layout.of(data_layout)
-    order = [axis for axis in layout.names if axis.isupper()]
-    sizes = dict(zip(order, whole_shape(shape, layout), strict=True))
-    found = topi.nn.conv_transpose(
-        gradient,
-        weight,
-        strides,
-        padding,
-        dilation,
-        groups,
-        out_layout,
-        _swapped(kernel_layout),
-        out_dtype,
-        data_layout,
-        0,
-        [sizes[axis] for axis in spatial_axes(len(order) - 2)],
-    )
-    return as_dtype(found, DataType(dtype))
-
-
-def _backward_weight(
-    gradient: Tensor, data: Tensor, shape: Sequence[PrimExpr], *attrs: Any, dtype: str
-) -> Tensor:
-    found = topi.nn.conv_backward_weight(gradient, data, shape, *attrs)
-    return as_dtype(found, DataType(dtype))
-
-
-def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> Legalize:
-    def legalize(builder: BlockBuilder, call: Call) -> Expr:
-        attrs: Any = call.attrs
-        gradient, other = _of_operands(builder, call.args[:2])
-        result = tensor(known_shape(builder, call), VOID)
-        data, weight = (result, other) if kind == "data" else (other, result)
-        if not _check_gradient(_Convolution.of(count, **attrs), gradient, data, weight):
-            return call
-        return te_kernel(
-            builder,
-            kernel,
-            f"conv{count}d_backward_{kind}",
-            *call.args[:2],
-            ShapeExpr(known_shape(builder, call)),
-            *_arguments(attrs),
-            dtype=_dtype_of(builder, call),
-        )
-
-    return legalize
-
-
-def _gradient_backward(count: int, kind: str) -> Gradients:
-    """A convolution is linear in data and in weight, and so is each of its gradients in both."""
-
-    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-        if not is_differentiable(var):
-            return no_gradient(var, call, gradient, builder)
-        first, other, _ = call.args
-        attrs: Any = dict(call.attrs)
-        convolve = getattr(R.nn, f"conv{count}d")
-        operands = (gradient, other) if kind == "data" else (other, gradient)
-        opposite = "weight" if kind == "data" else "data"
-        backward = getattr(R.grad, f"conv{count}d_backward_{opposite}")
-        return _with_dtypes(
-            call,
-            lambda g, dtype: convolve(*operands, **attrs | {"out_dtype": dtype}),
-            lambda x, dtype: backward(
-                first, gradient, shape_like(x), **attrs | {"out_dtype": dtype}
-            ),
-            None,
-        )
-
-    return rule
-
-
-def _register_backward_data(count: int) -> OpDef:
-    axes = spatial_axes(count)
-
-    @register(
-        f"relax.grad.conv{count}d_backward_data",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_backward(count, _backward_data, "data"),
-        gradient=_gradient_backward(count, "data"),
-        precision_policy=2,
-    )
-    def backward_data(
-        output_grad: TensorStructInfo,
-        weight: TensorStructInfo,
-        shape: ShapeStructInfo,
-        call: Call,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        groups: int = 1,
-        data_layout: str = f"NC{axes}",
-        kernel_layout: str = f"OI{axes}",
-        out_layout: str | None = None,
-        out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """The gradient of the data of a convolution, for that of its result.
-
-        Shapes:
-            output_grad  as the result of the convolution of data of this shape with the weight
-            result       `shape`; in `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: the convolution refuses the attributes, the shape or the weight, the
-                shape of its result is another one than that of the gradient, or the datatypes
-                differ and `out_dtype` is missing.
-        """
-        convolution = _Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
-        dtype = out_dtype or joint_dtype(output_grad, weight, ("output_grad", "weight"))
-        vdevice = joint_vdevice((output_grad, weight), strict=True)
-        _check_gradient(convolution, output_grad, _from_shape(shape), weight)
-        ndim = len(convolution.data)
-        return tensor(shape_operand(call.args[2], shape), dtype, vdevice, ndim)
-
-    return backward_data
-
-
-def _register_backward_weight(count: int) -> OpDef:
-    axes = spatial_axes(count)
-
-    @register(
-        f"relax.grad.conv{count}d_backward_weight",
-        pure=True,
-        adapt=completed(count),
-        unmake=shortest,
-        legalize=_legalize_backward(count, _backward_weight, "weight"),
-        gradient=_gradient_backward(count, "weight"),
-        precision_policy=2,
-    )
-    def backward_weight(
-        output_grad: TensorStructInfo,
-        data: TensorStructInfo,
-        shape: ShapeStructInfo,
-        call: Call,
-        strides: Ints = (1,) * count,
-        padding: Ints = (0,) * count,
-        dilation: Ints = (1,) * count,
-        groups: int = 1,
-        data_layout: str = f"NC{axes}",
-        kernel_layout: str = f"OI{axes}",
-        out_layout: str | None = None,
-        out_dtype: DataType | None = None,
-    ) -> TensorStructInfo:
-        """The gradient of the weight of a convolution, for that of its result.
-
-        Shapes:
-            output_grad  as the result of the convolution of the data with a weight of this shape
-            result       `shape`; in `out_dtype`, in which sums are taken
-        Errors:
-            StructInfoError: the convolution refuses the attributes, the data or the shape, the
-                shape of its result is another one than that of the gradient, or the datatypes
-                differ and `out_dtype` is missing.
-        """
-        convolution = _Convolution.of(
-            count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
-        )
-        dtype = out_dtype or joint_dtype(output_grad, data, ("output_grad", "data"))
-        vdevice = joint_vdevice((output_grad, data), strict=True)
-        _check_gradient(convolution, output_grad, data, _from_shape(shape))
-        ndim = len(convolution.kernel)
-        return tensor(shape_operand(call.args[2], shape), dtype, vdevice, ndim)
-
-    return backward_weight
-
-
-for _count in _RANKS:
-    _register_backward_data(_count)
-    _register_backward_weight(_count)
+conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_register_transposed, RANKS)

@@ -1,0 +1,260 @@
+"""Pools of a given number of windows along one to three axes, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relaxpy.ir.core.dtype import VOID
+from relaxpy.ir.op_record import OpRecord
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.nn.pooling import (
+    RANKS,
+    Gradients,
+    Ints,
+    Sizes,
+    is_gradient,
+    require_numbers,
+    sizes_of,
+)
+from relaxpy.ir.relax.op.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.rules import Legalize, known_shape, shape_operand, te_kernel, tensor
+from relaxpy.ir.relax.op.windows import (
+    completed,
+    fills_blocks,
+    in_blocks,
+    numbers_by_axis,
+    parsed_layout,
+    shortest,
+    sizes_by_axis,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.windows import between_layouts, number, spatial_axes
+from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.layout import Layout
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+_ADAPTIVE = {1: topi.nn.adaptive_pool1d, 2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}
+
+
+def _goals(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
+    """How many windows there are along each axis, None for as many as elements."""
+    return None if output_size is None else numbers_by_axis(output_size, count, "output_size", 1)
+
+
+def _adapted(count: int) -> Callable[[dict[str, Any]], None]:
+    complete = completed(count)
+
+    def adapt(arguments: dict[str, Any]) -> None:
+        size = arguments["output_size"]
+        complete(arguments)
+        if size is not None:
+            values = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+            arguments["output_size"] = values * count if len(values) == 1 else values
+
+    return adapt
+
+
+def _adaptive_result(x: Sizes, count: int, output_size: Ints | None) -> Sizes:
+    goals = _goals(count, output_size)
+    return x if goals is None else x | {axis: number(size) for axis, size in goals.items()}
+
+
+def _adaptive(
+    data: Tensor, output_size: Ints | None, layout: str, out_layout: str, *, count: int
+) -> Tensor:
+    sizes = output_size or (None,) * count
+    return between_layouts(_ADAPTIVE[count](data, sizes, "avg", layout), layout, out_layout)
+
+
+def _legalize_adaptive(count: int) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        axes = f"NC{spatial_axes(count)}"
+        layout = parsed_layout(attrs["layout"], axes, "layout")
+        x = sizes_of(builder, call.args[0], layout)
+        result = _adaptive_result(x, count, attrs["output_size"])
+        if not fills_blocks(result, parsed_layout(attrs["out_layout"], axes, "out_layout")):
+            return call
+        name = f"adaptive_avg_pool{count}d"
+        return te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
+
+    return legalize
+
+
+def _gradient_adaptive(count: int) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        backward = getattr(R.grad, f"adaptive_avg_pool{count}d_backward")
+        return [backward(gradient, shape_like(call.args[0]), **call.attrs)]
+
+    return rule
+
+
+_ADAPTIVE_DOC = """The mean of the elements in each of a number of windows.
+
+Shapes:
+    data    batch, channels and spatial axes, in `layout`, not Booleans
+    result  batch, channels and `output_size`, by default as data; in `out_layout`, which is
+            `layout` by default
+Errors:
+    StructInfoError: an attribute has a wrong number of values or a value out of its range, the rank
+        is not that of the layout, or data holds Booleans.
+Rule:
+    Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
+    Floats narrower than float32 are summed in float32, integers in int64 and rounded toward zero.
+"""
+
+
+def _register_adaptive(count: int) -> OpDef:
+    axes = spatial_axes(count)
+
+    def adaptive(
+        data: TensorStructInfo,
+        output_size: Ints | None = None,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        require_numbers(data)
+        source = parsed_layout(layout, f"NC{axes}", "layout")
+        target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
+        _goals(count, output_size)
+        x = sizes_by_axis(data, source, "data")
+        if output_size is None and source.name == target.name:
+            return data
+        if x is None:
+            return tensor(None, data.dtype, data.vdevice, len(target))
+        result = _adaptive_result(x, count, output_size)
+        return tensor(in_blocks(result, target), data.dtype, data.vdevice)
+
+    return enter(
+        OpRecord(
+            f"relax.nn.adaptive_avg_pool{count}d",
+            adaptive,
+            _ADAPTIVE_DOC,
+            pure=True,
+            adapt=_adapted(count),
+            unmake=shortest,
+            legalize=_legalize_adaptive(count),
+            gradient=_gradient_adaptive(count),
+            precision_policy=1,
+        )
+    )
+
+
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(_register_adaptive, RANKS)
+
+
+def _adaptive_backward(
+    gradient: Tensor,
+    shape: Sequence[PrimExpr],
+    output_size: Ints | None,
+    layout: str,
+    out_layout: str,
+) -> Tensor:
+    return topi.nn.adaptive_pool_grad(between_layouts(gradient, out_layout, layout), shape, layout)
+
+
+def _check_adaptive(
+    count: int,
+    gradient: TensorStructInfo,
+    data: TensorStructInfo,
+    output_size: Ints | None,
+    layout: str,
+    out_layout: str | None,
+) -> tuple[Layout, bool]:
+    """The layout of data, and whether the gradient is known to be that of the result.
+
+    Errors:
+        StructInfoError: it has another shape.
+    """
+    axes = f"NC{spatial_axes(count)}"
+    source = parsed_layout(layout, axes, "layout")
+    target = parsed_layout(out_layout or layout, axes, "out_layout")
+    x = sizes_by_axis(data, source, "data")
+    result = None if x is None else _adaptive_result(x, count, output_size)
+    return source, is_gradient(gradient, target, result)
+
+
+def _legalize_adaptive_backward(count: int) -> Legalize:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        attrs: Any = call.attrs
+        gradient = tensor(known_shape(builder, call.args[0]), VOID)
+        shape = known_shape(builder, call)
+        if not _check_adaptive(count, gradient, tensor(shape, VOID), **attrs)[1]:
+            return call
+        name = f"adaptive_avg_pool{count}d_backward"
+        operands = (call.args[0], ShapeExpr(shape))
+        return te_kernel(builder, _adaptive_backward, name, *operands, **attrs)
+
+    return legalize
+
+
+def _gradient_adaptive_backward(count: int) -> Gradients:
+    def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+        if not is_differentiable(var):
+            return no_gradient(var, call, gradient, builder)
+        pool = getattr(R.nn, f"adaptive_avg_pool{count}d")
+        return [pool(gradient, **call.attrs), R.grad.no_grad(call.args[1])]
+
+    return rule
+
+
+def _register_adaptive_backward(count: int) -> None:
+    axes = spatial_axes(count)
+
+    def backward(
+        output_grad: TensorStructInfo,
+        shape: ShapeStructInfo,
+        call: Call,
+        output_size: Ints | None = None,
+        layout: str = f"NC{axes}",
+        out_layout: str | None = None,
+    ) -> TensorStructInfo:
+        require_numbers(output_grad)
+        data = tensor(shape.values, VOID, None, shape.ndim)
+        attrs = (output_size, layout, out_layout)
+        source, _ = _check_adaptive(count, output_grad, data, *attrs)
+        found = shape_operand(call.args[1], shape)
+        return tensor(found, output_grad.dtype, output_grad.vdevice, len(source))
+
+    enter(
+        OpRecord(
+            f"relax.grad.adaptive_avg_pool{count}d_backward",
+            backward,
+            _ADAPTIVE_BACKWARD_DOC.format(count),
+            pure=True,
+            adapt=_adapted(count),
+            unmake=shortest,
+            legalize=_legalize_adaptive_backward(count),
+            gradient=_gradient_adaptive_backward(count),
+            precision_policy=2,
+        )
+    )
+
+
+_ADAPTIVE_BACKWARD_DOC = """The gradient of data in `adaptive_avg_pool{}d`, for that of the result.
+
+Shapes:
+    output_grad  as the result of the pool of data of this shape
+    result       `shape`
+Errors:
+    StructInfoError: the pool refuses the attributes or the shape, or the gradient has another shape
+        than its result, or holds Booleans.
+"""
+
+
+for _count in RANKS:
+    _register_adaptive_backward(_count)
