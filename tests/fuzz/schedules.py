@@ -13,10 +13,10 @@ from random import Random
 import numpy as np
 
 from relaxpy.script import from_source
-from tests.exec.kernel.adversarial import SIZE, Adversary
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import load
+from tests.fuzz.adversary import SIZE, Adversary
 from tests.fuzz.today import SEED
 
 SHAPES = {"X": (SIZE,), "Y": (SIZE,), "Z": (SIZE, SIZE), "W": (SIZE, SIZE), "S": ()}
@@ -29,8 +29,8 @@ def kernel(seed: object, most: int) -> str:
     return Adversary(Random(str(seed)), most=most).text()
 
 
-def perform(text: str, places: int, seed: object) -> None:
-    """Run a kernel on random numbers, with so many elements of P.
+def perform(text: str, rows: int, places: int, seed: object) -> None:
+    """Run a kernel on random numbers, with so many rows of U and elements of P.
 
     Errors:
         AssertionError: it does not do what its text says, or its plan is in no legal order.
@@ -38,11 +38,12 @@ def perform(text: str, places: int, seed: object) -> None:
     func = from_source(text)
     rng = np.random.default_rng(Random(str(seed)).getrandbits(32))
     arrays = [rng.integers(-3, 4, shape).astype(np.int32) for shape in SHAPES.values()]
-    arguments = (*arrays, rng.integers(0, SIZE, places))
+    own = rng.integers(-3, 4, (rows, places)).astype(np.int32)
+    arguments = (*arrays, rng.integers(0, SIZE, places), own)
     wanted = TextRun(func, arguments)
     compiled = [array.copy() for array in arguments]
     load(func)(*compiled)
-    for name, found in zip(SHAPES, compiled, strict=False):
+    for name, found in zip([*SHAPES, "P", "U"], compiled, strict=True):
         expected = [wanted.values[(name, place), 0] for place in range(found.size)]
         assert found.reshape(-1).tolist() == expected, name
     fault = first_fault(func, arguments)
@@ -56,7 +57,7 @@ def main(count: int, seed: str) -> int:
         name = f"{seed}/{number}"
         text = kernel(name, LENGTHS[number % len(LENGTHS)])
         try:
-            perform(text, 1 + number % 4, name)
+            perform(text, 1 + number // 4 % 4, 1 + number % 4, name)
         except Exception:  # whatever it is, it is reported with its kernel
             bad += 1
             print(f"--- {name}\n{text}\n{traceback.format_exc()}", flush=True)

@@ -77,7 +77,7 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
         expected = _expected(oracle, call)
         outcome.calls[type(expected).__name__.removesuffix("Error").lower()] += 1
         for target, executable in executables.items():
-            with _blocks(program.block):
+            with _blocks(program):
                 found = _found(target, executable, oracle.name, call, expected)
             if found is not None:
                 kind = f"{found.kind} ({target})"
@@ -86,11 +86,11 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
 
 
 @contextmanager
-def _blocks(size: int) -> Iterator[None]:
-    """Rows are divided into blocks of `size` bytes, if it is given."""
+def _blocks(program: Program) -> Iterator[None]:
+    """Rows are divided into blocks of as many bytes as `program` states."""
     before = runtime.TARGET, runtime.WORTH_THREADS
-    if size:
-        runtime.TARGET = runtime.WORTH_THREADS = size
+    if program.block:
+        runtime.TARGET, runtime.WORTH_THREADS = program.limits()
     try:
         yield
     finally:

@@ -19,8 +19,8 @@ X = TypeVar("X")
 
 INTEGERS = tuple(BITS)
 FUNCTIONS = {
-    "float": ("exp", "sqrt", "floor", "ceil", "trunc", "round", "fabs", "tanh", "sigmoid", "log"),
-    "more": ("sin", "cos", "exp2", "erf", "rsqrt", "log2", "log1p", "nearbyint"),
+    "float": ("exp", "sqrt", "floor", "ceil", "trunc", "round", "fabs", "tanh", "sigmoid", "erf"),
+    "more": ("sin", "cos", "exp2", "log", "rsqrt", "log2", "log1p", "nearbyint"),
 }
 
 
@@ -145,7 +145,7 @@ class Expressions:
             return Index(self.number(value), value, value)
         i, j = self.pick(self.loops), self.pick(self.loops)
         c = self.random.randint(1, 3)
-        match self.random.randint(0, 17):
+        match self.random.randint(0, 19):
             case 0 | 1 | 2 | 3 | 4 | 5:
                 return i
             case 6 if size is not None:
@@ -176,6 +176,12 @@ class Expressions:
                 if i.low < 0 and name == "T.truncmod":
                     return Index(f"{name}({i}, {c})", 1 - c, c - 1)
                 return Index(f"{name}({i}, {c})", 0, c - 1)
+            case 17 if min(i.low, j.low) >= 0:
+                return Index(f"T.truncdiv({i}, {c})", i.low // c, i.high // c)
+            case 18:
+                name = self.pick(["Select", "if_then_else"])
+                choice = f"T.{name}({i} < {c}, {i}, {i} - {c})"
+                return Index(choice, min(i.low, 0), max(i.high - c, min(i.high, c - 1)))
             case _:
                 return self.indirect(i)
 
@@ -206,7 +212,7 @@ class Expressions:
 
     def condition(self, depth: int = 2) -> str:
         """A condition on loops, sizes and data: at times, always or never true."""
-        kind = self.random.randint(0, 11 if depth else 6)
+        kind = self.random.randint(0, 13 if depth else 6)
         if kind <= 3 and (self.loops or self.integers):
             symbol = self.pick(["<", "<=", ">", ">=", "==", "!="])
             a = self.affine()
@@ -226,7 +232,7 @@ class Expressions:
                 return f"T.isnan({self.value(dtype, 0)})"
             symbol = self.pick(["<", "<=", ">", ">=", "==", "!="])
             return f"({self.value(dtype, depth - 1)} {symbol} {self.value(dtype, depth - 2)})"
-        a, b = self.condition(depth - 1), self.condition(depth - 1)
+        a, b = self.value("bool", depth), self.value("bool", depth)
         if kind == 9:
             return f"(not {a})"
         return f"({a} {self.pick(['and', 'or'])} {b})"
@@ -300,22 +306,22 @@ class Expressions:
     def value(self, dtype: str, depth: int) -> str:
         """An expression of `dtype`."""
         if self.tame and dtype != "bool" and depth > 0:
-            a, b = self.leaf(dtype), self.leaf(dtype)
+            a, b = self.value(dtype, depth - 1), self.leaf(dtype)
             if self.chance(0.3):
                 return f"T.{self.pick(['min', 'max'])}({a}, {b})"
             return f"({a} {self.pick(['+', '-', '*', '*'])} {b})" if self.chance(0.7) else a
         if depth <= 0 or self.chance(0.2):
             return self.leaf(dtype)
-        if dtype == "bool":
-            return self.condition(depth - 1)
         kind = self.random.random()
+        if dtype == "bool" and kind >= 0.2:
+            return self.condition(depth - 1)
         if kind < 0.1:
             a, b = self.value(dtype, depth - 1), self.value(dtype, depth - 1)
             test = self.condition(depth - 1)
             if self.chance(0.2):
                 return f"({a} if {test} else {b})"
             return f"T.{self.pick(['Select', 'if_then_else'])}({test}, {a}, {b})"
-        if kind < 0.17:
+        if kind < 0.17 or dtype == "bool":
             return f'T.Cast("{dtype}", {self.value(self.source(dtype), depth - 1)})'
         if kind < 0.21 and dtype in self.carriers:
             name = self.carriers[dtype]
@@ -361,7 +367,9 @@ class Expressions:
         if kind < 0.12:
             return f"T.{self.pick(['abs', 'bitwise_not', 'popcount'])}({a})"
         if kind < 0.2:
-            return f"({a} {self.pick(['+', '-', '*', '//', '%'])} {self.random.randint(1, 3)})"
+            symbol = self.pick(["+", "-", "*", "//", "%"])
+            number = self.pick([1, 2, 3, 5, 3 if dtype.startswith("u") else -3])
+            return f"({a} {symbol} {number})"
         b = self.value(dtype, depth - 1)
         if kind < 0.3:
             if self.chance(0.7):

@@ -16,8 +16,9 @@ What is varied, each by itself:
   split, fused, permuted, with no iteration, left early; while loops;
 - guards: `if` and `else`, `T.where`, always, at times and never true;
 - statements: elementwise, recurrences, colliding stores at affine, divided, clamped and indirect
-  places, updates in place, reductions with and without init, several statements to a loop, lets,
-  assertions, evaluations of what nothing uses;
+  places, updates in place, reductions with and without init, chains of stages over the rows and
+  columns of a matrix, several statements to a loop, lets, assertions, evaluations of what nothing
+  uses;
 - blocks: spatial and reduction axes, remapped or bound to sums of loops, nested and opaque blocks;
 - values: small numbers whose sums are exact in any order, special ones (NaN, infinities, -0.0,
   denormals, the extremes of the integers), any floats; literals, elements, lets, casts, choices,
@@ -35,7 +36,7 @@ from types import SimpleNamespace
 from tests.fuzz.kernels.expressions import Index, Size, Tensor
 from tests.fuzz.kernels.layouts import Arguments
 from tests.fuzz.kernels.program import Program
-from tests.fuzz.kernels.semantics import BITS
+from tests.fuzz.kernels.semantics import BITS, FLOATS
 
 _T = SimpleNamespace(min=min, max=max, int64=int, int32=int)
 _PALETTES = (
@@ -53,6 +54,7 @@ _PALETTES = (
     ["int8", "float32"],
     ["uint16", "bfloat16"],
 )
+_EVERY_DTYPE = ("bool", *BITS, *FLOATS)
 
 
 def generate(seed: int | str) -> Program:
@@ -68,7 +70,9 @@ class Generator(Arguments):
         self.sizes: list[Size] = []
         self.local: dict[str, str] = {}
         """The lines that declare the scratch of the whole function."""
-        self.palette = self.pick(_PALETTES)
+        self.palette = (
+            self.random.sample(_EVERY_DTYPE, 5) if self.chance(0.08) else self.pick(_PALETTES)
+        )
         self.symbols: list[str] = []
         self.arguments: list[Tensor] = []
 
@@ -99,7 +103,8 @@ class Generator(Arguments):
         text = "\n".join(["@T.prim_func", f"def {name}({params}):", *body]) + "\n"
         first = self.call(self.values)
         others = [self.call(self._other_values()) for _ in range(self.random.choice([0, 1, 2]))]
-        return Program(text, (first, *others), self.pick([0, 0, 8, 48]))
+        block = self.pick([0, 0, 1 << self.random.randint(0, 9)])
+        return Program(text, (first, *others), block, threads=self.chance(0.7))
 
     # ---- sizes
 
@@ -248,13 +253,15 @@ class Generator(Arguments):
     def _declare_views(self) -> list[str]:
         if not self.chance(0.1):
             return []
+        if self.chance(0.3):
+            base = self.pick(self.buffers)
+            return [self._view(base, base.shape, "")]
         # A view that is larger than its memory, or whose strides overlap, is not checked dimension
         # by dimension: such views are left out until it is.
         found = [b for b in self.buffers if all(s.text.isdigit() for s in b.shape)]
         if not found:
             return []
         base = self.pick(found)
-        dtype = base.dtype
         count = math.prod(s.value for s in base.shape)
         sizes = [self.random.randint(1, max(count, 1))]
         if self.chance(0.4) and sizes[0] > 1:
@@ -264,11 +271,14 @@ class Generator(Arguments):
         shape = tuple(self.sized(str(size)) for size in sizes)
         offset = self.random.randint(0, count - math.prod(sizes))
         more = f", elem_offset={offset}" if offset or self.chance(0.3) else ""
-        view = Tensor(self.fresh(), dtype, shape, filled=base.filled)
+        return [self._view(base, shape, more)]
+
+    def _view(self, base: Tensor, shape: tuple[Size, ...], more: str) -> str:
+        """The declaration of a buffer in the memory of `base`."""
+        view = Tensor(self.fresh(), base.dtype, shape, filled=base.filled)
         self.buffers.append(view)
-        return [
-            f"{view.name} = T.decl_buffer({_tuple(shape)}, {dtype!r}, data={base.name}.data{more})"
-        ]
+        layout = f"{_tuple(shape)}, {base.dtype!r}, data={base.name}.data{more}"
+        return f"{view.name} = T.decl_buffer({layout})"
 
     # ---- statements
 
@@ -289,7 +299,7 @@ class Generator(Arguments):
 
     def statement(self, depth: int) -> None:
         """One statement, perhaps with others inside."""
-        if depth <= 0:
+        if depth <= 0 or self.nested > 3:
             self.store()
             return
         kinds = {
@@ -304,8 +314,9 @@ class Generator(Arguments):
             self.let: 3,
             self.evaluation: 1,
             self.repeat: 1,
-            self.contraction: 3,
+            self.contraction: 5,
             self.extreme: 2 if not self.loops else 0,
+            self.stages: 6 if not self.loops else 0,
         }
         kind = self.random.choices(list(kinds), list(kinds.values()))[0]
         before = self.tame
@@ -322,7 +333,7 @@ class Generator(Arguments):
         buffer = target or self.pick(self.targets())
         at = places or self.places(buffer)
         element = f"{buffer.name}[{at}]"
-        value = self.value(buffer.dtype, self.random.choice([1, 1, 2, 3]))
+        value = self.value(buffer.dtype, self.random.choice([1, 1, 1, 2, 2, 3, 3, 4]))
         if not buffer.filled or self.chance(0.6):
             self.write(f"{element} = {value}")
         else:
@@ -471,13 +482,43 @@ class Generator(Arguments):
             with self.nest(buffer.shape) as at:
                 self.store(0, buffer, _at(at))
 
+    def stages(self, depth: int) -> None:
+        """Matrices, and vectors of their rows and columns, each computed from those before it."""
+        shape = (self.size(), self.size())
+        found = [b for b in self.readable() if b.shape and b.dtype != "bool"]
+        if not found or shape[0].text == shape[1].text:
+            self.store()
+            return
+        source = self.pick(found)
+        outer, self.buffers, self.tame = self.buffers, [source], True
+        made: list[Tensor] = []
+        for _ in range(self.random.randint(2, 7)):
+            kept = self.pick([shape, shape, shape, shape[:1], shape[1:]])
+            stage = self._scratch(source.dtype, kept)
+            if kept == shape:
+                with self.nest(shape) as at:
+                    self.store(0, stage, _at(at))
+            else:
+                summed = shape[1] if kept == shape[:1] else shape[0]
+                self._reduction_block(stage, [summed], init=1.0)
+            stage.filled = True
+            made.append(stage)
+            self.buffers = [stage] if self.chance(0.3) else [source, *made[-4:]]
+        self.buffers = outer + made
+        targets = [b for b in outer if b.stored and not b.empty and b.filled]
+        if targets:
+            target = self.pick(targets)
+            with self.nest(target.shape) as at:
+                self.store(0, target, _at(at))
+
     def product(self, dtype: str) -> str:
         """A product of elements, as in a matrix multiplication."""
         if dtype == "bool":
             return self.condition()
-        return "(" + " * ".join(self.leaf(dtype) for _ in range(self.pick([2, 2, 3]))) + ")"
+        return "(" + " * ".join(self.leaf(dtype) for _ in range(self.pick([2, 3]))) + ")"
 
-    def _reduction_block(self, buffer: Tensor, over: Sequence[Size]) -> None:
+    def _reduction_block(self, buffer: Tensor, over: Sequence[Size], *, init: float = 0.8) -> None:
+        """A reduction into `buffer`, with an init in so large a share of all."""
         shape = [*buffer.shape, *over]
         letters = "S" * len(buffer.shape) + "R" * len(over)
         with self.nest(shape) as at, self.suite(f'with T.block("{self.pick(["b", "sum"])}"):'):
@@ -486,7 +527,7 @@ class Generator(Arguments):
                 self.write(f"T.where({self.condition_over(at)})")
             place = _at(axes[: len(buffer.shape)])
             element = f"{buffer.name}[{place}]"
-            if self.chance(0.8):
+            if self.chance(init):
                 with self.suite("with T.init():"):
                     kept = self.loops
                     self.loops = axes[: len(buffer.shape)]

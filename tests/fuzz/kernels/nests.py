@@ -16,6 +16,8 @@ class Nests(Expressions):
         super().__init__(random)
         self.lines: list[str] = []
         self.depth = 1
+        self.nested = 0
+        """How many loops there are around."""
 
     def write(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -25,12 +27,12 @@ class Nests(Expressions):
         """The lines inside a statement, with names of their own."""
         self.write(head)
         self.depth += 1
-        outer = list(self.lets), list(self.buffers), list(self.loops), set(self.names)
+        outer = list(self.lets), list(self.buffers), list(self.loops), set(self.names), self.nested
         before = len(self.lines)
         yield
         if len(self.lines) == before:
             self.write("T.evaluate(0)")
-        self.lets, self.buffers, self.loops, self.names = outer
+        self.lets, self.buffers, self.loops, self.names, self.nested = outer
         self.depth -= 1
 
     @contextmanager
@@ -43,6 +45,7 @@ class Nests(Expressions):
             index = Index(name, low, high, over)
             self.names.add(name)
             self.loops.append(index)
+            self.nested += 1
             yield index
 
     def _loop_name(self) -> str:
@@ -99,6 +102,7 @@ class Nests(Expressions):
             at = [Index(n, 0, s.value - 1, s.text) for n, s in zip(names, shape, strict=True)]
             self.names |= set(names)
             self.loops += at
+            self.nested += len(at)
             yield at
 
     @contextmanager

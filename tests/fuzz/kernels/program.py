@@ -118,7 +118,13 @@ class Program:
     text: str
     calls: tuple[Call, ...]
     block: int = 0
-    """Bytes after which rows are divided into blocks, and among threads; 0 for the usual number."""
+    """Bytes after which rows are divided into blocks; 0 for the usual number."""
+    threads: bool = True
+    """Whether threads share the blocks, however small."""
+
+    def limits(self) -> tuple[int, int]:
+        """What `TARGET` and `WORTH_THREADS` of the runtime are, if `block` is given."""
+        return self.block, self.block if self.threads else 1 << 30
 
     def standalone(self, notes: Sequence[str] = ()) -> str:
         """A script that runs the program and prints its arguments afterwards."""
@@ -139,7 +145,7 @@ class Program:
         if self.block:
             lines += [
                 "from relaxpy.exec.kernel import runtime",
-                f"runtime.TARGET = runtime.WORTH_THREADS = {self.block}",
+                "runtime.TARGET, runtime.WORTH_THREADS = {}, {}".format(*self.limits()),
             ]
         for call in self.calls:
             lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]

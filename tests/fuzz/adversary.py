@@ -1,6 +1,7 @@
 """Texts of random kernels: colliding stores, recurrences, scratch buffers, views, moving bounds.
 
-Every index lies inside its buffer, and every loop has an iteration unless its bounds move.
+Every index lies inside its buffer, and every loop has an iteration unless its bounds move: a
+reduction block over nothing executes its init all the same, which the checker does not replay.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ SIZE = 6
 
 @dataclass
 class Adversary:
-    """Writes one kernel over vectors X, Y, matrices Z, W, a number S, and places P.
+    """Writes one kernel over vectors X, Y, matrices Z, W, a number S, places P, and U[m, n].
 
+    There are 1 to 4 rows m and 1 to 4 places n.
     Once there are `most` lines no more loops, branches and blocks begin.
     """
 
@@ -29,13 +31,14 @@ class Adversary:
         self.readable = [*self.ranks]
         self.lines = [
             "@T.prim_func",
-            f"def f({', '.join(f'{b.lower()}: T.handle' for b in 'XYZWSP')}):",
+            f"def f({', '.join(f'{b.lower()}: T.handle' for b in 'XYZWSPU')}):",
         ]
-        self.put(1, "n = T.int64()")
+        self.put(1, "m, n = T.int64(), T.int64()")
         for name, rank in self.ranks.items():
             shape = ", ".join([str(SIZE)] * rank) + "," * (rank == 1)
             self.put(1, f'{name} = T.match_buffer({name.lower()}, ({shape}), "int32")')
         self.put(1, 'P = T.match_buffer(p, (n,), "int64")')
+        self.put(1, 'U = T.match_buffer(u, (m, n), "int32")')
         made = [f"L{k}" for k in range(self.random.randint(0, 3))]
         for name in made:
             self.ranks[name] = self.random.choice([0, 1, 1, 2])
@@ -49,7 +52,10 @@ class Adversary:
             self.fill(1, name)
             self.readable.append(name)
         for _ in range(self.random.randint(1, 3)):
-            self.statement(1, [], 2)
+            if self.chance(0.3):
+                self.stage()
+            else:
+                self.statement(1, [], 2)
         return "\n".join(self.lines) + "\n"
 
     # -- pieces
@@ -181,16 +187,61 @@ class Adversary:
         target = self.access(self.random.choice(self.readable), loops)
         value = self.value(loops, 2)
         if self.chance(0.4):
-            value = self.random.choice(
-                [
-                    f"{target} + {value}",
-                    f"{target} - {value}",
-                    f"T.max({target}, {value})",
-                    f"{target} * {value}",
-                    f"{value} + {target}",
-                ]
-            )
+            value = self.updated(target, value)
         self.put(depth, f"{target} = {value}")
+
+    def updated(self, target: str, value: str) -> str:
+        """An element combined with a value."""
+        return self.random.choice(
+            [
+                f"{target} + {value}",
+                f"{target} - {value}",
+                f"T.max({target}, {value})",
+                f"T.min({target}, {value})",
+                f"{target} * {value}",
+                f"{value} + {target}",
+            ]
+        )
+
+    def stage(self) -> None:
+        """A block over U: its loops in any order, perhaps split, perhaps an init or a condition."""
+        nest: list[tuple[str, str]] = []
+        bound, tests = [], []
+        for size in "mn":
+            i, j = self.fresh("i"), self.fresh("i")
+            if self.chance(0.4):
+                nest += [(i, f"({size} + 1) // 2"), (j, "2")]
+                bound.append(f"({i} * 2 + {j})")
+                tests.append(f"{bound[-1]} < {size}")
+            else:
+                nest.append((i, size))
+                bound.append(i)
+        if self.chance(0.4):
+            self.random.shuffle(nest)
+        for level, (var, extent) in enumerate(nest, 1):
+            self.put(level, f"for {var} in range({extent}):")
+        depth = len(nest) + 1
+        self.put(depth, f'with T.block("{self.fresh("b")}"):')
+        axes = [self.fresh("v") for _ in bound]
+        vectors = [b for b in self.readable if self.ranks[b] == 1]
+        target = self.random.choice(["U", *vectors])
+        kept = axes if target == "U" else [self.random.choice(axes)]
+        for axis, size, value in zip(axes, "mn", bound, strict=True):
+            way = "spatial" if axis in kept else "reduce"
+            self.put(depth + 1, f"{axis} = T.axis.{way}({size}, {value})")
+        if self.chance(0.3):
+            tests.append(self.test(bound))
+        if tests:
+            self.put(depth + 1, f"T.where({' and '.join(tests)})")
+        element = f"{target}[{', '.join(kept)}]"
+        if kept != axes:
+            starts = ["T.int32(0)", "T.int32(-2)", f"{self.random.choice(vectors)}[{kept[0]}]"]
+            self.put(depth + 1, "with T.init():")
+            self.put(depth + 2, f"{element} = {self.random.choice(starts)}")
+        value = self.value(axes, 1)
+        if self.chance(0.7):
+            value = f"({value} {self.random.choice('+-*')} U[{', '.join(axes)}])"
+        self.put(depth + 1, f"{element} = {self.updated(element, value)}")
 
     def block(self, depth: int, loops: list[str], left: int) -> None:
         self.put(depth, f'with T.block("{self.fresh("b")}"):')
