@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -163,15 +164,11 @@ Errors:
 """
 
 
-_arithmetic = Rows(_infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers, no_gradient)
-_comparison = Rows(_infer_comparison, _COMPARISON, _legalization, fit_numbers, no_gradient)
-_bitwise = Rows(
-    _infer_arithmetic,
-    _ARITHMETIC,
-    lambda name: of_bits(_legalization(name)),
-    fit_numbers,
-    no_gradient,
+_arithmetic = Rows(
+    _infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers, no_gradient, precision_policy=1
 )
+_comparison = replace(_arithmetic, rule=_infer_comparison, doc=_COMPARISON)
+_bitwise = replace(_arithmetic, kernel=lambda name: of_bits(_legalization(name)))
 
 
 def _power_base(g: Any, a: Any, b: Any, y: Any) -> Any:

@@ -43,7 +43,9 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     return [astype(gradient, sinfo.dtype)]
 
 
-@register("relax.astype", pure=True, legalize=_legalize_astype, gradient=_gradient)
+@register(
+    "relax.astype", precision_policy=1, pure=True, legalize=_legalize_astype, gradient=_gradient
+)
 def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     """x with its elements converted to `dtype`: toward zero, numbers to Bool by being other than 0.
 

@@ -98,6 +98,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 @register(
     "relax.concat",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_concatenate, "concatenate"),
     gradient=_gradient_concat,
@@ -135,7 +136,13 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     return [Tuple(tuple(R.squeeze(part, axis) for part in slices))]
 
 
-@register("relax.stack", pure=True, legalize=by_te(topi.stack), gradient=_gradient_stack)
+@register(
+    "relax.stack",
+    precision_policy=1,
+    pure=True,
+    legalize=by_te(topi.stack),
+    gradient=_gradient_stack,
+)
 def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     """The tensors one after the other along a new axis.
 
@@ -192,6 +199,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.split",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_split_kernel, "split"),
     gradient=_gradient_split,

@@ -98,7 +98,14 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     return [gradient_of(0, a, rows), gradient_of(1, b, columns)]
 
 
-@register("relax.matmul", pure=True, sign="@", legalize=_legalize_matmul, gradient=_gradient_matmul)
+@register(
+    "relax.matmul",
+    precision_policy=0,
+    pure=True,
+    sign="@",
+    legalize=_legalize_matmul,
+    gradient=_gradient_matmul,
+)
 def matmul(
     x1: TensorStructInfo, x2: TensorStructInfo, out_dtype: DataType | None = None
 ) -> TensorStructInfo:
@@ -148,7 +155,13 @@ def _outer(x1: Tensor, x2: Tensor) -> Tensor:
     return topi.einsum("i,j->ij", x1, x2)
 
 
-@register("relax.outer", pure=True, legalize=by_te(_outer, "outer"), gradient=_gradient_outer)
+@register(
+    "relax.outer",
+    precision_policy=0,
+    pure=True,
+    legalize=by_te(_outer, "outer"),
+    gradient=_gradient_outer,
+)
 def outer(x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
     """The products of all pairs of elements: at [i, j] x1[i] * x2[j].
 

@@ -75,6 +75,7 @@ def _gradient_broadcast_to(
 
 @register(
     "relax.broadcast_to",
+    precision_policy=1,
     pure=True,
     legalize=_legalize_broadcast_to,
     gradient=_gradient_broadcast_to,
@@ -250,6 +251,7 @@ def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.reshape",
+    precision_policy=1,
     pure=True,
     legalize=_legalize_reshape,
     adapt=_resolve_shape,
@@ -281,7 +283,11 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
 
 
 @register(
-    "relax.flatten", pure=True, legalize=_legalize_reshape, gradient=of_operand(_reshape_back)
+    "relax.flatten",
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_reshape,
+    gradient=of_operand(_reshape_back),
 )
 def flatten(x: TensorStructInfo) -> TensorStructInfo:
     """The elements of x in row-major order along one axis.
@@ -304,6 +310,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.expand_dims",
+    precision_policy=1,
     pure=True,
     legalize=by_te(topi.expand_dims),
     gradient=of_operand(_gradient_expand_dims),
@@ -336,7 +343,11 @@ def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
 
 
 @register(
-    "relax.squeeze", pure=True, legalize=_legalize_squeeze, gradient=of_operand(_reshape_back)
+    "relax.squeeze",
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_squeeze,
+    gradient=of_operand(_reshape_back),
 )
 def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorStructInfo:
     """x without these axes of size 1; without all axes of size 1 by default.
@@ -378,6 +389,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.permute_dims",
+    precision_policy=1,
     pure=True,
     legalize=by_te(topi.transpose),
     gradient=of_operand(_gradient_permute_dims),

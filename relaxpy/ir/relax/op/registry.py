@@ -227,9 +227,11 @@ _table: dict[str, OpDef] = {}
 
 
 def enter(record: OpRecord) -> OpDef:
-    """Register an operator (OP-16); one of whose purity nothing is said is impure (PU-14).
+    """Register an operator (OP-16).
 
-    The rule of a record that has none is completed here, before anyone else sees the record.
+    One of whose purity nothing is said is impure (PU-14), and one of whose precision nothing is
+    said is never computed in a narrower datatype. Its rule is completed here too, before anyone
+    else sees the record.
 
     Errors:
         MisuseError: the name is taken.
@@ -237,7 +239,8 @@ def enter(record: OpRecord) -> OpDef:
     if record.name in _table:
         raise MisuseError(f"operator {record.name!r} is registered already", rule="OP-16")
     found = _table[record.name] = OpDef(record)
-    set_fields(record, infer=found.infer, pure=record.pure is True)
+    policy = 2 if record.precision_policy is None else record.precision_policy
+    set_fields(record, infer=found.infer, pure=record.pure is True, precision_policy=policy)
     found.op.enter(record)
     return found
 
@@ -268,11 +271,18 @@ class Rows:
     kernel: Callable[[str], Legalization]
     adapt: Callable[[dict[str, Any]], None] | None = None
     gradient: Gradient | None = None
+    precision_policy: int | None = None
 
     def __call__(self, name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
         kernel = self.kernel(name.rpartition(".")[2])
-        shared = Columns(pure=True, legalize=kernel, adapt=self.adapt, gradient=self.gradient)
+        shared = Columns(
+            pure=True,
+            legalize=kernel,
+            adapt=self.adapt,
+            gradient=self.gradient,
+            precision_policy=self.precision_policy,
+        )
         return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | own))
 
 

@@ -24,6 +24,7 @@ _gradient = elementwise(
 
 @register(
     "relax.ewise_fma",
+    precision_policy=1,
     pure=True,
     legalize=by_te(topi.fused_multiply_add, "ewise_fma"),
     gradient=_gradient,

@@ -44,7 +44,11 @@ Errors:
     StructInfoError: x is not a tensor{error}.
 """
     return Rows(
-        rule, doc, lambda name: by_te(getattr(topi, name), f"tir_{name}"), gradient=no_gradient
+        rule,
+        doc,
+        lambda name: by_te(getattr(topi, name), f"tir_{name}"),
+        gradient=no_gradient,
+        precision_policy=1,
     )
 
 
@@ -125,6 +129,7 @@ UNARY = family(
 
 @register(
     "relax.clip",
+    precision_policy=1,
     pure=True,
     legalize=by_te(topi.clip, "tir_clip"),
     gradient=elementwise(lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None),

@@ -39,6 +39,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.relu",
+    precision_policy=1,
     pure=True,
     legalize=by_te(topi.nn.relu),
     gradient=of_operand(_gradient_relu),
@@ -87,7 +88,9 @@ def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
     return g * (share + y * (1 - share))
 
 
-_activation = Rows(_infer_float, _DOC, lambda name: by_te(getattr(topi.nn, name), name))
+_activation = Rows(
+    _infer_float, _DOC, lambda name: by_te(getattr(topi.nn, name), name), precision_policy=1
+)
 
 ACTIVATIONS = family(
     _activation("nn.gelu", "x * (1 + erf(x / sqrt(2))) / 2.", gradient=of_operand(_gradient_gelu)),

@@ -170,6 +170,7 @@ def _layer_norm(
 
 @register(
     "relax.nn.layer_norm",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_layer_norm, "layer_norm"),
     gradient=_gradient_layer_norm,
@@ -202,6 +203,7 @@ def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float)
 
 @register(
     "relax.nn.rms_norm",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_rms_norm, "rms_norm"),
     gradient=_gradient_rms_norm,

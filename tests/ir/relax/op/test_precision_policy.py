@@ -1,0 +1,45 @@
+"""Which operators mixed precision computes in a narrower datatype, by the table of TVM."""
+
+import pytest
+
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.registry import register, registered_ops
+from tests.ir.relax.op.scratch import forgotten_operators
+
+#: Sums of products: most of the time of a model, and accumulated in float32.
+ALWAYS = """
+matmul outer nn.conv1d nn.conv2d nn.conv3d nn.attention nn.attention_bias
+"""
+#: Cheap, in whatever datatype their operands have.
+FOLLOW = """
+abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
+isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
+add subtract multiply divide power floor_divide mod floor_mod log_add_exp maximum minimum
+equal not_equal less less_equal greater greater_equal
+logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift
+ewise_fma astype
+broadcast_to concat expand_dims flatten layout_transform permute_dims reshape split squeeze stack
+image.resize2d
+nn.relu nn.gelu nn.gelu_tanh nn.selu nn.silu
+nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm nn.dropout
+nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d
+nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d
+"""
+POLICIES = dict.fromkeys(ALWAYS.split(), 0) | dict.fromkeys(FOLLOW.split(), 1)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in registered_ops() if n.startswith("relax.")))
+def test_an_operator_has_the_policy_of_the_table(name: str) -> None:
+    expected = POLICIES.get(name.removeprefix("relax."), 2)
+    assert Op.get(name).get_attr("TMixedPrecisionPolicy") == expected
+
+
+def test_an_operator_without_a_word_on_precision_is_never_narrowed() -> None:
+    with forgotten_operators():
+
+        @register("test.exact")
+        def exact(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+            return x
+
+        assert exact.record.precision_policy == 2
