@@ -9,10 +9,13 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import EntryPoint
 from relaxpy.exec.runtime.values import Value
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import BaseFunc
 
 _compiled: WeakKeyDictionary[BaseFunc, EntryPoint] = WeakKeyDictionary()
+_changes: WeakKeyDictionary[BaseFunc, int] = WeakKeyDictionary()
+"""How often operators had been changed when a function was compiled."""
 
 
 def call_function(
@@ -25,8 +28,9 @@ def call_function(
         RuntimeCheckError: a check failed.
     """
     entry = _compiled.get(func)
-    if entry is None:
+    if entry is None or _changes[func] != Op.changes:
         _check_alone(func)
+        _changes[func] = Op.changes
         entry = _compiled[func] = compile(func)[_name_of(func)]
     return entry(*args, **(kwargs or {}))
 

@@ -28,6 +28,8 @@ class Op(Node):
     __match_args__ = ("name",)
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
+    changes: ClassVar[int] = 0
+    """How often the record of an operator was set; what is compiled may be outdated after that."""
     name: str
     record: OpRecord
     _others: dict[str, object]
@@ -89,6 +91,12 @@ class Op(Node):
     def enter(self, record: OpRecord) -> None:
         """Set the record of the operator."""
         object.__setattr__(self, "record", record)
+        Op.changes += 1
+
+    def forget(self) -> None:
+        """Remove all that is registered for the operator."""
+        self._others.clear()
+        self.enter(UNREGISTERED)
 
     def get_attr(self, key: str) -> object | None:
         """Return the attribute `key`, which may be TVM's name of a column, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -96,16 +97,56 @@ class Columns(TypedDict, total=False):
     unmake: Callable[[Call], CallArguments] | None
 
 
+_FUNCTIONS = frozenset(
+    ("infer", "legalize", "gradient", "layout", "mixed_precision", "runtime", "adapt", "unmake")
+)
+"""The columns that are functions."""
+
+
 def check_columns(columns: Columns) -> None:
-    """Check the names of columns.
+    """Check the names of columns, and that functions are functions.
 
     Errors:
-        MisuseError (also TypeError): a column does not exist.
+        MisuseError (also TypeError): a column does not exist, or has another type.
     """
-    for name in columns:
+    for name, value in columns.items():
         if name not in Columns.__annotations__:
             hint = close_names(name, Columns.__annotations__)
             raise MisuseError(f"an operator has no column {name!r}", hint=hint, about=name)
+        if name in _FUNCTIONS and value is not None and not callable(value):
+            raise MisuseError(f"column {name} is a function, found {value!r:.60}", about=value)
+
+
+def apply_column(
+    operator: str, column: str, function: Callable[..., Any], **arguments: object
+) -> Any:
+    """The result of the function in a column of an operator, which takes `arguments` by position.
+
+    Errors:
+        MisuseError (also TypeError): it takes other arguments.
+    """
+    try:
+        return function(*arguments.values())
+    except TypeError:
+        _require_arguments(operator, column, function, arguments)
+        raise
+
+
+def _require_arguments(
+    operator: str, column: str, function: Callable[..., Any], arguments: Mapping[str, object]
+) -> None:
+    """Errors: MisuseError if a function does not take so many arguments."""
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C may have no signature
+        return
+    try:
+        found.bind(*arguments)
+    except TypeError:
+        raise MisuseError(
+            f"the {column} of {operator} takes ({', '.join(arguments)}), found {found}",
+            about=function,
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +195,16 @@ class OpRecord:
     """Adapts the arguments by name, before they are bound to operands and attributes."""
     unmake: Callable[[Call], CallArguments] | None = None
     """Returns the arguments of `function` that rebuild a call."""
+
+    @property
+    def is_of_relaxpy(self) -> bool:
+        """Whether relaxpy registered the operator."""
+        return is_of_relaxpy(self.function)
+
+
+def is_of_relaxpy(function: object) -> bool:
+    """Whether a function is part of relaxpy, not of a user's program."""
+    return str(getattr(function, "__module__", None)).startswith("relaxpy.")
 
 
 COLUMNS: Mapping[str, str] = {

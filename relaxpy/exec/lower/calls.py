@@ -16,6 +16,7 @@ from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
+from relaxpy.exec.runtime.implementations import UsersImplementation, implementation
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import symbol_of
 from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
@@ -206,8 +207,8 @@ class CallLowering(ABC):
             case None if op.record.runtime is not None:
                 values = self._operands(call.args)
                 attrs = {key: self._attribute(value) for key, value in call.attrs.items()}
-                self._calls_out |= op.record.calls_out
-                run = op.record.runtime
+                run = implementation(call)
+                self._calls_out |= op.record.calls_out or isinstance(run, UsersImplementation)
                 name = getattr(run, "__name__", op.name.rpartition(".")[2])
                 return py.call(self._module.share(name, run), *values, **attrs)
             case None if is_dynamic(call):

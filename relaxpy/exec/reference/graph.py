@@ -23,6 +23,7 @@ from relaxpy.exec.runtime.checks import (
     span_of_binding,
 )
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms, is_dynamic
+from relaxpy.exec.runtime.implementations import implementation
 from relaxpy.exec.runtime.instrument import Instrument, Instrumented
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.operators import truth
@@ -129,7 +130,7 @@ def _unsupported(node: object, name: str, module: IRModule) -> CompileError | No
     return CompileError(
         f"operator {operator} has no lowering (in {name})",
         span=node.span,
-        hint="register a legalisation, or write it as a PrimFunc and use R.call_tir",
+        hint="register a legalisation or an implementation: legalize=... or runtime=...",
     )
 
 
@@ -455,7 +456,9 @@ class ReferenceEvaluator:
                 callee = self._callee(call.args[0], call, scope)
                 return invoke(callee, *fields(self.value(call.args[1], scope)))
             case None if op.record.runtime is not None:
-                return op.record.runtime(*(self.value(a, scope) for a in call.args), **call.attrs)
+                return implementation(call)(
+                    *(self.value(a, scope) for a in call.args), **call.attrs
+                )
             case None if is_dynamic(call):
                 return self._dynamic_operator(call, scope)
             case _:

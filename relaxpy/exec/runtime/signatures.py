@@ -9,6 +9,7 @@ from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import is_of_relaxpy
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
@@ -108,7 +109,7 @@ def output_sinfos(call: rx.Call) -> tuple[rx.TensorStructInfo, ...]:
 
 
 def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
-    """The struct info that a call declares for an external function, and its name in messages.
+    """The struct info that a user's function is to return in a call, and its name in messages.
 
     It is None if the call declares nothing or allocates its outputs.
     """
@@ -116,7 +117,9 @@ def declared_result(call: rx.Expr) -> tuple[rx.StructInfo, str] | None:
         return None
     callee: object = call.op
     if isinstance(callee, Op):
-        kind = callee.record.calls
+        kind, run = callee.record.calls, callee.record.runtime
+        if kind is None and run is not None and not is_of_relaxpy(run):
+            return call.struct_info, f"the result of {callee.name}"
         if not call.sinfo_args or kind is None or kind.has_outputs:
             return None
         callee = call.args[0] if call.args else callee

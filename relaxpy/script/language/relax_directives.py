@@ -168,13 +168,13 @@ def find(name: str) -> OpDef | OpSpace | None:
     if record is not None:
         return record
     prefix = f"{name}."
-    return OpSpace(prefix) if prefix in _prefixes(len(table)) else None
+    return OpSpace(prefix) if prefix in _prefixes(tuple(table)) else None
 
 
 @lru_cache(maxsize=1)
-def _prefixes(count: int) -> frozenset[str]:
-    """The prefixes, up to a dot, in the names of the `count` registered operators."""
-    components = (name.split(".") for name in registered_ops())
+def _prefixes(names: tuple[str, ...]) -> frozenset[str]:
+    """The prefixes, up to a dot, in the names of operators."""
+    components = (name.split(".") for name in names)
     return frozenset(".".join(p[:k]) + "." for p in components for k in range(1, len(p)))
 
 

@@ -24,7 +24,7 @@ from relaxpy.ir.relax.op.call import (
 )
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
-from relaxpy.ir.relax.op.registry import OpDef, R, register, registered_ops
+from relaxpy.ir.relax.op.registry import OpDef, R, register, registered_ops, unregister
 from relaxpy.ir.relax.op.scatter import masked_fill
 
 for _home in iter_modules(__path__):
@@ -54,6 +54,7 @@ __all__ = [
     "registered_ops",
     "shape_of",
     "stop_lift_params",
+    "unregister",
     "vision",
     "vm",
 ]

@@ -8,12 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, RelaxpyError, Span, StructInfoError, close_names
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    Span,
+    StructInfoError,
+    UnknownNameError,
+    close_names,
+    counted,
+)
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import (
     CallArguments,
@@ -22,6 +30,7 @@ from relaxpy.ir.op_record import (
     Gradient,
     Legalization,
     OpRecord,
+    apply_column,
     check_columns,
 )
 from relaxpy.ir.relax.nodes import (
@@ -32,6 +41,7 @@ from relaxpy.ir.relax.nodes import (
     ObjectStructInfo,
     StructInfo,
     TupleStructInfo,
+    Var,
 )
 from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.nodes.evaluation import evaluated
@@ -40,6 +50,9 @@ from relaxpy.ir.relax.op.parameter import Parameter
 from relaxpy.ir.relax.op.signature import Signature
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 F = TypeVar("F", bound=Callable[..., Any])
 Operand: TypeAlias = Expr | tir.PrimExpr | bool | int | float | str
@@ -179,11 +192,38 @@ class OpDef:
             ctx = _context_of(ctx)
         if self._infer is not None:
             with Named(self.name, call):
-                return self._infer(call, ctx)
+                return _inferred(self._infer(call, ctx), self._infer)
         with Named(self.name, call, ctx):
             args, named = self.signature.rule_arguments(call, ctx)
             sinfo = self.signature.function(*args, **named)
-        return typing.cast("StructInfo", sinfo)
+            return _inferred(sinfo, self.signature.function)
+
+    def operand_gradients(
+        self, var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+    ) -> tuple[Expr, ...]:
+        """The gradient of each operand of `call`, for that of its result `var`.
+
+        `builder` receives the bindings that the rule of the operator emits.
+
+        Errors:
+            MisuseError: the operator has no gradient, or its rule does not return one expression
+                for each operand.
+        """
+        rule = self.record.gradient
+        if rule is None:
+            raise MisuseError(f"{self.name} has no gradient", about=self)
+        found = apply_column(
+            self.name, "gradient", rule, var=var, call=call, gradient=gradient, builder=builder
+        )
+        is_list = isinstance(found, (list, tuple)) and len(found) == len(call.args)
+        if not is_list or not all(isinstance(grad, Expr) for grad in found):
+            raise MisuseError(
+                f"the gradient of {self.name} returns a list of one expression for each of "
+                f"{counted(len(call.args), 'operand')}, found {found!r:.80}",
+                hint="relax.op.grad.no_grad(operand) is that of an operand without a gradient",
+                about=found,
+            )
+        return tuple(found)
 
     def implement(self, function: F) -> F:
         """Register the decorated function as the implementation on run-time values."""
@@ -234,10 +274,13 @@ def enter(record: OpRecord) -> OpDef:
     else sees the record.
 
     Errors:
-        MisuseError: the name is taken.
+        MisuseError: the name is taken, or the rule is not a function.
     """
-    if record.name in _table:
-        raise MisuseError(f"operator {record.name!r} is registered already", rule="OP-16")
+    if not callable(record.function):
+        raise MisuseError(f"the rule of {record.name} is a function, found {record.function!r:.60}")
+    present = _table.get(record.name)
+    if present is not None and not _replaces(record.function, present.record):
+        raise _taken(present)
     found = _table[record.name] = OpDef(record)
     policy = 2 if record.precision_policy is None else record.precision_policy
     set_fields(record, infer=found.infer, pure=record.pure is True, precision_policy=policy)
@@ -245,18 +288,100 @@ def enter(record: OpRecord) -> OpDef:
     return found
 
 
+@user_facing
 def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., Any]], OpDef]:
     """Register the decorated function as operator `name`; `OpRecord` says what each column is.
 
     Without `infer` the function is the rule: parameters annotated with struct info are operands,
     those annotated Call or Context receive the call and its context, all others are attributes.
-    With `infer` it builds the call from what users write.
+    With `infer` it builds the call from what users write. A function that is defined again, as by
+    running a notebook cell twice, replaces the one of its name.
 
     Errors:
-        MisuseError (also TypeError): the name is taken, or no column has such a name.
+        MisuseError (also TypeError): the name is taken or not a dotted name, or a column does not
+            exist or has another type.
     """
+    if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+        raise MisuseError(
+            f"an operator is named as in 'relax.name', found {name!r:.60}",
+            hint='write @relax.op.register("relax.name")',
+            about=name,
+        )
     check_columns(columns)
-    return lambda function: enter(OpRecord(name, function, function.__doc__ or "", **columns))
+
+    @user_facing
+    def decorated(function: Callable[..., Any]) -> OpDef:
+        return enter(OpRecord(name, function, getattr(function, "__doc__", None) or "", **columns))
+
+    return decorated
+
+
+@user_facing
+def unregister(name: str) -> None:
+    """Forget an operator that a user registered, with all that was attached to it.
+
+    Errors:
+        UnknownNameError (also ValueError, KeyError): there is none of this name.
+        MisuseError: it belongs to relaxpy.
+    """
+    found = _table.get(name)
+    if found is None:
+        raise UnknownNameError(
+            f"no operator is registered as {name!r:.60}",
+            rule="OP-16",
+            hint=close_names(str(name), _table),
+            about=name,
+        )
+    if found.record.is_of_relaxpy:
+        raise MisuseError(f"operator {name} belongs to relaxpy", about=name)
+    del _table[name]
+    found.op.forget()
+
+
+def _replaces(function: object, present: OpRecord) -> bool:
+    """Whether `function` is the one in the record, defined again."""
+    if present.is_of_relaxpy:
+        return False
+    names = (_full_name(function), _full_name(present.function))
+    return None not in names and names[0] == names[1]
+
+
+def _full_name(function: object) -> str | None:
+    """The module of a function and its name there, if it has a name."""
+    name = getattr(function, "__qualname__", "<lambda>")
+    return None if name.endswith("<lambda>") else f"{getattr(function, '__module__', '')}.{name}"
+
+
+def _taken(present: OpDef) -> MisuseError:
+    name, record = present.name, present.record
+    if record.is_of_relaxpy:
+        return MisuseError(
+            f"operator {name} is registered already, by relaxpy",
+            rule="OP-16",
+            hint="choose another name, or replace columns of it: "
+            f'relaxpy.ir.Op.get("{name}").extend(legalize=...)',
+            about=name,
+        )
+    function = _full_name(record.function) or "a function without a name"
+    return MisuseError(
+        f"operator {name} is registered already, by {function}",
+        rule="OP-16",
+        hint=f'choose another name, or free it: relax.op.unregister("{name}")',
+        about=name,
+    )
+
+
+def _inferred(sinfo: object, rule: Callable[..., Any]) -> StructInfo:
+    """What a rule returned. Errors: MisuseError if it is not struct info."""
+    if isinstance(sinfo, StructInfo):
+        return sinfo
+    name = getattr(rule, "__name__", "")
+    raise MisuseError(
+        f"the struct info rule {name} returns struct info, found {sinfo!r:.60}",
+        rule="DER-35",
+        hint='return the struct info of the result: relax.TensorStructInfo(shape, "float32")',
+        about=sinfo,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +489,7 @@ def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
     if rule is not None:
         found = _table.get(op.name)
         if found is None or rule != found.infer:
-            ctx = _for_rules_of_users(call, ctx)
+            return _inferred(rule(call, _for_rules_of_users(call, ctx)), rule)
         return rule(call, ctx)
     if op.record.pure is None:
         raise StructInfoError(

@@ -20,6 +20,8 @@ from relaxpy.ir.relax.op.errors import wrong_kind
 from relaxpy.ir.relax.op.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context
 
+_OF_PROGRAMS = "__struct_info__"
+"""What the annotations of programs have."""
 _ENDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -50,7 +52,20 @@ class Signature:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        return typing.get_type_hints(self.function)
+        try:
+            found = typing.get_type_hints(self.function)
+        except NameError as error:
+            raise MisuseError(
+                f"the annotations of {self.function.__qualname__} have no value: {error}",
+                hint="they are looked up in its module, not in a function around it",
+            ) from None
+        for name, hint in found.items() if self.is_rule else ():
+            if any(isinstance(m, StructInfo) or hasattr(m, _OF_PROGRAMS) for m in _members(hint)):
+                raise MisuseError(
+                    f"the rule {self.function.__qualname__} annotates {name} as a program does",
+                    hint="a rule is annotated with classes, as in relax.TensorStructInfo",
+                )
+        return found
 
     @cached_property
     def injected(self) -> dict[str, type]:
@@ -164,7 +179,7 @@ class Signature:
         for parameter in self.parameters:
             value = bound[parameter.name]
             if not parameter.kinds:
-                attributes[parameter.name] = parameter.attribute(value)
+                attributes[parameter.name] = self._attribute(parameter, value)
                 continue
             if value is None:
                 absent.append(parameter)
@@ -178,6 +193,17 @@ class Signature:
             if parameter.required:
                 parameter.placeholder()
         return tuple(operands), Attrs(attributes) if attributes else EMPTY_ATTRS
+
+    def _attribute(self, parameter: Parameter, value: object) -> object:
+        found = parameter.attribute(value)
+        if self.is_rule and isinstance(found, Expr):
+            raise MisuseError(
+                f"{parameter.name} is an attribute, found the expression {found}",
+                hint="operands are annotated with struct info in the rule, as in "
+                f"{parameter.name}: relax.TensorStructInfo",
+                about=value,
+            )
+        return found
 
     def present(self, call: Call) -> tuple[Expr | None, ...]:
         """The operands of a call by position, None for an optional one that is absent.

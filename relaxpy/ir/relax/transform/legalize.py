@@ -13,6 +13,7 @@ from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -160,16 +161,18 @@ class _Legalizer(BindingRewriter):
 
     def _emitted(self, rule: Legalization, call: Call, *, dataflow: bool) -> Expr:
         """The result of a legalisation in normal form, after the bindings that it emits."""
-        builder = self.builder
+        assert isinstance(call.op, Op)
+        name, builder = call.op.name, self.builder
         builder.begin_scope()
         if dataflow:
             builder.begin_dataflow()
         try:
-            result = rule(builder, call)
+            result = apply_column(name, "legalisation", rule, builder=builder, call=call)
             if not isinstance(result, Expr):
                 raise MisuseError(
-                    f"the legalisation of {call.op} returns an expression, found {result!r:.60}",
+                    f"the legalisation of {name} returns an expression, found {result!r:.60}",
                     span=call.span,
+                    hint="return builder.call_te(...), or a call of simpler operators",
                     about=result,
                 )
             if not _is_normal(result):
