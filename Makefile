@@ -20,7 +20,7 @@ help:
 	@echo "             N/10 sessions of questions to integer reasoning, N/10 plans of kernels, and"
 	@echo "             N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
-	@echo "make format  write the stub of operators and docs/rules.md; let ruff tidy the code"
+	@echo "make format  write the stub of operators, docs/rules.md and docs/operators.md; let ruff tidy the code"
 	@echo "make clean   remove the environment and all caches"
 
 $(READY): pyproject.toml
@@ -65,6 +65,7 @@ mutants: $(READY)
 format: $(READY)
 	$(PY) tools/stubs.py
 	$(PY) tools/rules.py
+	$(PY) tools/operators.py
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

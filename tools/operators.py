@@ -1,0 +1,254 @@
+"""Write docs/operators.md: every operator with its signature, documentation and an example.
+
+All of it is read off the registry; an example is the first row of the operator's tests, printed.
+`make format` runs it; a test compares the file with the registry.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import relaxpy.exec.runtime.operators  # noqa: F401  (registers the implementations)
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.op_record import OpRecord
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.op.gradients import no_gradient
+from relaxpy.ir.relax.op.registry import OpDef, registered_ops
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.ir.relax.op.cases import CASES, Case  # noqa: E402
+
+PAGE = ROOT / "docs" / "operators.md"
+EXAMPLES = ROOT / "tools" / "operator_examples.toml"
+HEAD = """# Operators
+
+All operators of Relax, by family. The page is written by tools/operators.py from the registry;
+[how to add an operator](how-to/add-an-operator.md) says what the columns are.
+
+- **computed by**: a kernel, which is generated for the call, an implementation on NumPy arrays at
+  run time, or the function that is called.
+- **gradient**: yes; 0 if the result is piecewise constant or holds no floats; no if there is none.
+- **mixed precision**: whether a call is computed in the narrower datatype always, if its operands
+  follow it, or never.
+
+"""
+IMPORTS = """The examples need these names:
+
+```python
+from relaxpy.script import ir as I, relax as R, tir as T
+```
+"""
+POLICIES = {0: "always", 1: "follow", 2: "never"}
+SECTION = re.compile(r"^(Shapes|Units|Errors|Rule):$", re.MULTILINE)
+
+
+class Shown:
+    """The default of a parameter, as signatures show it."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        if isinstance(self.value, str):
+            return f'"{self.value}"'
+        return repr(self.value)
+
+
+def name_in_text(operator: OpDef) -> str:
+    """What programs call an operator."""
+    return operator.name.replace("relax.", "R.", 1)
+
+
+def signature(operator: OpDef) -> str:
+    """The operator as users call it, without annotations."""
+    found = inspect.signature(operator)
+    empty = inspect.Parameter.empty
+    plain = [
+        p.replace(annotation=empty, default=p.default if p.default is empty else Shown(p.default))
+        for p in found.parameters.values()
+        if p.name != "span"
+    ]
+    return f"{name_in_text(operator)}{inspect.Signature(plain)}"
+
+
+def escaped(text: str) -> str:
+    """Plain text as Markdown; code between backticks stays."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part.replace("|", "\\|")
+        if part.startswith("`")
+        else re.sub(r"([\\*_|<>\[\]])", r"\\\1", part)
+        for part in parts
+    )
+
+
+def sections(doc: str) -> dict[str, str]:
+    """A docstring by its sections; the text before them has the empty name."""
+    first, *rest = SECTION.split(inspect.cleandoc(doc))
+    return {"": first.strip()} | {
+        name: inspect.cleandoc(f"\n{text}")
+        for name, text in zip(rest[::2], rest[1::2], strict=True)
+    }
+
+
+def entries(text: str) -> Iterator[str]:
+    """The lines of a section, each with those that continue it, which are indented."""
+    entry: list[str] = []
+    for line in text.splitlines():
+        if entry and not line.startswith(" "):
+            yield " ".join(entry)
+            entry = []
+        entry.append(line.strip() if entry else line.rstrip())
+    if entry:
+        yield " ".join(entry)
+
+
+def sentence(operator: OpDef) -> str:
+    """The first line of the documentation, with the lines that end its sentence."""
+    paragraph = sections(operator.record.doc)[""].partition("\n\n")[0]
+    return paragraph.partition("\n")[0]
+
+
+def computed_by(record: OpRecord) -> str:
+    """What computes the result of a call."""
+    if record.calls is not None:
+        return record.calls.value.partition(",")[0]
+    if record.legalize is not None:
+        return "kernel"
+    return "run time" if record.runtime is not None else "none"
+
+
+def gradient(record: OpRecord) -> str:
+    """Whether an operator has a gradient."""
+    if record.gradient is None:
+        return "no"
+    return "0" if record.gradient is no_gradient else "yes"
+
+
+def anchor(operator: OpDef) -> str:
+    """The link to the details of an operator, as GitHub names headings."""
+    return name_in_text(operator).replace(".", "").lower()
+
+
+def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> str | None:
+    """A program that calls the operator as one of its tests does, or else one of those written."""
+    for case in cases:
+        text = program(operator, case)
+        if "metadata" not in text:
+            return text
+    call = f"{name_in_text(operator)}("
+    return next((text.strip() for text in written if call in text), None)
+
+
+def program(operator: OpDef, case: Case) -> str:
+    """The test as a function, whose parameters have the names of the operands that they are."""
+    names = [f"x{k}" if len(case.inputs) > 1 else "x" for k in range(len(case.inputs))]
+    params = variables(case, names)
+    call = case.call(*params)
+    if isinstance(call, rx.Call) and call.op is operator.op:
+        for arg, operand in zip(call.args, operator.signature.operands, strict=False):
+            if arg in params and not operand.variadic:
+                names[params.index(arg)] = operand.name  # type: ignore[arg-type]
+    params = variables(case, names)
+    call = case.call(*params)
+    func = rx.Function(params, call, ret_struct_info=call.struct_info)
+    text = func.with_attr("global_symbol", "main").script()
+    return text[text.index("@R.function") :].rstrip()
+
+
+def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
+    """Parameters like the inputs of a test."""
+    return [
+        rx.Var(name, rx.TensorStructInfo(array.shape, DataType(array.dtype)))  # type: ignore[arg-type]
+        for name, array in zip(names, case.inputs, strict=True)
+    ]
+
+
+def row(operator: OpDef) -> str:
+    """The operator in the table of its family."""
+    record = operator.record
+    policy = POLICIES[record.precision_policy] if record.precision_policy is not None else ""
+    cells = [
+        f"[{name_in_text(operator)}](#{anchor(operator)})",
+        escaped(sentence(operator)),
+        computed_by(record),
+        gradient(record),
+        policy,
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def details(operator: OpDef, shown: str | None) -> Iterator[str]:
+    """The whole documentation of an operator, with an example."""
+    record = operator.record
+    yield f"\n### {name_in_text(operator)}\n\n`{signature(operator)}`\n\n"
+    found = sections(record.doc)
+    yield f"{escaped(found.pop(''))}\n"
+    facts = [
+        *(["impure"] if not record.pure else []),
+        *(["commutative"] if record.commutative else []),
+        *([f"`{record.sign}` in Python"] if record.sign else []),
+        *(["its shape depends on elements of operands"] if record.data_dependent else []),
+    ]
+    if facts:
+        listed = "; ".join(facts)
+        yield f"\n{listed[0].upper()}{listed[1:]}.\n"
+    for name, text in found.items():
+        yield f"\n{name}:\n\n"
+        if name == "Rule":
+            yield f"{escaped(text)}\n"
+            continue
+        for entry in entries(text):
+            head, _, rest = entry.partition("  " if name == "Shapes" else ": ")
+            label = f"`{head}`" if name == "Shapes" else escaped(head)
+            yield f"- {label}: {escaped(rest.strip())}\n" if rest else f"- {escaped(entry)}\n"
+    if shown is not None:
+        yield f"\n```python\n{shown}\n```\n"
+
+
+def title(module: str) -> str:
+    """What the operators of a module are, which its docstring says."""
+    return (sys.modules[module].__doc__ or module).strip().partition("\n")[0].rstrip(".")
+
+
+def page() -> str:
+    """The whole text."""
+    own = [found for found in registered_ops().values() if found.record.is_of_relaxpy]
+    own.sort(key=lambda found: (found.__module__, found.name))
+    families = [(m, list(members)) for m, members in groupby(own, key=lambda f: f.__module__)]
+    cases: dict[str, list[Case]] = {}
+    for case in CASES:
+        cases.setdefault(case.operator, []).append(case)
+    out = [HEAD]
+    for module, members in families:
+        out.append(f"## {title(module)}\n\n")
+        out.append("| operator | what it is | computed by | gradient | mixed precision |\n")
+        out.append("| --- | --- | --- | --- | --- |\n")
+        out += map(row, members)
+        out.append("\n")
+    out.append(f"## Details\n\n{IMPORTS}")
+    written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
+    for operator in own:
+        shown = example(operator, cases.get(operator.name, []), written)
+        out += details(operator, shown)
+    return "".join(out)
+
+
+def main() -> int:
+    """Write the page; with `--check`, say whether it is up to date instead."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
