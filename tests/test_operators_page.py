@@ -22,7 +22,9 @@ def test_the_page_shows_each_operator_with_an_example() -> None:
     for entry in entries:
         name = entry.partition("\n")[0]
         assert f"\n`{name}(" in entry
-        assert f"{name}(" in entry.partition("```python\n")[2], f"{name} has no example"
+        assert f"{name}(" in entry.partition("```python\n")[2], (
+            f"{name} has no example: write one in tools/operator_examples.toml"
+        )
     own = {op.name for op in registered_ops().values() if op.record.is_of_relaxpy}
     shown = {entry.partition("\n")[0].replace("R.", "relax.", 1) for entry in entries}
     assert shown == own, "run tools/operators.py"

@@ -227,8 +227,8 @@ def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
         raise RuntimeCheckError(
             f"dynamic_strided_slice: strides are other than 0, found {strides.tolist()}", rule=RULE
         )
-    bounds = zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
-    return np.array(x[tuple(slice(*bound) for bound in bounds)])
+    slices = map(slice, begin.tolist(), end.tolist(), strides.tolist())
+    return np.array(x[tuple(slices)])
 
 
 def _gradient_dynamic_strided_slice(

@@ -111,6 +111,7 @@ def _check_separators(separators: tuple[int, ...] | None, rank: int, name: str) 
 
 @register(
     "relax.layout_transform",
+    precision_policy=1,
     pure=True,
     legalize=_legalize,
     gradient=of_operand(_gradient),

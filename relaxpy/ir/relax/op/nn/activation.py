@@ -218,7 +218,13 @@ def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilde
     return [tuple_fields(gradient, 2)[0]]
 
 
-@register("relax.nn.dropout", pure=True, legalize=_legalize_dropout, gradient=_gradient_dropout)
+@register(
+    "relax.nn.dropout",
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_dropout,
+    gradient=_gradient_dropout,
+)
 def dropout(data: TensorStructInfo, rate: float = 0.5) -> TupleStructInfo:
     """data and a mask of ones: nothing is dropped when a program is run.
 

@@ -214,6 +214,7 @@ def _gradient_instance_norm(
 
 @register(
     "relax.nn.instance_norm",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_instance_norm, "instance_norm"),
     gradient=_gradient_instance_norm,
@@ -285,6 +286,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
 @register(
     "relax.nn.group_norm",
+    precision_policy=1,
     pure=True,
     legalize=by_te(_group_norm, "group_norm"),
     gradient=_gradient_group_norm,

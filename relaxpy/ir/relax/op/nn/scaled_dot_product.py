@@ -195,7 +195,9 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     ]
 
 
-@register("relax.nn.attention", pure=True, legalize=_legalize, gradient=_gradient)
+@register(
+    "relax.nn.attention", precision_policy=0, pure=True, legalize=_legalize, gradient=_gradient
+)
 def attention(
     query: TensorStructInfo,
     key: TensorStructInfo,
@@ -235,7 +237,9 @@ def _check_window(window_size: int | None) -> None:
         raise refuse(f"window_size is positive, found {window_size}", window_size)
 
 
-@register("relax.nn.attention_bias", pure=True, legalize=_legalize, gradient=_gradient)
+@register(
+    "relax.nn.attention_bias", precision_policy=0, pure=True, legalize=_legalize, gradient=_gradient
+)
 def attention_bias(
     query: TensorStructInfo,
     key: TensorStructInfo,
@@ -294,7 +298,7 @@ def _attend_to_segments(
     return out.astype(queries.dtype)
 
 
-@register("relax.nn.attention_var_len", pure=True, runtime=_attend_to_segments)
+@register("relax.nn.attention_var_len", precision_policy=0, pure=True, runtime=_attend_to_segments)
 def attention_var_len(
     queries: TensorStructInfo,
     keys: TensorStructInfo,
