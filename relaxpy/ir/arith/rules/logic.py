@@ -87,7 +87,10 @@ def below_zero(engine: Engine, expr: tir.CmpExpr) -> Poly | None:
 
 
 def comparison(engine: Engine, expr: tir.CmpExpr) -> tir.PrimExpr:
-    """A comparison, decided or with variables on the left and constants on the right."""
+    """A comparison, decided or by < and <=, with variables on the left and constants on the right.
+
+    Only those of signed integers move their terms; others keep their operands.
+    """
     kind = type(expr)
     if expr.a.dtype.family == "int" and expr.a.dtype.lanes == 1:
         p = below_zero(engine, expr)
@@ -100,6 +103,8 @@ def comparison(engine: Engine, expr: tir.CmpExpr) -> tir.PrimExpr:
         decided = _by_intervals(engine, kind, a, b)
         if decided is not None:
             return _truth(decided)
+    if kind in (tir.GT, tir.GE):
+        return ops.compare(tir.LT if kind is tir.GT else tir.LE, b, a)
     return ops.compare(kind, a, b)
 
 
