@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import (
     adaptive_pooling,
@@ -27,7 +29,8 @@ from relaxpy.ir.te.topi.normalization import *
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis
-from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import IterVar
 from relaxpy.ir.tir.expr import PrimExpr
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -152,15 +155,71 @@ def silu(x: Tensor) -> Tensor:
     return result
 
 
+def _along(x: Tensor, axis: int) -> tuple[list[PrimExpr], IterVar, Callable[..., Any]]:
+    """The shape of x without an axis, an axis to reduce it, and the index of an element there.
+
+    The index is a function of the index without the axis, and of the position along it.
+    """
+    shape = [size for k, size in enumerate(x.shape) if k != axis]
+    extent = x.shape[axis]
+    inner = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
+
+    def index(outer: Sequence[PrimExpr], position: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (*outer[:axis], position, *outer[axis:])
+
+    return shape, inner, index
+
+
+def _largest(x: Tensor, axis: int) -> Tensor:
+    """The largest element along an axis; of none, and of -inf alone, the least finite number."""
+    shape, k, index = _along(x, axis)
+    empty = is_const(x.shape[axis], 0)
+
+    def element(*outer: PrimExpr) -> Any:
+        if empty:
+            return intrin.min_value(x.dtype)
+        return reduce.max(x(*index(outer, k.var)), axis=k)
+
+    return elementwise.computed(shape, element, "T_softmax_maxelem")
+
+
+def _exp_sum(
+    x: Tensor, axis: int, name: str, term: Callable[[tuple[PrimExpr, ...]], PrimExpr]
+) -> Tensor:
+    """The sum of `term`, a function of an index of x, along an axis."""
+    shape, k, index = _along(x, axis)
+    empty = is_const(x.shape[axis], 0)
+
+    def element(*outer: PrimExpr) -> Any:
+        return ops.const(0, x.dtype) if empty else reduce.sum(term(index(outer, k.var)), axis=k)
+
+    return elementwise.computed(shape, element, name)
+
+
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - m) / sum(exp(x - m)) with m = max(x), where sum and max are along the axis.
 
     float16 is computed in float32.
     """
     where, wide = normal_axis(axis, x.ndim), _single(x)
-    powers = elementwise.exp(subtract(wide, reduction.max(wide, where, keepdims=True)))
-    total = reduction.sum(powers, where, keepdims=True)
-    return elementwise.as_dtype(elementwise.divide(powers, total), x.dtype)
+    top = _largest(wide, where)
+
+    def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
+        return [i for k, i in enumerate(index) if k != where]
+
+    powers = elementwise.computed(
+        x.shape,
+        lambda *i: intrin.exp(ops.sub(wide(*i), top(*outer(i)))),
+        "T_softmax_exp",
+    )
+    total = _exp_sum(wide, where, "T_softmax_expsum", lambda i: powers(*i))
+    result: Tensor = te.compute(
+        x.shape,
+        lambda *i: ops.div(powers(*i), total(*outer(i))),
+        name="T_softmax_norm",
+        attrs={"axis": where},
+    )
+    return elementwise.as_dtype(result, x.dtype)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -169,9 +228,21 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     float16 is computed in float32.
     """
     where, wide = normal_axis(axis, x.ndim), _single(x)
-    shifted = subtract(wide, reduction.max(wide, where, keepdims=True))
-    total = reduction.sum(elementwise.exp(shifted), where, keepdims=True)
-    return elementwise.as_dtype(subtract(shifted, elementwise.log(total)), x.dtype)
+    top = _largest(wide, where)
+
+    def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
+        return [i for k, i in enumerate(index) if k != where]
+
+    total = _exp_sum(
+        wide, where, "compute", lambda i: intrin.exp(ops.sub(wide(*i), top(*outer(i))))
+    )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        at = outer(index)
+        return ops.sub(ops.sub(wide(*index), top(*at)), intrin.log(total(*at)))
+
+    result: Tensor = te.compute(x.shape, element, name="compute", attrs={"axis": where})
+    return elementwise.as_dtype(result, x.dtype)
 
 
 def layer_norm(

@@ -1,0 +1,186 @@
+"""Kernels of legalised operators have the loops, blocks and expressions that TVM gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.script import ir as I, relax as R, tir as T
+
+
+@I.ir_module
+class Softmax:
+    @R.function
+    def main(x: R.Tensor((2, 3, 4), "float32")):
+        return R.nn.softmax(x, axis=1)
+
+
+@I.ir_module
+class SoftmaxKernel:
+    @R.function
+    def main(x: R.Tensor((2, 3, 4), "float32")):
+        cls = SoftmaxKernel
+        return R.call_tir(cls.softmax, (x,), out_sinfo=R.Tensor((2, 3, 4), "float32"))
+
+    @T.prim_func(private=True)
+    def softmax(
+        x: T.Buffer((T.int64(2), T.int64(3), T.int64(4)), "float32"),
+        norm: T.Buffer((T.int64(2), T.int64(3), T.int64(4)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        maxelem = T.alloc_buffer((T.int64(2), T.int64(4)))
+        exp = T.alloc_buffer((T.int64(2), T.int64(3), T.int64(4)))
+        expsum = T.alloc_buffer((T.int64(2), T.int64(4)))
+        for i0, i1, k in T.grid(T.int64(2), T.int64(4), T.int64(3)):
+            with T.block("T_softmax_maxelem"):
+                a, b, r = T.axis.remap("SSR", [i0, i1, k])
+                T.reads(x[a, r, b])
+                T.writes(maxelem[a, b])
+                with T.init():
+                    maxelem[a, b] = T.float32(-3.4028234663852886e38)
+                maxelem[a, b] = T.max(maxelem[a, b], x[a, r, b])
+        for i0, i1, i2 in T.grid(T.int64(2), T.int64(3), T.int64(4)):
+            with T.block("T_softmax_exp"):
+                a, b, c = T.axis.remap("SSS", [i0, i1, i2])
+                T.reads(x[a, b, c], maxelem[a, c])
+                T.writes(exp[a, b, c])
+                exp[a, b, c] = T.exp(x[a, b, c] - maxelem[a, c])
+        for i0, i1, k in T.grid(T.int64(2), T.int64(4), T.int64(3)):
+            with T.block("T_softmax_expsum"):
+                a, b, r = T.axis.remap("SSR", [i0, i1, k])
+                T.reads(exp[a, r, b])
+                T.writes(expsum[a, b])
+                with T.init():
+                    expsum[a, b] = T.float32(0)
+                expsum[a, b] = expsum[a, b] + exp[a, r, b]
+        for i0, i1, i2 in T.grid(T.int64(2), T.int64(3), T.int64(4)):
+            with T.block("T_softmax_norm"):
+                a, b, c = T.axis.remap("SSS", [i0, i1, i2])
+                T.reads(exp[a, b, c], expsum[a, c])
+                T.writes(norm[a, b, c])
+                T.block_attr({"axis": 1})
+                norm[a, b, c] = exp[a, b, c] / expsum[a, c]
+
+
+@I.ir_module
+class LogSoftmax:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        return R.nn.log_softmax(x)
+
+
+@I.ir_module
+class LogSoftmaxKernel:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        cls = LogSoftmaxKernel
+        return R.call_tir(cls.log_softmax, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+
+    @T.prim_func(private=True)
+    def log_softmax(
+        x: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+        out: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        maxelem = T.alloc_buffer((T.int64(2),))
+        total = T.alloc_buffer((T.int64(2),))
+        for i0, k in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_softmax_maxelem"):
+                a, r = T.axis.remap("SR", [i0, k])
+                T.reads(x[a, r])
+                T.writes(maxelem[a])
+                with T.init():
+                    maxelem[a] = T.float32(-3.4028234663852886e38)
+                maxelem[a] = T.max(maxelem[a], x[a, r])
+        for i0, k in T.grid(T.int64(2), T.int64(3)):
+            with T.block("compute"):
+                a, r = T.axis.remap("SR", [i0, k])
+                T.reads(x[a, r], maxelem[a])
+                T.writes(total[a])
+                with T.init():
+                    total[a] = T.float32(0)
+                total[a] = total[a] + T.exp(x[a, r] - maxelem[a])
+        for i0, i1 in T.grid(T.int64(2), T.int64(3)):
+            with T.block("compute_1"):
+                a, b = T.axis.remap("SS", [i0, i1])
+                T.reads(x[a, b], maxelem[a], total[a])
+                T.writes(out[a, b])
+                T.block_attr({"axis": 1})
+                out[a, b] = x[a, b] - maxelem[a] - T.log(total[a])
+
+
+@I.ir_module
+class Elementwise:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.greater(x, y)
+            b = R.greater_equal(x, y)
+            c = R.nn.leakyrelu(x, 0.02)
+            out = (a, b, c)
+            R.output(out)
+        return out
+
+
+@I.ir_module
+class ElementwiseKernels:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        cls = ElementwiseKernels
+        with R.dataflow():
+            a = R.call_tir(cls.greater, (x, y), out_sinfo=R.Tensor((4,), "bool"))
+            b = R.call_tir(cls.greater_equal, (x, y), out_sinfo=R.Tensor((4,), "bool"))
+            c = R.call_tir(cls.leaky_relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
+            out = (a, b, c)
+            R.output(out)
+        return out
+
+    @T.prim_func(private=True)
+    def greater(
+        x: T.Buffer((T.int64(4),), "float32"),
+        y: T.Buffer((T.int64(4),), "float32"),
+        out: T.Buffer((T.int64(4),), "bool"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i in range(T.int64(4)):
+            with T.block("T_greater"):
+                a = T.axis.spatial(T.int64(4), i)
+                T.reads(y[a], x[a])
+                T.writes(out[a])
+                out[a] = y[a] < x[a]
+
+    @T.prim_func(private=True)
+    def greater_equal(
+        x: T.Buffer((T.int64(4),), "float32"),
+        y: T.Buffer((T.int64(4),), "float32"),
+        out: T.Buffer((T.int64(4),), "bool"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i in range(T.int64(4)):
+            with T.block("T_greater_equal"):
+                a = T.axis.spatial(T.int64(4), i)
+                T.reads(y[a], x[a])
+                T.writes(out[a])
+                out[a] = y[a] <= x[a]
+
+    @T.prim_func(private=True)
+    def leaky_relu(x: T.Buffer((T.int64(4),), "float32"), out: T.Buffer((T.int64(4),), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range(T.int64(4)):
+            with T.block("compute"):
+                a = T.axis.spatial(T.int64(4), i)
+                T.reads(x[a])
+                T.writes(out[a])
+                out[a] = T.Select(T.float32(0) < x[a], x[a], x[a] * T.float32(0.02))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(Softmax, SoftmaxKernel), (LogSoftmax, LogSoftmaxKernel), (Elementwise, ElementwiseKernels)],
+    ids=["softmax", "log_softmax", "elementwise"],
+)
+def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
+    assert_structural_equal(LegalizeOps()(before), after)
