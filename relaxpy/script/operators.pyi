@@ -263,6 +263,16 @@ class grad:
     @staticmethod
     def end_checkpoint(input: Any) -> Any: ...
     @staticmethod
+    def grid_sample_backward(
+        output_grad: Any,
+        data: Any,
+        grid: Any,
+        method: Any = ...,
+        layout: Any = ...,
+        padding_mode: Any = ...,
+        align_corners: Any = ...,
+    ) -> Any: ...
+    @staticmethod
     def max_pool1d_backward(
         output_grad: Any,
         data: Any,
@@ -390,6 +400,17 @@ def hamming_window(
 def hint_on_device(data: Any, dst_vdevice: Any, memory_scope: Any = ...) -> Any: ...
 
 class image:
+    @staticmethod
+    def affine_grid(data: Any, size: Any, align_corners: Any = ...) -> Any: ...
+    @staticmethod
+    def grid_sample(
+        data: Any,
+        grid: Any,
+        method: Any = ...,
+        layout: Any = ...,
+        padding_mode: Any = ...,
+        align_corners: Any = ...,
+    ) -> Any: ...
     @staticmethod
     def resize2d(
         data: Any,

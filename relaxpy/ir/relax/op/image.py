@@ -10,6 +10,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.grid import affine_grid as affine_grid, grid_sample as grid_sample
 from relaxpy.ir.relax.op.registry import R, enter
 from relaxpy.ir.relax.op.rules import Legalize, literal_shape, refuse, te_kernel, tensor
 from relaxpy.ir.te import topi

@@ -1,4 +1,4 @@
-"""Images and volumes resampled at other sizes."""
+"""Images and volumes resampled at other sizes, or at the positions of a grid."""
 
 from __future__ import annotations
 
@@ -9,23 +9,39 @@ from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype, cast, identity
+from relaxpy.ir.te.topi.grid import (
+    affine_grid,
+    grid_sample,
+    grid_sample_grad_data,
+    grid_sample_grad_grid,
+)
+from relaxpy.ir.te.topi.interpolation import cubic_weights, double, ratio, sum_dtype
 from relaxpy.ir.te.topi.shapes import as_sizes
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.layout import Layout
 
-__all__ = ["resize1d", "resize2d", "resize3d", "resize_grad"]
+__all__ = [
+    "affine_grid",
+    "grid_sample",
+    "grid_sample_grad_data",
+    "grid_sample_grad_grid",
+    "resize1d",
+    "resize2d",
+    "resize3d",
+    "resize_grad",
+]
 
 Finish: TypeAlias = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 CROP = "tf_crop_and_resize"
 _ROUNDINGS: dict[str, Callable[[PrimExpr], PrimExpr]] = {
     "round": intrin.round,
-    "round_prefer_floor": lambda v: intrin.ceil(ops.sub(v, _double(0.5))),
-    "round_prefer_ceil": lambda v: intrin.floor(ops.add(v, _double(0.5))),
+    "round_prefer_floor": lambda v: intrin.ceil(ops.sub(v, double(0.5))),
+    "round_prefer_ceil": lambda v: intrin.floor(ops.add(v, double(0.5))),
     "floor": intrin.floor,
     "ceil": intrin.ceil,
 }
@@ -33,33 +49,24 @@ METHODS = ("nearest_neighbor", "linear", "cubic")
 ROUNDINGS = tuple(_ROUNDINGS)
 
 
-def _double(value: ExprLike) -> PrimExpr:
-    return ops.cast_to(value, FLOAT64) if isinstance(value, PrimExpr) else ops.const(value, FLOAT64)
-
-
-def _ratio(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """a / b of integers, rounded once."""
-    return tir.Div(_double(a), _double(b))
-
-
 def _half_pixel(x: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
-    return _ratio((x * 2 + 1) * old - new, new * 2)
+    return ratio((x * 2 + 1) * old - new, new * 2)
 
 
 def _pytorch_half_pixel(x: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
-    return tir.Select(new > ops.const(1, INT64), _half_pixel(x, old, new), _double(0.0))
+    return tir.Select(new > ops.const(1, INT64), _half_pixel(x, old, new), double(0.0))
 
 
 #: Where element x of `new` ones lies among `old` ones. One division rounds each coordinate, so
 #: integers and halves are exact.
 COORDINATES: dict[str, Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
     "half_pixel": _half_pixel,
-    "align_corners": lambda x, old, new: _ratio(
+    "align_corners": lambda x, old, new: ratio(
         x * (old - 1), ops.maximum(new - 1, ops.const(1, INT64))
     ),
-    "asymmetric": lambda x, old, new: _ratio(x * old, new),
+    "asymmetric": lambda x, old, new: ratio(x * old, new),
     "pytorch_half_pixel": _pytorch_half_pixel,
-    "tf_half_pixel_for_nn": lambda x, old, new: _ratio((x * 2 + 1) * old, new * 2),
+    "tf_half_pixel_for_nn": lambda x, old, new: ratio((x * 2 + 1) * old, new * 2),
 }
 MODES = (*COORDINATES, CROP)
 _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -105,19 +112,6 @@ class Sampling:
         return Sampling(method, mode, rounding, cubic_alpha, exclude, extrapolation_value)
 
 
-def _cubic(t: PrimExpr, alpha: float) -> list[PrimExpr]:
-    """The weights at distances 1 + t, t, 1 - t and 2 - t (Keys, IEEE Trans. ASSP 29(6), 1981)."""
-    a, b, c = _double(alpha), _double(alpha + 2), _double(alpha + 3)
-    t2 = t * t
-    t3 = t2 * t
-    return [
-        a * (t3 - t2 * _double(2.0) + t),
-        b * t3 - c * t2 + _double(1.0),
-        _double(2 * alpha + 3) * t2 - b * t3 - a * t,
-        a * t2 - a * t3,
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """One axis that is resampled, from `old` elements to `new` ones, all or those of a region."""
@@ -141,10 +135,10 @@ class _Axis:
         if self.sampling.mode != CROP:
             return COORDINATES[self.sampling.mode](x, old, new)
         start, end = self.region
-        last = _double(old - 1)
+        last = double(old - 1)
         steps = ops.maximum(new - 1, ops.const(1, INT64))
-        middle = _double((start + end) / 2) * last
-        spread = _double(start) * last + _double(x) * _double(end - start) * last / _double(steps)
+        middle = double((start + end) / 2) * last
+        spread = double(start) * last + double(x) * double(end - start) * last / double(steps)
         return tir.Select(new > ops.const(1, INT64), spread, middle)
 
     def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
@@ -155,8 +149,8 @@ class _Axis:
         """Whether each element lies in the data."""
 
         def element(x: PrimExpr) -> PrimExpr:
-            at, last = self.coordinate(x), _double(ops.cast_to(self.old, INT64) - 1)
-            return ops.all_of(at >= _double(0.0), at <= last)
+            at, last = self.coordinate(x), double(ops.cast_to(self.old, INT64) - 1)
+            return ops.all_of(at >= double(0.0), at <= last)
 
         return self._table(element, "inside")
 
@@ -183,14 +177,14 @@ class _Axis:
         def weights(x: PrimExpr) -> list[PrimExpr]:
             t = at(x) - intrin.floor(at(x))
             if sampling.method == "linear":
-                return [_double(1.0) - t, t]
-            values = _cubic(t, sampling.alpha)
+                return [double(1.0) - t, t]
+            values = cubic_weights(t, sampling.alpha)
             if not sampling.exclude:
                 return values
             for k, offset in enumerate(offsets):
                 place = index_of(offset, x)
                 is_inside = ops.all_of(place >= ops.const(0, INT64), place <= last)
-                values[k] = tir.Select(is_inside, values[k], _double(0.0))
+                values[k] = tir.Select(is_inside, values[k], double(0.0))
             total = folded(ops.add, values)
             return [value / total for value in values]
 
@@ -273,12 +267,6 @@ def _axes(
     ]
 
 
-def _wide(*dtypes: DataType) -> DataType:
-    """The datatype of sums: float64 for floats or integers that float32 does not represent."""
-    is_narrow = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
-    return FLOAT32 if is_narrow else FLOAT64
-
-
 def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
     """A sum in the datatype of the result: integers toward zero, and inside their range."""
     if value.dtype.is_float and dtype.is_int and not dtype.is_bool:
@@ -292,7 +280,7 @@ def _resized(
     data: Tensor, axes: Sequence[_Axis], sampling: Sampling, out_dtype: str | None, name: str
 ) -> Tensor:
     dtype = DataType(out_dtype or data.dtype)
-    wide = _wide(data.dtype, dtype)
+    wide = sum_dtype(data.dtype, dtype)
     changed = [axis for axis in axes if not axis.is_kept]
     if not changed:
         return identity(data) if data.dtype == dtype else cast(data, str(dtype))
@@ -302,7 +290,7 @@ def _resized(
         result = _converted(value, dtype)
         if is_inside is None:
             return result
-        outside = _converted(_double(sampling.extrapolation), dtype)
+        outside = _converted(double(sampling.extrapolation), dtype)
         return tir.Select(is_inside(index), result, outside)
 
     for axis in changed[:-1]:
@@ -385,7 +373,7 @@ def resize_grad(
     order = Layout.of(layout).names
     size = [grad.shape[order.index(letter)] for letter in letters]
     axes = _axes(letters, layout, data.shape, size, roi, sampling)
-    wide = _wide(grad.dtype, data.dtype)
+    wide = sum_dtype(grad.dtype, data.dtype)
     is_inside = _inside(axes)
 
     def element(*index: PrimExpr) -> PrimExpr:

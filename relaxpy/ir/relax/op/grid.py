@@ -1,0 +1,218 @@
+"""Operators that sample images and volumes at the positions of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.registry import R, register
+from relaxpy.ir.relax.op.rules import (
+    by_te,
+    differ,
+    literal_shape,
+    refuse,
+    require_float,
+    same,
+    shown,
+    te_kernel,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import is_const, shape_text
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Method: TypeAlias = Literal["nearest", "bilinear", "bicubic"]
+Padding: TypeAlias = Literal["zeros", "border", "reflection"]
+GridLayout: TypeAlias = Literal["NCHW", "NCDHW"]
+
+
+def _require_rank(sinfo: TensorStructInfo, name: str, rank: int, reason: str) -> None:
+    if sinfo.ndim not in (-1, rank):
+        raise refuse(f"{name} has rank {rank}{reason}, found {sinfo}", sinfo)
+
+
+def _require_size(sinfo: TensorStructInfo, name: str, axis: int, wanted: int, what: str) -> None:
+    shape = literal_shape(sinfo)
+    if shape is not None and differ(shape[axis], ops.const(wanted, "int64")):
+        raise refuse(
+            f"dimension {axis} of {name} {shape_text(shape)} is {wanted}, {what}; found "
+            f"{shown(shape[axis])}",
+            sinfo,
+        )
+
+
+def _sampled(
+    data: TensorStructInfo, grid: TensorStructInfo, method: Method, layout: GridLayout
+) -> TensorStructInfo:
+    """The struct info of data at the positions of a grid.
+
+    Errors:
+        StructInfoError: an operand holds no floats or has another rank, the grid another number of
+            coordinates or another batch than data, or the method is not for volumes.
+    """
+    rank = len(layout)
+    for name, sinfo in (("data", data), ("grid", grid)):
+        require_float(sinfo, name)
+        _require_rank(sinfo, name, rank, f" for layout {layout!r}")
+    _require_size(grid, "grid", 1, rank - 2, "a coordinate for each axis")
+    if method == "bicubic" and layout != "NCHW":
+        raise refuse("'bicubic' is a method for layout 'NCHW'", method, hint="write 'bilinear'")
+    sizes, positions = literal_shape(data), literal_shape(grid)
+    if sizes is None or positions is None:
+        return tensor(None, data.dtype, data.vdevice, rank)
+    if differ(sizes[0], positions[0]):
+        raise refuse(
+            f"data {shape_text(sizes)} and grid {shape_text(positions)} have one batch, found "
+            f"{shown(sizes[0])} and {shown(positions[0])}",
+            grid,
+        )
+    known = (*sizes[:2], *positions[2:]) if same(sizes[0], positions[0]) else None
+    return tensor(known, data.dtype, data.vdevice, rank)
+
+
+def _gradient_grid_sample(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    data, grid = call.args
+    both = builder.emit(R.grad.grid_sample_backward(gradient, data, grid, **call.attrs))
+    return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
+
+
+@register(
+    "relax.image.grid_sample",
+    pure=True,
+    legalize=by_te(topi.image.grid_sample, "grid_sample"),
+    gradient=_gradient_grid_sample,
+)
+def grid_sample(
+    data: TensorStructInfo,
+    grid: TensorStructInfo,
+    method: Method = "bilinear",
+    layout: GridLayout = "NCHW",
+    padding_mode: Padding = "zeros",
+    align_corners: bool = True,
+) -> TensorStructInfo:
+    """The data at the positions of a grid, between elements by a method.
+
+    A position has a coordinate for each axis, that of the last axis first. With `align_corners`, -1
+    and 1 are the centres of the first and last elements, else their edges. What lies outside data
+    is 0, the nearest element, or the data reflected at these ends.
+
+    Shapes:
+        data    (batch, channels, *sizes), float dtype: two sizes, or three for "NCDHW"
+        grid    (batch, 2, *sizes) or (batch, 3, *sizes), float dtype
+        result  (batch, channels, *sizes of grid), in the datatype of data
+    Errors:
+        StructInfoError: an operand holds no floats or has another rank, the grid another number of
+            coordinates or another batch than data, or the method is not for volumes.
+        MisuseError: an attribute has a value that it does not have.
+    Rule:
+        "nearest" takes the even index of two equally near ones; "bicubic" weighs by the cubic
+        convolution of slope -0.75. Coordinates are computed in float64.
+    """
+    return _sampled(data, grid, method, layout)
+
+
+def _legalize_backward(builder: BlockBuilder, call: Call) -> Expr:
+    made = (
+        te_kernel(builder, function, f"grid_sample_backward_{name}", *call.args, **call.attrs)
+        for name, function in (
+            ("data", topi.image.grid_sample_grad_data),
+            ("grid", topi.image.grid_sample_grad_grid),
+        )
+    )
+    return Tuple(tuple(builder.emit(kernel) for kernel in made))
+
+
+@register("relax.grad.grid_sample_backward", pure=True, legalize=_legalize_backward)
+def grid_sample_backward(
+    output_grad: TensorStructInfo,
+    data: TensorStructInfo,
+    grid: TensorStructInfo,
+    method: Method = "bilinear",
+    layout: GridLayout = "NCHW",
+    padding_mode: Padding = "zeros",
+    align_corners: bool = True,
+) -> TupleStructInfo:
+    """The gradients of data and grid in `image.grid_sample`, from that of the result.
+
+    Shapes:
+        output_grad  (batch, channels, *sizes of grid)
+        data, grid   as for `image.grid_sample`
+        result       a tuple of tensors as data and grid
+    Errors:
+        StructInfoError: `image.grid_sample` does not take these operands, or the gradient has
+            another rank.
+        MisuseError: an attribute has a value that it does not have.
+    """
+    _sampled(data, grid, method, layout)
+    _require_rank(output_grad, "output_grad", len(layout), f" for layout {layout!r}")
+    return TupleStructInfo((data, grid))
+
+
+def _affine_grid(data: Tensor, size: Sequence[PrimExpr], align_corners: bool) -> Tensor:
+    return topi.image.affine_grid(data, size, align_corners)
+
+
+def _gradient_affine_grid(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """Of the columns x, y and 1 of the maps: the positions themselves are those of the identity."""
+    dtype = str(x.struct_info.dtype) or "float32"
+    identity = const(np.eye(2, 3)[None], dtype)
+    size = require_shape(y, "relax.image.affine_grid")[2:]
+    plain = affine_grid(identity, size, **call.attrs)
+    rows = R.sum(R.expand_dims(g, 2) * R.expand_dims(plain, 1), [3, 4])
+    return R.concat([rows, R.expand_dims(R.sum(g, [2, 3]), 2)], axis=2)
+
+
+@register(
+    "relax.image.affine_grid",
+    pure=True,
+    legalize=by_te(_affine_grid, "affine_grid"),
+    gradient=of_operand(_gradient_affine_grid),
+)
+def affine_grid(
+    data: TensorStructInfo, size: ShapeStructInfo, align_corners: bool = True
+) -> TensorStructInfo:
+    """The positions in images to which affine maps take those of images of a size.
+
+    Coordinates are from -1 to 1, which are the centres of the first and last elements with
+    `align_corners`, else their edges; of an axis of one element, the centre is 0.
+
+    Shapes:
+        data    (batch, 2, 3), float dtype: the coefficients of x, y and 1 in the new x and y
+        size    the height and the width
+        result  (batch, 2, height, width), a grid for `grid_sample`
+    Errors:
+        StructInfoError: data holds no floats or has another shape, or `size` has not 2 members.
+    """
+    require_float(data, "data")
+    _require_rank(data, "data", 3, "")
+    _require_size(data, "data", 1, 2, "a row for each of x and y")
+    _require_size(data, "data", 2, 3, "the coefficients of x, y and 1")
+    if size.ndim not in (-1, 2):
+        raise refuse(f"size has 2 members, found {size}", size)
+    sizes = literal_shape(data)
+    if sizes is None or size.values is None:
+        return tensor(None, data.dtype, data.vdevice, 4)
+    if not (is_const(sizes[1], 2) and is_const(sizes[2], 3)):
+        return tensor(None, data.dtype, data.vdevice, 4)
+    return tensor((*sizes[:2], *size.values), data.dtype, data.vdevice)

@@ -1,0 +1,344 @@
+"""Images and volumes sampled at the positions of a grid, and grids of affine maps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.te.topi.indexing import load, loops, stored
+from relaxpy.ir.te.topi.interpolation import cubic_weights, double, ratio, sum_dtype
+from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.stmt import BufferStore, Stmt, stmt_seq
+
+__all__ = ["affine_grid", "grid_sample", "grid_sample_grad_data", "grid_sample_grad_grid"]
+
+METHODS = ("nearest", "bilinear", "bicubic")
+PADDINGS = ("zeros", "border", "reflection")
+ALPHA = -0.75
+
+
+def affine_grid(
+    data: Tensor, target_shape: Sequence[ExprLike], align_corners: bool = True
+) -> Tensor:
+    """The positions to which affine maps take those of images, each from -1 to 1.
+
+    The maps are (batch, 2, 3) matrices, of columns x, y and 1; the result is (batch, 2, *sizes).
+    With `align_corners`, -1 and 1 are the centres of the first and last elements, else their edges.
+    """
+    height, width = as_sizes(target_shape)
+    wide = sum_dtype(data.dtype)
+
+    def positions(size: PrimExpr, name: str) -> Tensor:
+        def element(i: PrimExpr) -> PrimExpr:
+            place, count = ops.cast_to(i, INT64), ops.cast_to(size, INT64)
+            steps = ops.maximum(count - 1, ops.const(1, INT64))
+            aligned = ratio(place * 2 - (count - 1), steps)
+            at = aligned if align_corners else ratio(place * 2 + 1 - count, count)
+            return ops.cast_to(at, wide)
+
+        made: Tensor = te.compute([size], element, name=name)
+        return made
+
+    xs, ys = positions(width, "x"), positions(height, "y")
+
+    def element(n: PrimExpr, i: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+        row = [ops.cast_to(data(n, i, ops.const(k, INT64)), wide) for k in range(3)]
+        return ops.cast_to(row[0] * xs(x) + row[1] * ys(y) + row[2], data.dtype)
+
+    shape = (*data.shape[:2], height, width)
+    result: Tensor = te.compute(shape, element, name="affine_grid")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Tap:
+    """Along one axis, an index of the data for each position, its weight and that one's slope."""
+
+    index: Tensor
+    weight: Tensor
+    slope: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """The positions of a grid in the data."""
+
+    data: Tensor
+    grid: Tensor
+    method: str
+    padding: str
+    align_corners: bool
+    wide: DataType
+
+    @staticmethod
+    def of(
+        data: Tensor, grid: Tensor, method: str, layout: str, padding_mode: str, align_corners: bool
+    ) -> _Sampled:
+        """The positions of a call.
+
+        Errors:
+            MisuseError: there is no such method, layout or padding.
+        """
+        for name, value, allowed in (
+            ("method", method, METHODS),
+            ("layout", layout, ("NCHW", "NCDHW")),
+            ("padding_mode", padding_mode, PADDINGS),
+        ):
+            if value not in allowed:
+                raise MisuseError(
+                    f"{name} is one of {', '.join(allowed)}, found {value!r}", about=value
+                )
+        wide = sum_dtype(data.dtype, grid.dtype)
+        return _Sampled(data, grid, method, padding_mode, align_corners, wide)
+
+    @property
+    def positions(self) -> tuple[PrimExpr, ...]:
+        """The sizes of the grid without its coordinates: the batch, then the axes."""
+        return (self.grid.shape[0], *self.grid.shape[2:])
+
+    def axes(self) -> list[list[_Tap]]:
+        """The taps along each axis of the data, of which the grid lists the last one first."""
+        count = self.data.ndim - 2
+        return [self._taps(axis, count - 1 - axis) for axis in range(count)]
+
+    def combinations(self) -> list[tuple[_Tap, ...]]:
+        """One tap along each axis, in all combinations."""
+        return list(itertools.product(*self.axes()))
+
+    def scale(self, axis: int) -> PrimExpr:
+        """By how much the index along an axis grows if the coordinate grows by 1."""
+        size = ops.cast_to(self.data.shape[axis + 2], INT64)
+        return double(size - 1 if self.align_corners else size) * double(0.5)
+
+    def _table(
+        self, element: Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr], name: str
+    ) -> Tensor:
+        made: Tensor = te.compute(self.positions, lambda n, *at: element(n, at), name=name)
+        return made
+
+    def _taps(self, axis: int, row: int) -> list[_Tap]:
+        size = ops.cast_to(self.data.shape[axis + 2], INT64)
+
+        def coordinate(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+            value = ops.cast_to(self.grid(n, ops.const(row, INT64), *at), "float64")
+            found = (value + double(1.0)) * self.scale(axis)
+            if not self.align_corners:
+                found = found - double(0.5)
+            if self.padding == "reflection":
+                return found
+            # Farther away nothing changes, and every index is an int64.
+            return ops.maximum(ops.minimum(found, double(size + 2)), double(-3.0))
+
+        place = self._table(coordinate, "coordinate")
+        if self.method == "nearest":
+            one, zero = double(1.0), double(0.0)
+            return [self._tap(size, lambda *i: intrin.round(place(*i)), lambda *i: (one, zero))]
+
+        def fraction(*index: PrimExpr) -> PrimExpr:
+            return place(*index) - intrin.floor(place(*index))
+
+        offsets = (0, 1) if self.method == "bilinear" else (-1, 0, 1, 2)
+        return [
+            self._tap(
+                size,
+                lambda *i, k=offset: intrin.floor(place(*i)) + double(float(k)),
+                lambda *i, k=number: self._weights(fraction(*i))[k],
+            )
+            for number, offset in enumerate(offsets)
+        ]
+
+    def _weights(self, t: PrimExpr) -> list[tuple[PrimExpr, PrimExpr]]:
+        """The weights of the taps at a fraction between two elements, and their slopes."""
+        if self.method == "bilinear":
+            return [(double(1.0) - t, double(-1.0)), (t, double(1.0))]
+        a, b, c, d = (double(v) for v in (ALPHA, 3 * ALPHA + 6, 2 * ALPHA + 6, 4 * ALPHA + 6))
+        three, four, two = double(3 * ALPHA), double(4 * ALPHA), double(2 * ALPHA)
+        slopes = [
+            three * t * t - four * t + a,
+            b * t * t - c * t,
+            d * t - b * t * t - a,
+            two * t - three * t * t,
+        ]
+        return list(zip(cubic_weights(t, ALPHA), slopes, strict=True))
+
+    def _tap(
+        self,
+        size: PrimExpr,
+        place: Callable[..., PrimExpr],
+        weight: Callable[..., tuple[PrimExpr, PrimExpr]],
+    ) -> _Tap:
+        zero = ops.const(0, INT64)
+
+        def index(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+            found = ops.cast_to(place(n, *at), INT64)
+            if self.padding == "reflection":
+                found = self._reflected(found, size)
+            return ops.maximum(ops.minimum(found, size - 1), zero)
+
+        def inside(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
+            def element(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
+                value = ops.cast_to(weight(n, *at)[number], self.wide)
+                if self.padding != "zeros":
+                    return value
+                where = place(n, *at)
+                fits = ops.all_of(where >= double(0.0), where <= double(size - 1))
+                return tir.Select(fits, value, ops.const(0, self.wide))
+
+            return element
+
+        return _Tap(
+            self._table(index, "index"),
+            self._table(inside(0), "weight"),
+            self._table(inside(1), "slope"),
+        )
+
+    def _reflected(self, index: PrimExpr, size: PrimExpr) -> PrimExpr:
+        """An index reflected at the centres or the edges of the first and last elements."""
+        one = ops.const(1, INT64)
+        if self.align_corners:
+            last = size - 1
+            inside = ops.floormod(index, ops.maximum(last * 2, one))
+            return tir.Select(inside > last, last * 2 - inside, inside)
+        inside = ops.floormod(index, ops.maximum(size * 2, one))
+        return tir.Select(inside >= size, size * 2 - 1 - inside, inside)
+
+    def value(
+        self, n: PrimExpr, c: PrimExpr, at: Sequence[PrimExpr], taps: Sequence[_Tap]
+    ) -> PrimExpr:
+        """The element of the data at one combination of taps."""
+        return ops.cast_to(self.data(n, c, *(tap.index(n, *at) for tap in taps)), self.wide)
+
+
+def grid_sample(
+    data: Tensor,
+    grid: Tensor,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Tensor:
+    """The data at the positions of a grid, between elements by a method.
+
+    The grid is (batch, axes, *sizes), coordinates from -1 to 1 along the last axis of the data
+    first. With `align_corners`, -1 and 1 are the centres of the first and last elements, else their
+    edges; what lies outside is 0, the nearest element, or reflected.
+
+    Errors:
+        MisuseError: there is no such method, layout or padding.
+    """
+    sampled = _Sampled.of(data, grid, method, layout, padding_mode, align_corners)
+    taps = sampled.combinations()
+
+    def element(n: PrimExpr, c: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        terms = (
+            sampled.value(n, c, at, chosen) * _product(tap.weight(n, *at) for tap in chosen)
+            for chosen in taps
+        )
+        return ops.cast_to(folded(ops.add, terms), data.dtype)
+
+    shape = (*data.shape[:2], *grid.shape[2:])
+    result: Tensor = te.compute(shape, element, name="grid_sample")
+    return result
+
+
+def _product(factors: Iterable[PrimExpr]) -> PrimExpr:
+    return folded(ops.mul, factors)
+
+
+def grid_sample_grad_data(
+    grad: Tensor,
+    data: Tensor,
+    grid: Tensor,
+    method: str,
+    layout: str,
+    padding_mode: str,
+    align_corners: bool,
+) -> Tensor:
+    """The gradient of the data of `grid_sample`, from that of the result."""
+    sampled = _Sampled.of(data, grid, method, layout, padding_mode, align_corners)
+    wide = sampled.wide
+    taps = sampled.combinations()
+    tables = [table for chosen in taps for tap in chosen for table in (tap.index, tap.weight)]
+
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        count = data.ndim - 2
+
+        def clear(index: list[PrimExpr]) -> Stmt:
+            return BufferStore(out, ops.const(0, wide), tuple(index))
+
+        def added(chosen: Sequence[Buffer]) -> Callable[[list[PrimExpr]], Stmt]:
+            def one(index: list[PrimExpr]) -> Stmt:
+                n, c, *at = index
+                place = (n, c, *(load(table, (n, *at)) for table in chosen[::2]))
+                weight = _product(load(table, (n, *at)) for table in chosen[1::2])
+                term = ops.cast_to(load(ins[0], index), wide) * weight
+                return BufferStore(out, load(out, place) + term, place)
+
+            return one
+
+        groups = [ins[1 + k : 1 + k + 2 * count] for k in range(0, len(tables), 2 * count)]
+        return stmt_seq(
+            loops(data.shape, clear), *(loops(grad.shape, added(group)) for group in groups)
+        )
+
+    total = stored(data.shape, str(wide), [grad, *tables], "grid_sample_backward", store)
+    return as_dtype(total, data.dtype)
+
+
+def grid_sample_grad_grid(
+    grad: Tensor,
+    data: Tensor,
+    grid: Tensor,
+    method: str,
+    layout: str,
+    padding_mode: str,
+    align_corners: bool,
+) -> Tensor:
+    """The gradient of the grid of `grid_sample`, from that of the result."""
+    sampled = _Sampled.of(data, grid, method, layout, padding_mode, align_corners)
+    taps, count = sampled.combinations(), data.ndim - 2
+
+    def along(axis: int) -> Tensor:
+        def element(n: PrimExpr, *at: PrimExpr) -> PrimExpr:
+            c = te.reduce_axis((ops.const(0, data.shape[1].dtype), data.shape[1]), "c")
+
+            def term(chosen: tuple[_Tap, ...]) -> PrimExpr:
+                factors = (
+                    (tap.slope if k == axis else tap.weight)(n, *at) for k, tap in enumerate(chosen)
+                )
+                return sampled.value(n, c.var, at, chosen) * _product(factors)
+
+            slope = folded(ops.add, map(term, taps))
+            total: PrimExpr = reduce.sum(
+                ops.cast_to(grad(n, c.var, *at), sampled.wide) * slope, axis=c
+            )
+            return total
+
+        made: Tensor = te.compute(sampled.positions, element, name="slope")
+        return made
+
+    slopes = [along(axis) for axis in range(count)]
+
+    def element(n: PrimExpr, row: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        values = [
+            slopes[axis](n, *at) * ops.cast_to(sampled.scale(axis), sampled.wide)
+            for axis in reversed(range(count))
+        ]
+        chosen = values[-1]
+        for k in reversed(range(count - 1)):
+            here = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
+            chosen = tir.Select(here, values[k], chosen)
+        return ops.cast_to(chosen, grid.dtype)
+
+    result: Tensor = te.compute(grid.shape, element, name="grid_gradient")
+    return result

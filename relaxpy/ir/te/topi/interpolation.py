@@ -1,0 +1,36 @@
+"""What functions that interpolate between elements share."""
+
+from __future__ import annotations
+
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, DataType
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+
+
+def double(value: ExprLike) -> PrimExpr:
+    """A number in float64."""
+    return ops.cast_to(value, FLOAT64) if isinstance(value, PrimExpr) else ops.const(value, FLOAT64)
+
+
+def ratio(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """a / b of integers, rounded once."""
+    return tir.Div(double(a), double(b))
+
+
+def cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
+    """The weights at distances 1 + t, t, 1 - t and 2 - t (Keys, IEEE Trans. ASSP 29(6), 1981)."""
+    a, b, c = double(alpha), double(alpha + 2), double(alpha + 3)
+    t2 = t * t
+    t3 = t2 * t
+    return [
+        a * (t3 - t2 * double(2.0) + t),
+        b * t3 - c * t2 + double(1.0),
+        double(2 * alpha + 3) * t2 - b * t3 - a * t,
+        a * t2 - a * t3,
+    ]
+
+
+def sum_dtype(*dtypes: DataType) -> DataType:
+    """The datatype of sums: float64 for floats or integers that float32 does not represent."""
+    is_narrow = all(d.bits <= (FLOAT32.bits if d.is_float else 16) for d in dtypes)
+    return FLOAT32 if is_narrow else FLOAT64
