@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, load, methods
 
 
@@ -106,3 +107,29 @@ def test_what_is_left_out_of_a_sum_may_be_outside() -> None:
     wrong = ints(1, 2, 0, 9, 2, 1).reshape(2, 3)
     refused(collected, ints(1, 2, 3), wrong, *start, match="division by zero")
     assert methods(collected) == ["add reduction over k", "scatter (add)"]
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("guard", ["True", "i < 3"])
+def test_an_index_outside_a_matched_region_is_refused_inside_its_buffer_too(
+    guard: str, target: str
+) -> None:
+    func = from_source(f"""
+        @T.prim_func
+        def f(a: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n + 3,), "float32")
+            for i in range(n):
+                with T.block("opaque"):
+                    U = T.match_buffer(A[1:4], (3,), "float32")
+                    if {guard}:
+                        U[i] = T.float32(i)
+    """)
+    array = np.zeros(7, "float32")
+    run = relaxpy.compile(func, target=target)["f"]
+    if guard == "True":
+        with pytest.raises(RuntimeCheckError, match="outside dimension 0"):
+            run(array)
+        return
+    run(array)
+    assert array.tolist() == [0, 0, 1, 2, 0, 0, 0]

@@ -135,8 +135,8 @@ class BufferTable:
     ) -> tuple[Buffer, Indices]:
         """The access as one of an underlying buffer, through matched regions and dynamic views.
 
-        In flattened memory the position is -1 if an index is outside the view, or the view
-        outside its memory.
+        An index outside a matched region becomes -1. In flattened memory the position is -1 if an
+        index is outside the view, or the view outside its memory.
 
         Errors:
             CompileError: the buffer has no memory.
@@ -144,10 +144,14 @@ class BufferTable:
         while (source := self._regions.get(buffer)) is not None:
             dropped = source.buffer.ndim - len(indices)
             mins = [r.min for r in source.region]
-            indices = (
-                *mins[:dropped],
-                *(ops.add(m, i) for m, i in zip(mins[dropped:], indices, strict=True)),
-            )
+            moved = []
+            for low, index, size in zip(mins[dropped:], indices, buffer.shape, strict=True):
+                found = ops.add(low, index)
+                if not is_inside(index, size, axes, shape_vars):
+                    test = ops.all_of(ops.convert(index >= 0), ops.convert(index < size))
+                    found = if_then_else(test, found, ops.const(-1, found.dtype))
+                moved.append(found)
+            indices = (*mins[:dropped], *moved)
             buffer = source.buffer
         if buffer in self._known:
             return buffer, indices
