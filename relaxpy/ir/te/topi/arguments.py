@@ -91,9 +91,15 @@ def _fits(value: object, annotation: str) -> bool:
 
 def _shown(annotation: str) -> str:
     """Return the description of an annotation in messages."""
-    names = []
-    for term in _MEMBERS.get(annotation, annotation).split(" | "):
-        member = term.removeprefix("Sequence[").removesuffix("]")
-        article, _, kind = _KINDS[member][1].partition(" ")
-        names.append(f"a list of {kind}s" if member != term else f"{article} {kind}".strip())
-    return " or ".join(names)
+    return " or ".join(map(_kind, _MEMBERS.get(annotation, annotation).split(" | ")))
+
+
+def _kind(term: str) -> str:
+    member = term.removeprefix("Sequence[").removesuffix("]")
+    if member == term:
+        return _KINDS[term][1]
+    _, _, kind = _kind(member).rpartition("a list of ")
+    if kind != _kind(member):
+        return f"a list of lists of {kind}"
+    _, _, plain = kind.partition(" ")
+    return f"a list of {plain}s"

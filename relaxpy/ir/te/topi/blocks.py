@@ -1,15 +1,25 @@
-"""Tensors whose channels become pixels of an image, or its pixels channels."""
+"""Tensors whose channels or batches become pixels of an image, and the inverses."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import tidy
+from relaxpy.ir.te.topi.transform import strided_slice
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
-__all__ = ["pixel_shuffle"]
+__all__ = [
+    "batch_to_space_nd",
+    "depth_to_space",
+    "pixel_shuffle",
+    "space_to_batch_nd",
+    "space_to_depth",
+]
 
 INJECTIVE = "injective"
 
@@ -43,3 +53,163 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
 
     made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
     return made
+
+
+def _image_axes(layout: str, name: str) -> tuple[int, int, int]:
+    """The axes of channels, rows and columns."""
+    if layout not in ("NCHW", "NHWC"):
+        raise MisuseError(f"{name}: layout is 'NCHW' or 'NHWC', found {layout!r}", about=layout)
+    return (1, 2, 3) if layout == "NCHW" else (3, 1, 2)
+
+
+def _check_image(data: Tensor, block_size: int, name: str) -> None:
+    if data.ndim != 4 or block_size <= 0:
+        raise MisuseError(
+            f"{name} takes a tensor of rank 4 and a positive block size, found rank {data.ndim} "
+            f"and {block_size}"
+        )
+
+
+def depth_to_space(
+    data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
+) -> Tensor:
+    """Channels of images as pixels of blocks of `block_size` rows and columns.
+
+    Channel (i * b + j) * C + c becomes row i and column j of blocks of channel c in mode "DCR", and
+    channel c * b * b + i * b + j in mode "CRD".
+
+    Errors:
+        MisuseError: the rank is not 4, or there is no such layout, mode or block size.
+    """
+    _check_image(data, block_size, "depth_to_space")
+    if mode not in ("DCR", "CRD"):
+        raise MisuseError(f"depth_to_space: mode is 'DCR' or 'CRD', found {mode!r}", about=mode)
+    channels, rows, columns = _image_axes(layout, "depth_to_space")
+    block = ops.const(block_size, "int64")
+    square = ops.mul(block, block)
+    shape = list(data.shape)
+    shape[channels] = depth = tidy(ops.floordiv(shape[channels], square))
+    shape[rows], shape[columns] = (tidy(ops.mul(shape[a], block)) for a in (rows, columns))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place, c, y, x = list(index), index[channels], index[rows], index[columns]
+        part = ops.add(ops.mul(ops.floormod(y, block), block), ops.floormod(x, block))
+        place[channels] = (
+            ops.add(ops.mul(part, depth), c) if mode == "DCR" else ops.add(ops.mul(c, square), part)
+        )
+        place[rows], place[columns] = ops.floordiv(y, block), ops.floordiv(x, block)
+        return data(*place)
+
+    made: Tensor = te.compute(shape, element, name="depth_to_space", tag=INJECTIVE)
+    return made
+
+
+def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
+    """Pixels of blocks of `block_size` rows and columns as channels.
+
+    Row i and column j of the blocks of channel c become channel (i * b + j) * C + c.
+
+    Errors:
+        MisuseError: the rank is not 4, or there is no such layout or block size.
+    """
+    _check_image(data, block_size, "space_to_depth")
+    channels, rows, columns = _image_axes(layout, "space_to_depth")
+    block = ops.const(block_size, "int64")
+    shape, depth = list(data.shape), data.shape[channels]
+    shape[channels] = tidy(ops.mul(depth, ops.mul(block, block)))
+    shape[rows], shape[columns] = (tidy(ops.floordiv(shape[a], block)) for a in (rows, columns))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place, channel = list(index), index[channels]
+        part = ops.floordiv(channel, depth)
+        place[channels] = ops.floormod(channel, depth)
+        place[rows] = ops.add(ops.mul(index[rows], block), ops.floordiv(part, block))
+        place[columns] = ops.add(ops.mul(index[columns], block), ops.floormod(part, block))
+        return data(*place)
+
+    made: Tensor = te.compute(shape, element, name="space_to_depth", tag=INJECTIVE)
+    return made
+
+
+def _check_blocks(data: Tensor, name: str, block_shape: Sequence[int], *more: object) -> None:
+    counts = {len(block_shape), *(len(each) for each in more if isinstance(each, Sequence))}
+    if len(counts) != 1 or not 0 < len(block_shape) < data.ndim or min(block_shape) <= 0:
+        raise MisuseError(
+            f"{name} takes one positive block size and one width each for at most "
+            f"{data.ndim - 1} axes after the first, found {list(block_shape)}"
+        )
+
+
+def space_to_batch_nd(
+    data: Tensor,
+    block_shape: Sequence[int],
+    pad_before: Sequence[int],
+    pad_after: Sequence[int],
+    pad_value: ExprLike = 0.0,
+) -> Tensor:
+    """The elements of each position in a block as a batch of their own, after padding.
+
+    The blocks are along the axes after the first one, the batches in row-major order of positions.
+
+    Errors:
+        MisuseError: there is not one block size and width for each of these axes.
+    """
+    _check_blocks(data, "space_to_batch_nd", block_shape, pad_before, pad_after)
+    rest = [0] * (data.ndim - len(block_shape) - 1)
+    whole = pad(data, [0, *pad_before, *rest], [0, *pad_after, *rest], pad_value)
+    sizes = [ops.const(size, "int64") for size in block_shape]
+    batch, *inner = whole.shape
+    shape = [batch, *inner]
+    for axis, size in enumerate(sizes, start=1):
+        shape[0] = tidy(ops.mul(shape[0], size))
+        shape[axis] = tidy(ops.floordiv(shape[axis], size))
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place, part = list(index), ops.floordiv(index[0], batch)
+        place[0] = ops.floormod(index[0], batch)
+        for axis in range(len(sizes), 0, -1):
+            size = sizes[axis - 1]
+            offset = ops.floormod(part, size) if axis > 1 else part
+            place[axis] = ops.add(ops.mul(index[axis], size), offset)
+            part = ops.floordiv(part, size)
+        return whole(*place)
+
+    made: Tensor = te.compute(shape, element, name="space_to_batch_nd", tag=INJECTIVE)
+    return made
+
+
+def batch_to_space_nd(
+    data: Tensor,
+    block_shape: Sequence[int],
+    crop_begin_list: Sequence[int],
+    crop_end_list: Sequence[int],
+) -> Tensor:
+    """Batches as positions in blocks along the axes after the first one, then without the ends.
+
+    Errors:
+        MisuseError: there is not one block size and width for each of these axes.
+    """
+    _check_blocks(data, "batch_to_space_nd", block_shape, crop_begin_list, crop_end_list)
+    sizes = [ops.const(size, "int64") for size in block_shape]
+    shape = list(data.shape)
+    for axis, size in enumerate(sizes, start=1):
+        shape[0] = tidy(ops.floordiv(shape[0], size))
+        shape[axis] = tidy(ops.mul(shape[axis], size))
+    batch = shape[0]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        place: list[PrimExpr] = list(index)
+        part: PrimExpr = ops.const(0, "int64")
+        for axis, size in enumerate(sizes, start=1):
+            part = ops.add(ops.mul(part, size), ops.floormod(index[axis], size))
+            place[axis] = ops.floordiv(index[axis], size)
+        place[0] = ops.add(ops.mul(part, batch), index[0])
+        return data(*place)
+
+    made: Tensor = te.compute(shape, element, name="batch_to_space_nd", tag=INJECTIVE)
+    ends = [
+        ops.sub(size, ops.const(cut, "int64"))
+        for size, cut in zip(shape[1:], crop_end_list, strict=False)
+    ]
+    axes = list(range(1, len(sizes) + 1))
+    return strided_slice(made, list(crop_begin_list), ends, None, axes)

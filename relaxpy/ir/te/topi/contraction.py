@@ -8,15 +8,16 @@ from string import ascii_letters
 from typing import Any
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
-from relaxpy.ir.te.topi.shapes import is_const
+from relaxpy.ir.te.topi.shapes import is_const, normal_axis, shape_text
 from relaxpy.ir.tir import ops, reduce
 from relaxpy.ir.tir.expr import PrimExpr
 
-__all__ = ["einsum"]
+__all__ = ["einsum", "tensordot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +142,34 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
 
     shape = [sizes[label] for label in subscripts.result]
     return as_dtype(te.compute(shape, element, name="T_einsum", tag="matmul"), dtype)
+
+
+def tensordot(a: Tensor, b: Tensor, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """The sum of products over pairs of axes, as NumPy's.
+
+    `axes` is the axes of a and those of b in the same order, or the number of last axes of a and
+    first axes of b.
+
+    Errors:
+        MisuseError: the numbers of axes differ, one is out of range, or sizes of a pair differ.
+    """
+    if isinstance(axes, int):
+        pairs = list(zip(range(a.ndim - axes, a.ndim), range(axes), strict=True))
+    else:
+        first, second = axes
+        if len(first) != len(second):
+            raise MisuseError(f"tensordot: axes are pairs, found {axes}", about=axes)
+        pairs = [
+            (normal_axis(i, a.ndim), normal_axis(j, b.ndim))
+            for i, j in zip(first, second, strict=True)
+        ]
+    left, right = list(ascii_letters[: a.ndim]), list(ascii_letters[a.ndim : a.ndim + b.ndim])
+    for i, j in pairs:
+        right[normal_axis(j, b.ndim)] = left[normal_axis(i, a.ndim)]
+        if prove_equal(a.shape[i], b.shape[j]) is False:
+            raise MisuseError(
+                f"tensordot: axis {i} of {shape_text(a.shape)} and axis {j} of "
+                f"{shape_text(b.shape)} differ"
+            )
+    result = [x for x in (*left, *right) if (x in left) != (x in right)]
+    return einsum(f"{''.join(left)},{''.join(right)}->{''.join(result)}", a, b)

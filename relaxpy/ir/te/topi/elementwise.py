@@ -36,10 +36,14 @@ __all__ = [
     "cos",
     "cosh",
     "divide",
+    "elemwise_sum",
     "equal",
     "erf",
     "exp",
     "eye",
+    "fast_erf",
+    "fast_exp",
+    "fast_tanh",
     "floor",
     "floor_divide",
     "floor_mod",
@@ -71,6 +75,7 @@ __all__ = [
     "negative",
     "not_equal",
     "power",
+    "reinterpret",
     "right_shift",
     "round",
     "rsqrt",
@@ -193,6 +198,46 @@ floor, ceil, round, trunc = map(_unary, ("floor", "ceil", "round", "trunc"))
 abs, sign, negative = map(_unary, ("abs", "sign", "negative"))
 isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
 logical_not, bitwise_not = map(_unary, ("logical_not", "bitwise_not"))
+
+
+def fast_exp(x: Tensor) -> Tensor:
+    """exp(x); NumPy's is faster than a polynomial in its place."""
+    return map_elements(_UNARY["exp"], x, "T_fast_exp")
+
+
+def fast_tanh(x: Tensor) -> Tensor:
+    """tanh(x), as `fast_exp`."""
+    return map_elements(_UNARY["tanh"], x, "T_fast_tanh")
+
+
+def fast_erf(x: Tensor) -> Tensor:
+    """erf(x), as `fast_exp`."""
+    return map_elements(_UNARY["erf"], x, "T_fast_erf")
+
+
+def reinterpret(x: Tensor, dtype: str) -> Tensor:
+    """The elements with the same bits in another datatype.
+
+    Errors:
+        MisuseError: the datatypes have different numbers of bits.
+    """
+    return map_elements(lambda v: intrin.reinterpret(dtype, v), x, "T_reinterpret")
+
+
+def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
+    """The sum of corresponding elements of tensors of one shape.
+
+    Errors:
+        MisuseError: there are no tensors.
+    """
+    if not xs:
+        raise MisuseError("elemwise_sum takes one tensor at least")
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        first, *rest = (x(*index) for x in xs)
+        return functools.reduce(ops.add, rest, ops.convert(first))
+
+    return computed(xs[0].shape, element, "T_elemwise_sum", ELEMENTWISE)
 
 
 def square(x: Tensor) -> Tensor:

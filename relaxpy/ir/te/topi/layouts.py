@@ -14,8 +14,29 @@ from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Range
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.layout import BijectiveLayout
+
+__all__ = ["layout_transform"]
 
 INJECTIVE = "injective"
+
+
+def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
+    """The elements of a tensor in another layout, such as NCHW16c; blocks are filled up by 0.
+
+    Errors:
+        MisuseError: a layout does not exist, they have other axes, or there are others in `array`.
+    """
+    layouts = BijectiveLayout(src_layout, dst_layout)
+    if len(layouts.src_layout) != array.ndim:
+        raise MisuseError(
+            f"layout_transform: {src_layout!r} has {len(layouts.src_layout)} axes, the tensor has "
+            f"{array.ndim}",
+            about=src_layout,
+        )
+    index = tuple(tir.Var(f"i{k}", "int64") for k in range(array.ndim))
+    index_map = IndexMap(index, tuple(layouts.forward_index(index)))
+    return transform_layout(array, index_map, name="T_layout_trans")
 
 
 def inverse_index_map(index_map: IndexMap, shape: Sequence[PrimExpr]) -> IndexMap | None:

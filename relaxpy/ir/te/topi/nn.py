@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import (
@@ -13,6 +15,7 @@ from relaxpy.ir.te.topi import (
     blocks,
     convolution,
     elementwise,
+    image,
     losses,
     normalization,
     padding,
@@ -28,19 +31,24 @@ from relaxpy.ir.te.topi.losses import *
 from relaxpy.ir.te.topi.normalization import *
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
-from relaxpy.ir.te.topi.shapes import is_const, normal_axis
+from relaxpy.ir.te.topi.shapes import as_sizes, is_const, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.layout import Layout
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 __all__ = [
+    "batch_matmul",
+    "dense",
+    "flatten",
     "gelu",
     "gelu_tanh",
     "layer_norm",
     "leaky_relu",
     "log_softmax",
+    "lrn",
     "matmul",
     "prelu",
     "relu",
@@ -49,6 +57,7 @@ __all__ = [
     "silu",
     "softmax",
     "softplus",
+    "upsampling",
 ]
 __all__ += blocks.__all__
 __all__ += adaptive_pooling.__all__
@@ -74,6 +83,123 @@ def matmul(
     ]
     result = transform.matmul(factors[0], factors[1], out_dtype)
     return result if bias is None else add(result, bias)
+
+
+def dense(
+    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None
+) -> Tensor:
+    """The product of data and the transposed weight, plus a bias."""
+    return matmul(data, weight, bias, out_dtype, transpose_b=True)
+
+
+def batch_matmul(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    oshape: Sequence[ExprLike] | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> Tensor:
+    """The products of corresponding matrices, each transposed first if that is set.
+
+    A batch of one matrix is multiplied with every matrix of the other.
+
+    Errors:
+        MisuseError: a rank is not 3, or `oshape` is provably another shape than that of the result.
+    """
+    if tensor_a.ndim != 3 or tensor_b.ndim != 3:
+        raise MisuseError(
+            f"batch_matmul takes tensors of rank 3, found ranks {tensor_a.ndim} and {tensor_b.ndim}"
+        )
+    factors = [
+        transform.transpose(x, (0, 2, 1)) if is_transposed else x
+        for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
+    ]
+    result = transform.matmul(factors[0], factors[1], out_dtype)
+    if oshape is not None:
+        wanted = as_sizes(oshape)
+        pairs = zip(wanted, result.shape, strict=False)
+        if len(wanted) != 3 or any(prove_equal(a, b) is False for a, b in pairs):
+            raise MisuseError(
+                f"batch_matmul: oshape is {shape_text(result.shape)}, found {shape_text(wanted)}"
+            )
+    return result
+
+
+def flatten(data: Tensor) -> Tensor:
+    """The elements of each batch along one axis."""
+    return transform.reshape(data, (data.shape[0], product(data.shape[1:])))
+
+
+_RESIZING = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+def upsampling(
+    data: Tensor,
+    scale_h: float,
+    scale_w: float,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+    output_shape: Sequence[ExprLike] | None = None,
+) -> Tensor:
+    """Images enlarged by factors: the methods are nearest_neighbor, bilinear and bicubic.
+
+    `output_shape` is the number of rows and columns, by default those of the data times the
+    factors, rounded.
+
+    Errors:
+        MisuseError: there is no such layout or method.
+    """
+    letters = Layout.of(layout)
+    size = output_shape or [
+        _enlarged(data.shape[letters.index_of(letter)], scale)
+        for letter, scale in (("H", scale_h), ("W", scale_w))
+    ]
+    mode = "align_corners" if align_corners else "asymmetric"
+    return image.resize2d(
+        data, (0.0,) * 4, size, layout, _RESIZING.get(method, method), mode, "", -0.5
+    )
+
+
+def _enlarged(size: PrimExpr, scale: float) -> PrimExpr:
+    if float(scale).is_integer():
+        return tidy(ops.mul(size, ops.const(int(scale), size.dtype)))
+    if isinstance(size, tir.IntImm):
+        return ops.const(round(size.value * scale), size.dtype)
+    exact = ops.mul(ops.cast_to(size, "float64"), ops.const(scale, "float64"))
+    return tidy(ops.cast_to(intrin.round(exact), "int64"))
+
+
+def lrn(
+    data: Tensor,
+    size: int,
+    axis: int = 1,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 2,
+) -> Tensor:
+    """x / (bias + alpha * s / size) ** beta; s sums the squares of `size` neighbours along an axis.
+
+    float16 is computed in float32.
+
+    Errors:
+        MisuseError: the size is not an odd number, or the axis is out of range.
+    """
+    if size <= 0 or size % 2 == 0:
+        raise MisuseError(f"lrn: size is an odd number, found {size}", about=size)
+    place, x = normal_axis(axis, data.ndim), _single(data)
+    widths = [size // 2 if a == place else 0 for a in range(data.ndim)]
+    squares = padding.pad(multiply(x, x), widths)
+    parts = []
+    for offset in range(size):
+        begin = [offset if a == place else 0 for a in range(data.ndim)]
+        ends = [ops.add(n, ops.const(k, n.dtype)) for n, k in zip(x.shape, begin, strict=True)]
+        parts.append(transform.strided_slice(squares, begin, ends, assume_inbound=True))
+    total = elementwise.elemwise_sum(parts)
+    scaled = add(multiply(total, alpha / size), bias)
+    result: Tensor = multiply(x, elementwise.power(scaled, -beta))
+    return elementwise.as_dtype(result, data.dtype)
 
 
 def relu(x: Tensor) -> Tensor:

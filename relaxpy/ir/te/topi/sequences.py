@@ -1,0 +1,269 @@
+"""Sequences of several lengths, windows, diagonals and indices as tensor expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.indexing import load, loops, stored
+from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr
+from relaxpy.ir.tir.stmt import BufferStore, Stmt, stmt_seq
+
+__all__ = [
+    "matrix_set_diag",
+    "reverse_sequence",
+    "sequence_mask",
+    "shape",
+    "sliding_window",
+    "sparse_to_dense",
+    "tensor_size",
+    "unravel_index",
+]
+
+INJECTIVE = "injective"
+
+
+def _made(sizes: Sequence[PrimExpr], element: object, name: str) -> Tensor:
+    made: Tensor = te.compute(sizes, element, name=name, tag=INJECTIVE)  # type: ignore[arg-type]
+    return made
+
+
+def _index(value: ExprLike) -> PrimExpr:
+    return ops.cast_to(value, "int64")
+
+
+def sequence_mask(
+    data: Tensor, valid_length: Tensor, mask_value: float = 0, axis: int = 0
+) -> Tensor:
+    """The data with `mask_value` after the valid length of each sequence.
+
+    Sequences lie along axis 0 or 1, and batches along the other one of these axes.
+
+    Errors:
+        MisuseError: the axis is another one, or a rank is not 2 or more and 1.
+    """
+    if data.ndim < 2 or valid_length.ndim != 1 or axis not in (0, 1):
+        raise MisuseError(
+            "sequence_mask takes a tensor of rank 2 or more, a vector of lengths and axis 0 or 1, "
+            f"found ranks {data.ndim} and {valid_length.ndim} and axis {axis}"
+        )
+    fill = ops.const(mask_value, data.dtype)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        length = _index(valid_length(index[1 - axis]))
+        return intrin.if_then_else(ops.compare(tir.GE, index[axis], length), fill, data(*index))
+
+    return _made(data.shape, element, "T_sequence_mask")
+
+
+def reverse_sequence(
+    a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
+) -> Tensor:
+    """The first elements of each sequence in reverse order, as many as its length says.
+
+    A length outside [1, size] leaves the sequence as it is.
+
+    Errors:
+        MisuseError: the lengths are no vector, of another size than the batches, or an axis is out
+            of range or used twice.
+    """
+    along, batch = normal_axis(seq_axis, a.ndim), normal_axis(batch_axis, a.ndim)
+    if seq_lengths.ndim != 1 or along == batch:
+        raise MisuseError(
+            f"reverse_sequence takes a vector of lengths and two axes, found rank "
+            f"{seq_lengths.ndim} and axes {seq_axis} and {batch_axis}"
+        )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        i, length = _index(index[along]), _index(seq_lengths(index[batch]))
+        size, one = _index(a.shape[along]), ops.const(1, "int64")
+        turned = ops.all_of(ops.compare(tir.LT, i, length), ops.compare(tir.LE, length, size))
+        place = intrin.if_then_else(turned, ops.sub(ops.sub(length, one), i), i)
+        return a(*index[:along], place, *index[along + 1 :])
+
+    return _made(a.shape, element, "T_reverse_sequence")
+
+
+def sliding_window(
+    data: Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]
+) -> Tensor:
+    """The windows over the axes from `axis` on; the axes of windows come first, then these.
+
+    Errors:
+        MisuseError: the axis is out of range, or there is not one positive size and stride for each
+            axis from there on.
+    """
+    first = normal_axis(axis, data.ndim)
+    count = data.ndim - first
+    if not len(window_shape) == len(strides) == count or min(*window_shape, *strides) <= 0:
+        raise MisuseError(
+            f"sliding_window takes one positive size and stride for each of {count} axes, found "
+            f"{list(window_shape)} and {list(strides)}"
+        )
+    windows, steps = as_sizes(window_shape), as_sizes(strides)
+    numbers = [
+        tidy(ops.add(ops.floordiv(ops.sub(size, window), step), ops.const(1, "int64")))
+        for size, window, step in zip(data.shape[first:], windows, steps, strict=True)
+    ]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        places = (
+            ops.add(ops.mul(number, step), inner)
+            for number, step, inner in zip(
+                index[first : first + count], steps, index[first + count :], strict=True
+            )
+        )
+        return data(*index[:first], *places)
+
+    return _made((*data.shape[:first], *numbers, *windows), element, "T_sliding_window")
+
+
+def matrix_set_diag(
+    data: Tensor, diagonal: Tensor, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """Matrices with other elements on a diagonal, or on those between two ones.
+
+    Diagonal k above the main one is positive. With several, the rows of `diagonal` are those from
+    the upper to the lower one, and `align` says at which end rows above and below the main diagonal
+    stand if they are shorter.
+
+    Errors:
+        MisuseError: a rank does not fit, or the diagonals are not in ascending order.
+    """
+    low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
+    several = low != high
+    if data.ndim < 2 or low > high or diagonal.ndim != data.ndim - (0 if several else 1):
+        raise MisuseError(
+            f"matrix_set_diag takes matrices and diagonals {low} to {high}, found ranks "
+            f"{data.ndim} and {diagonal.ndim}"
+        )
+    above, below = (part == "RIGHT" for part in align.split("_"))
+    rows, columns = data.shape[-2:]
+    upper = ops.const(high, "int64")
+    length = diagonal.shape[-1]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        *lead, i, j = index
+        offset = ops.sub(j, i)
+        place = tir.Select(ops.compare(tir.GE, offset, _index(0)), i, j)
+        if several:
+            own = _diagonal_size(offset, rows, columns)
+            shift = ops.sub(length, own)
+            right = tir.Select(
+                ops.compare(tir.GE, offset, _index(0)),
+                shift if above else _index(0),
+                shift if below else _index(0),
+            )
+            chosen = diagonal(*lead, ops.sub(upper, offset), ops.add(place, right))
+        else:
+            chosen = diagonal(*lead, place)
+        inside = ops.all_of(
+            ops.compare(tir.GE, offset, ops.const(low, "int64")),
+            ops.compare(tir.LE, offset, upper),
+        )
+        return intrin.if_then_else(inside, chosen, data(*index))
+
+    return _made(data.shape, element, "T_matrix_set_diag")
+
+
+def _diagonal_size(offset: PrimExpr, rows: PrimExpr, columns: PrimExpr) -> PrimExpr:
+    zero = _index(0)
+    return ops.minimum(
+        ops.add(rows, ops.minimum(offset, zero)), ops.sub(columns, ops.maximum(offset, zero))
+    )
+
+
+def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
+    """The index of the element at each row-major position in a shape, along the first axis.
+
+    Errors:
+        MisuseError: the indices have rank 2 or more, or the shape is no vector of known length.
+    """
+    if indices.ndim > 1 or shape.ndim != 1 or not isinstance(shape.shape[0], tir.IntImm):
+        raise MisuseError(
+            f"unravel_index takes a scalar or vector and a vector of known length, found shapes "
+            f"{shape_text(indices.shape)} and {shape_text(shape.shape)}"
+        )
+    rank = shape.shape[0].value
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        position: PrimExpr = indices(*index[1:])
+        found: list[PrimExpr] = []
+        for axis in range(rank - 1, -1, -1):
+            size = ops.cast_to(shape(ops.const(axis, "int64")), position.dtype)
+            found.append(ops.floormod(position, size))
+            position = ops.floordiv(position, size)
+        value = found[-1]
+        for axis, each in enumerate(reversed(found[:-1]), start=1):
+            is_axis = ops.compare(tir.EQ, index[0], ops.const(axis, "int64"))
+            value = intrin.if_then_else(is_axis, each, value)
+        return value
+
+    return _made((shape.shape[0], *indices.shape), element, "T_unravel")
+
+
+def sparse_to_dense(
+    sparse_indices: Tensor,
+    output_shape: Sequence[ExprLike],
+    sparse_values: Tensor,
+    default_value: float = 0,
+) -> Tensor:
+    """A tensor with values at indices, and `default_value` elsewhere.
+
+    The indices are one position, a vector of them, or a matrix with one index in each row; values
+    are a vector or one scalar for all.
+
+    Errors:
+        MisuseError: a rank does not fit.
+    """
+    sizes, rank = as_sizes(output_shape), sparse_indices.ndim
+    if rank > 2 or sparse_values.ndim > min(rank, 1) or (rank < 2 and len(sizes) != 1):
+        raise MisuseError(
+            f"sparse_to_dense takes one index for each value, found shapes "
+            f"{shape_text(sparse_indices.shape)} and {shape_text(sparse_values.shape)} for "
+            f"{shape_text(sizes)}"
+        )
+    dtype = str(sparse_values.dtype)
+
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        def first(index: list[PrimExpr]) -> Stmt:
+            return BufferStore(out, ops.const(default_value, dtype), tuple(index))
+
+        def one(index: list[PrimExpr]) -> Stmt:
+            if rank < 2:
+                place = [_index(load(ins[0], index))]
+            else:
+                place = [
+                    _index(load(ins[0], [*index, ops.const(k, "int64")])) for k in range(len(sizes))
+                ]
+            value = load(ins[1], index if sparse_values.ndim else [])
+            return BufferStore(out, value, tuple(place))
+
+        return stmt_seq(loops(sizes, first), loops(sparse_indices.shape[:1], one))
+
+    return stored(sizes, dtype, [sparse_indices, sparse_values], "sparse_to_dense", store)
+
+
+def shape(array: Tensor, dtype: str = "int32") -> Tensor:
+    """The sizes of a tensor, as a vector."""
+
+    def element(i: PrimExpr) -> PrimExpr:
+        value: PrimExpr = ops.const(0, dtype)
+        for axis, size in enumerate(array.shape):
+            is_axis = ops.compare(tir.EQ, i, ops.const(axis, "int64"))
+            value = intrin.if_then_else(is_axis, ops.cast_to(size, dtype), value)
+        return value
+
+    return _made((ops.const(array.ndim, "int64"),), element, "T_shape")
+
+
+def tensor_size(array: Tensor, dtype: str = "int32") -> Tensor:
+    """The number of elements of a tensor, as a tensor of rank 0."""
+    count = ops.cast_to(product(array.shape), DataType(dtype))
+    return _made((), lambda: count, "ndarray_size")

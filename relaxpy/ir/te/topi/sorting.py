@@ -1,0 +1,106 @@
+"""Tensors in order, by packed functions that the runtime registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.shapes import normal_axis
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.expr import PrimExpr
+
+__all__ = ["argsort", "searchsorted", "sort", "topk"]
+
+
+def _filled(
+    shapes: Sequence[Sequence[PrimExpr]],
+    dtypes: Sequence[str],
+    inputs: Sequence[Tensor],
+    function: str,
+    *options: int,
+) -> list[Tensor]:
+    """Tensors that a packed function fills, which takes the inputs, the outputs and options."""
+    made = te.extern(
+        [tuple(shape) for shape in shapes],
+        list(inputs),
+        lambda ins, outs: intrin.call_packed(f"tvm.contrib.sort.{function}", *ins, *outs, *options),
+        f"{function}_cpu",
+        list(dtypes),
+    )
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: int = 1) -> Tensor:
+    """The elements in order along an axis; NaN counts as greater than any number."""
+    place = normal_axis(axis, data.ndim)
+    return _filled([data.shape], [str(data.dtype)], [data], "sort", place, int(is_ascend))[0]
+
+
+def argsort(
+    data: Tensor,
+    valid_count: Tensor | None = None,
+    axis: int = -1,
+    is_ascend: int = 1,
+    dtype: str = "float32",
+) -> Tensor:
+    """The indices that sort the elements along an axis; equal elements keep their order.
+
+    With `valid_count`, only the first elements of each line are sorted, as many as it says.
+    """
+    place, options = normal_axis(axis, data.ndim), (int(is_ascend),)
+    if valid_count is None:
+        return _filled([data.shape], [dtype], [data], "argsort", place, *options)[0]
+    inputs = [data, valid_count]
+    return _filled([data.shape], [dtype], inputs, "argsort_nms", place, *options)[0]
+
+
+def topk(
+    data: Tensor,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    is_ascend: bool = False,
+    dtype: str = "int64",
+) -> Tensor | list[Tensor]:
+    """The first k elements in order along an axis, and their indices; all if k is not positive.
+
+    Errors:
+        MisuseError: `ret_type` is not "both", "values" or "indices".
+    """
+    if ret_type not in ("both", "values", "indices"):
+        raise MisuseError(
+            f"topk: ret_type is 'both', 'values' or 'indices', found {ret_type!r}", about=ret_type
+        )
+    place = normal_axis(axis, data.ndim)
+    sizes = list(data.shape)
+    if k > 0:
+        known = sizes[place]
+        count = min(known.value, k) if isinstance(known, tir.IntImm) else k
+        sizes[place] = ops.const(count, "int64")
+    kinds = {"values": str(data.dtype), "indices": dtype}
+    chosen = list(kinds.values()) if ret_type == "both" else [kinds[ret_type]]
+    function = "topk" if ret_type == "both" else f"topk_{ret_type}"
+    found = _filled([sizes] * len(chosen), chosen, [data], function, place, int(is_ascend))
+    return found if ret_type == "both" else found[0]
+
+
+def searchsorted(
+    sorted_sequence: Tensor, values: Tensor, right: bool = False, out_dtype: str = "int64"
+) -> Tensor:
+    """For each value, the number of elements of a sequence below it; with `right`, not above it.
+
+    The sequence is ascending along its last axis: one vector for all values, or one for each of
+    their lines.
+
+    Errors:
+        MisuseError: the ranks differ, and the sequence is not a vector.
+    """
+    if sorted_sequence.ndim not in (1, values.ndim):
+        raise MisuseError(
+            f"searchsorted takes a vector or a sequence for each line of values, found ranks "
+            f"{sorted_sequence.ndim} and {values.ndim}"
+        )
+    inputs = [sorted_sequence, values]
+    return _filled([values.shape], [out_dtype], inputs, "searchsorted", int(right))[0]

@@ -1,0 +1,542 @@
+"""Functions of topi that no operator uses, beside their definitions in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.compile import compile
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.te import tensor as te, topi
+from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import expr as tir
+from tests.ir.relax.op.cases.case import Array, floats, integers
+
+
+def evaluate(function: Callable[..., Any], *arrays: Array) -> list[Array]:
+    """The tensors that the kernel of `function` writes, the same on both targets."""
+    inputs = [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(arrays)]
+    made = function(*inputs)
+    results = made if isinstance(made, list) else [made]
+    func = create_prim_func([*inputs, *results], "int64")
+    found = []
+    for target in ("reference", "numpy"):
+        outs = [np.zeros([int(n) for n in t.shape], t.dtype.numpy()) for t in results]
+        compile(IRModule({"main": func}), target)["main"](*arrays, *outs)
+        found.append(outs)
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+    return found[0]
+
+
+Row = tuple[str, Callable[..., Any], Sequence[Array], Callable[..., Any]]
+
+
+def _products() -> list[Row]:
+    a, b, bias = floats(3, 4), floats(5, 4, seed=1), floats(5, seed=2)
+    x, y = floats(2, 3, 4), floats(2, 5, 4, seed=1)
+    z = floats(4, 3, 5, seed=3)
+    half = floats(3, 4, dtype="float16")
+    return [
+        ("dense", topi.nn.dense, (a, b), lambda v, w: v @ w.T),
+        ("dense bias", topi.nn.dense, (a, b, bias), lambda v, w, c: v @ w.T + c),
+        (
+            "dense in float32",
+            lambda v, w: topi.nn.dense(v, w, None, "float32"),
+            (half, half),
+            lambda v, w: v.astype("float32") @ w.T.astype("float32"),
+        ),
+        ("batch_matmul", topi.nn.batch_matmul, (x, y), lambda v, w: v @ w.transpose(0, 2, 1)),
+        (
+            "batch_matmul transposed",
+            lambda v, w: topi.nn.batch_matmul(v, w, (2, 4, 5), None, True, False),
+            (x, y.transpose(0, 2, 1)[:, :3].copy()),
+            lambda v, w: v.transpose(0, 2, 1) @ w,
+        ),
+        (
+            "batch_matmul of one",
+            topi.nn.batch_matmul,
+            (x, y[:1]),
+            lambda v, w: v @ w.transpose(0, 2, 1),
+        ),
+        (
+            "tensordot axes",
+            lambda v, w: topi.tensordot(v, w, ((2, 1), (0, -2))),
+            (x, z),
+            lambda v, w: np.tensordot(v, w, ((2, 1), (0, -2))),
+        ),
+        (
+            "tensordot 1",
+            lambda v, w: topi.tensordot(v, w, 1),
+            (x, z),
+            lambda v, w: np.tensordot(v, w, 1),
+        ),
+        (
+            "tensordot 0",
+            lambda v, w: topi.tensordot(v, w, 0),
+            (a, bias),
+            lambda v, w: np.tensordot(v, w, 0),
+        ),
+    ]
+
+
+def depth_to_space(x: Array, b: int, mode: str) -> Array:
+    n, c, h, w = x.shape
+    out = np.zeros((n, c // b**2, h * b, w * b), x.dtype)
+    depth = c // b**2
+    for channel in range(depth):
+        for i in range(b):
+            for j in range(b):
+                k = (i * b + j) * depth + channel if mode == "DCR" else (channel * b + i) * b + j
+                out[:, channel, i::b, j::b] = x[:, k]
+    return out
+
+
+def space_to_batch(x: Array, blocks: tuple[int, ...], before: Any, after: Any) -> Array:
+    rest = [(0, 0)] * (x.ndim - 1 - len(blocks))
+    whole = np.pad(x, [(0, 0), *zip(before, after, strict=True), *rest])
+    parts = [
+        whole[(slice(None), *(slice(o, None, b) for o, b in zip(offset, blocks, strict=True)))]
+        for offset in np.ndindex(*blocks)
+    ]
+    return np.concatenate(parts)
+
+
+def _blocks() -> list[Row]:
+    image = floats(2, 8, 3, 2)
+    turned = image.transpose(0, 2, 3, 1).copy()
+    wide = floats(1, 2, 4, 6)
+    sequence = floats(2, 4, 6, 3)
+    return [
+        *(
+            (
+                f"depth_to_space {mode}",
+                lambda v, m=mode: topi.nn.depth_to_space(v, 2, mode=m),
+                (image,),
+                lambda v, m=mode: depth_to_space(v, 2, m),
+            )
+            for mode in ("DCR", "CRD")
+        ),
+        (
+            "depth_to_space NHWC",
+            lambda v: topi.nn.depth_to_space(v, 2, "NHWC"),
+            (turned,),
+            lambda v: depth_to_space(v.transpose(0, 3, 1, 2), 2, "DCR").transpose(0, 2, 3, 1),
+        ),
+        (
+            "space_to_depth",
+            lambda v: depth_to_space_back(v),
+            (wide,),
+            lambda v: v,
+        ),
+        (
+            "space_to_depth NHWC",
+            lambda v: topi.nn.space_to_depth(v, 2, "NHWC"),
+            (floats(1, 2, 4, 3),),
+            lambda v: np.concatenate([v[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], 3),
+        ),
+        (
+            "space_to_batch_nd",
+            lambda v: topi.nn.space_to_batch_nd(v, [2, 3], [1, 0], [1, 3]),
+            (sequence,),
+            lambda v: space_to_batch(v, (2, 3), (1, 0), (1, 3)),
+        ),
+        (
+            "batch_to_space_nd",
+            lambda v: topi.nn.batch_to_space_nd(
+                topi.nn.space_to_batch_nd(v, [2, 3], [1, 0], [1, 3]), [2, 3], [1, 1], [2, 3]
+            ),
+            (sequence,),
+            lambda v: v[:, :3, 1:],
+        ),
+        ("flatten", topi.nn.flatten, (image,), lambda v: v.reshape(2, 48)),
+        (
+            "upsampling",
+            lambda v: topi.nn.upsampling(v, 2, 3),
+            (image,),
+            lambda v: v.repeat(2, 2).repeat(3, 3),
+        ),
+        (
+            "upsampling to a size",
+            lambda v: topi.nn.upsampling(v, 1, 1, "NHWC", output_shape=[6, 4]),
+            (turned,),
+            lambda v: v.repeat(2, 1).repeat(2, 2),
+        ),
+        (
+            "upsampling aligned",
+            lambda v: topi.nn.upsampling(v, 1.5, 1, method="bilinear", align_corners=True),
+            (floats(1, 1, 2, 1),),
+            lambda v: np.stack([v[:, :, 0], v[:, :, :].mean(2), v[:, :, 1]], 2),
+        ),
+        (
+            "layout_transform",
+            lambda v: topi.layout_transform(v, "NCHW", "NCHW4c"),
+            (image,),
+            lambda v: v.reshape(2, 2, 4, 3, 2).transpose(0, 1, 3, 4, 2),
+        ),
+        (
+            "layout_transform back",
+            lambda v: topi.layout_transform(v, "NCHW4c", "NHWC"),
+            (floats(2, 2, 3, 2, 4),),
+            lambda v: v.transpose(0, 2, 3, 1, 4).reshape(2, 3, 2, 8),
+        ),
+        (
+            "layout_transform with padding",
+            lambda v: topi.layout_transform(v, "NC", "CN3c"),
+            (floats(2, 4),),
+            lambda v: np.pad(v, ((0, 0), (0, 2))).reshape(2, 2, 3).transpose(1, 0, 2),
+        ),
+    ]
+
+
+def depth_to_space_back(v: Tensor) -> Tensor:
+    result: Tensor = topi.nn.depth_to_space(topi.nn.space_to_depth(v, 2), 2)
+    return result
+
+
+def lrn(x: Array, size: int, axis: int, alpha: float, beta: float, bias: float) -> Array:
+    wide = x.astype("float64")
+    out = np.zeros_like(wide)
+    n = x.shape[axis]
+    for k in range(n):
+        window = np.take(wide, range(max(0, k - size // 2), min(n, k + size // 2 + 1)), axis)
+        scale = (bias + alpha / size * (window**2).sum(axis, keepdims=True)) ** beta
+        place = tuple(slice(k, k + 1) if a == axis else slice(None) for a in range(x.ndim))
+        out[place] = wide[place] / scale
+    return out
+
+
+def _elements() -> list[Row]:
+    x = floats(3, 4)
+    return [
+        (
+            "lrn",
+            lambda v: topi.nn.lrn(v, 3),
+            (floats(2, 5, 3),),
+            lambda v: lrn(v, 3, 1, 1e-4, 0.75, 2),
+        ),
+        (
+            "lrn of an axis",
+            lambda v: topi.nn.lrn(v, 5, 2, 0.5, 0.5, 1.0),
+            (floats(2, 2, 4),),
+            lambda v: lrn(v, 5, 2, 0.5, 0.5, 1.0),
+        ),
+        ("elemwise_sum", lambda *v: topi.elemwise_sum(v), (x, x, -3 * x), lambda *v: sum(v)),
+        ("elemwise_sum of one", lambda v: topi.elemwise_sum([v]), (x,), np.copy),
+        ("reinterpret", lambda v: topi.reinterpret(v, "int32"), (x,), lambda v: v.view("int32")),
+        ("fast_exp", topi.fast_exp, (x,), np.exp),
+        ("fast_tanh", topi.fast_tanh, (x,), np.tanh),
+        (
+            "fast_erf",
+            topi.fast_erf,
+            (x.astype("float16"),),
+            lambda v: special.erf(v.astype("f8")).astype("f2"),
+        ),
+        ("shape", topi.shape, (floats(3, 0, 2),), lambda v: np.array([3, 0, 2], "int32")),
+        ("tensor_size", lambda v: topi.tensor_size(v, "int64"), (x,), lambda v: np.array(12)),
+    ]
+
+
+def reverse_sequence(x: Array, lengths: Array, axis: int, batch: int) -> Array:
+    out = np.moveaxis(x.copy(), (batch, axis), (0, 1))
+    for line, length in zip(out, lengths, strict=True):
+        if 1 <= length <= line.shape[0]:
+            line[:length] = line[:length][::-1].copy()
+    return np.moveaxis(out, (0, 1), (batch, axis))
+
+
+def set_diagonals(x: Array, rows: Array, low: int, high: int, align: str) -> Array:
+    out = x.copy()
+    n, m = x.shape[-2:]
+    for i in range(n):
+        for j in range(m):
+            k = j - i
+            if low <= k <= high:
+                size = min(n + min(k, 0), m - max(k, 0))
+                side = align.split("_")[0 if k >= 0 else 1]
+                shift = rows.shape[-1] - size if side == "RIGHT" else 0
+                out[..., i, j] = rows[..., high - k, (i if k >= 0 else j) + shift]
+    return out
+
+
+def _sequences() -> list[Row]:
+    x = floats(3, 4, 2)
+    lengths = np.array([2, 0, 4, 1], "int32")
+    matrix = floats(2, 3, 4)
+    ragged = [
+        (
+            f"matrix_set_diag {low} to {high} {align}",
+            lambda v, d, k=(low, high), a=align: topi.matrix_set_diag(v, d, k, a),
+            (matrix, floats(2, high - low + 1, longest, seed=4)),
+            lambda v, d, k=(low, high), a=align: set_diagonals(v, d, *k, a),
+        )
+        for low, high, longest in ((-1, 1, 3), (0, 3, 3), (-2, -1, 2))
+        for align in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+    ]
+    return [
+        *ragged,
+        (
+            "matrix_set_diag",
+            topi.matrix_set_diag,
+            (matrix, floats(2, 3, seed=4)),
+            lambda v, d: set_diagonals(v, d[:, None], 0, 0, "LEFT_LEFT"),
+        ),
+        (
+            "matrix_set_diag 2",
+            lambda v, d: topi.matrix_set_diag(v, d, 2),
+            (matrix, floats(2, 2, seed=4)),
+            lambda v, d: set_diagonals(v, d[:, None], 2, 2, "LEFT_LEFT"),
+        ),
+        (
+            "sequence_mask",
+            lambda v, n: topi.sequence_mask(v, n, -1.0),
+            (x, lengths),
+            lambda v, n: np.where((np.arange(3)[:, None] < n)[..., None], v, -1),
+        ),
+        (
+            "sequence_mask of axis 1",
+            lambda v, n: topi.sequence_mask(v, n, axis=1),
+            (x, lengths[:3]),
+            lambda v, n: np.where((np.arange(4) < n[:, None])[..., None], v, 0),
+        ),
+        (
+            "reverse_sequence",
+            topi.reverse_sequence,
+            (x, np.array([3, 0, 9], "int64")),
+            lambda v, n: reverse_sequence(v, n, 1, 0),
+        ),
+        (
+            "reverse_sequence of axis 0",
+            lambda v, n: topi.reverse_sequence(v, n, 0, -2),
+            (x, lengths),
+            lambda v, n: reverse_sequence(v, n, 0, 1),
+        ),
+        (
+            "sliding_window",
+            lambda v: topi.sliding_window(v, 1, [2, 1], [2, 1]),
+            (floats(2, 5, 3),),
+            lambda v: np.lib.stride_tricks.sliding_window_view(v, (2, 1), (1, 2))[:, ::2],
+        ),
+        (
+            "unravel_index",
+            topi.unravel_index,
+            (np.array([0, 5, 23], "int64"), np.array([2, 3, 4], "int64")),
+            lambda v, n: np.stack(np.unravel_index(v, n)),
+        ),
+        (
+            "unravel_index of one",
+            topi.unravel_index,
+            (np.array(7, "int32"), np.array([2, 5], "int32")),
+            lambda v, n: np.array(np.unravel_index(v, n)),
+        ),
+        (
+            "sparse_to_dense",
+            lambda i, v: topi.sparse_to_dense(i, (3, 4), v, 9),
+            (np.array([[0, 1], [2, 3]], "int32"), floats(2)),
+            lambda i, v: sparse(i, (3, 4), v, 9),
+        ),
+        (
+            "sparse_to_dense of a vector",
+            lambda i, v: topi.sparse_to_dense(i, (5,), v),
+            (np.array([4, 0], "int64"), np.array(7, "int32")),
+            lambda i, v: sparse(i[:, None], (5,), v.repeat(2), 0),
+        ),
+        (
+            "sparse_to_dense of one",
+            lambda i, v: topi.sparse_to_dense(i, (5,), v),
+            (np.array(2, "int64"), np.array(7, "int32")),
+            lambda i, v: sparse(i.reshape(1, 1), (5,), v.reshape(1), 0),
+        ),
+    ]
+
+
+def sparse(indices: Array, shape: tuple[int, ...], values: Array, default: float) -> Array:
+    out = np.full(shape, default, values.dtype)
+    for place, value in zip(indices, values, strict=True):
+        out[tuple(place)] = value
+    return out
+
+
+def _orders() -> list[Row]:
+    x = floats(3, 5, 2)
+    x[0, 1, 0] = np.nan
+    ties = integers(4, 6, low=0, high=3)
+    levels = np.sort(floats(7))
+    lines = np.sort(floats(3, 5), 1)
+    return [
+        ("sort", topi.sort, (x,), lambda v: np.sort(v)),
+        ("sort down", lambda v: topi.sort(v, 1, 0), (ties,), lambda v: -np.sort(-v, 1)),
+        (
+            "argsort",
+            lambda v: topi.argsort(v, axis=1, dtype="int64"),
+            (ties,),
+            lambda v: np.argsort(v, 1, kind="stable"),
+        ),
+        (
+            "argsort of the first",
+            lambda v, n: topi.argsort(v, n, 1, 1, "int32"),
+            (ties, np.array([0, 3, 6, 2], "int32")),
+            lambda v, n: np.stack(
+                [
+                    [*np.argsort(r[:k], kind="stable"), *range(k, 6)]
+                    for r, k in zip(v, n, strict=True)
+                ]
+            ),
+        ),
+        (
+            "topk",
+            lambda v: topi.topk(v, 2),
+            (ties,),
+            lambda v: [-np.sort(-v, 1)[:, :2], np.argsort(-v, 1, kind="stable")[:, :2]],
+        ),
+        (
+            "topk values",
+            lambda v: topi.topk(v, 9, 0, "values", True),
+            (ties,),
+            lambda v: np.sort(v, 0),
+        ),
+        (
+            "topk indices",
+            lambda v: topi.topk(v, 0, 0, "indices", True, "int32"),
+            (ties,),
+            lambda v: np.argsort(v, 0, kind="stable"),
+        ),
+        (
+            "searchsorted",
+            topi.searchsorted,
+            (levels, np.concatenate([levels, floats(3, seed=5)])),
+            lambda s, v: np.searchsorted(s, v),
+        ),
+        (
+            "searchsorted of lines",
+            lambda s, v: topi.searchsorted(s, v, True, "int32"),
+            (lines, lines[:, 1:4].copy()),
+            lambda s, v: np.stack(
+                [np.searchsorted(a, b, "right") for a, b in zip(s, v, strict=True)]
+            ),
+        ),
+    ]
+
+
+ROWS = [*_products(), *_blocks(), *_elements(), *_sequences(), *_orders()]
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ROWS]
+)
+def test_a_function_is_that_of_numpy(
+    function: Callable[..., Any], arrays: Sequence[Array], expected: Callable[..., Any]
+) -> None:
+    wanted = expected(*arrays)
+    found = evaluate(function, *arrays)
+    for a, b in zip(found, wanted if isinstance(wanted, list) else [wanted], strict=True):
+        assert a.shape == np.shape(b)
+        tolerance = 4e-3 if a.dtype == "float16" else 1e-5
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=1e-5)
+
+
+VECTOR, MATRIX, IMAGE = (te.placeholder(shape) for shape in ((3,), (3, 4), (1, 6, 2, 2)))
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: topi.nn.batch_matmul(MATRIX, MATRIX), "rank 3, found ranks 2 and 2"),
+    (
+        lambda: topi.nn.batch_matmul(
+            te.placeholder((1, 2, 3)), te.placeholder((1, 4, 3)), (1, 2, 3)
+        ),
+        r"oshape is \(1, 2, 4\), found \(1, 2, 3\)",
+    ),
+    (lambda: topi.tensordot(MATRIX, MATRIX, ((0,), (0, 1))), "axes are pairs"),
+    (
+        lambda: topi.tensordot(MATRIX, MATRIX, 1),
+        r"axis 1 of \(3, 4\) and axis 0 of \(3, 4\) differ",
+    ),
+    (lambda: topi.nn.depth_to_space(MATRIX, 2), "rank 4 and a positive block size, found rank 2"),
+    (lambda: topi.nn.depth_to_space(IMAGE, 2, "NWHC"), "layout is 'NCHW' or 'NHWC', found 'NWHC'"),
+    (lambda: topi.nn.depth_to_space(IMAGE, 2, mode="X"), "mode is 'DCR' or 'CRD', found 'X'"),
+    (lambda: topi.nn.space_to_depth(IMAGE, 0), "a positive block size, found rank 4 and 0"),
+    (lambda: topi.nn.space_to_batch_nd(IMAGE, [2], [0, 0], [0]), "one positive block size and one"),
+    (lambda: topi.nn.lrn(IMAGE, 4), "size is an odd number, found 4"),
+    (lambda: topi.nn.mirror_pad(VECTOR, [1], mode="WRAP"), "mode is 'SYMMETRIC' or 'REFLECT'"),
+    (
+        lambda: topi.nn.pixel_shuffle(MATRIX, 2),
+        "rank 3 or more and a positive factor, found rank 2",
+    ),
+    (lambda: topi.layout_transform(MATRIX, "NCHW", "NHWC"), "'NCHW' has 4 axes, the tensor has 2"),
+    (lambda: topi.elemwise_sum([]), "one tensor at least"),
+    (lambda: topi.reinterpret(MATRIX, "int64"), "reinterpret keeps the bits: float32 to int64"),
+    (lambda: topi.sequence_mask(MATRIX, VECTOR, axis=2), "found ranks 2 and 1 and axis 2"),
+    (
+        lambda: topi.reverse_sequence(MATRIX, VECTOR, 1, 1),
+        "two axes, found rank 1 and axes 1 and 1",
+    ),
+    (lambda: topi.sliding_window(MATRIX, 1, [2, 2], [1]), "for each of 1 axes"),
+    (
+        lambda: topi.matrix_set_diag(MATRIX, VECTOR, (1, -1)),
+        "diagonals 1 to -1, found ranks 2 and 1",
+    ),
+    (lambda: topi.unravel_index(MATRIX, VECTOR), r"found shapes \(3, 4\) and \(3,\)"),
+    (lambda: topi.sparse_to_dense(MATRIX, (3,), MATRIX), "takes one index for each value"),
+    (lambda: topi.topk(VECTOR, ret_type="all"), "ret_type is 'both', 'values' or 'indices'"),
+    (lambda: topi.searchsorted(MATRIX, VECTOR), "found ranks 2 and 1"),
+    (
+        lambda: topi.tensordot(MATRIX, MATRIX, 0.5),
+        "axes is an integer or a list of lists of integers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_has_no_meaning_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        make()
+
+
+def test_symbolic_sizes() -> None:
+    n = tir.Var("n", "int64")
+    x = te.placeholder((n, 4, 6))
+    windows = topi.sliding_window(x, 1, [2, 3], [1, 3])
+    assert [str(size) for size in windows.shape] == ["n", *(f"T.int64({k})" for k in (3, 2, 2, 3))]
+    assert str(topi.nn.flatten(te.placeholder((3, n, 2))).shape[1]) == "n * T.int64(2)"
+    assert str(topi.nn.upsampling(te.placeholder((1, 2, n, 4)), 2, 2).shape[2]) == "n * T.int64(2)"
+    blocks = topi.nn.space_to_batch_nd(te.placeholder((1, n)), [2], [0], [0])
+    assert str(blocks.shape[1]) == "n // T.int64(2)"
+
+
+def test_sizes_and_numbers_as_python_values() -> None:
+    utils, n = topi.utils, tir.Var("n", "int64")
+    assert utils.get_const_int(tir.IntImm("int64", 3) + 1) == utils.get_const_int(4) == 4
+    assert utils.get_const_float(tir.FloatImm("float32", 0.5)) == 0.5
+    assert utils.get_const_tuple((tir.IntImm("int32", 3), 2, n)) == (3, 2, n)
+    for wrong in (lambda: utils.get_const_int(n), lambda: utils.get_const_int(0.5)):
+        with pytest.raises(MisuseError, match="expected a constant integer, found"):
+            wrong()
+    with pytest.raises(MisuseError, match="expected a constant float, found n"):
+        utils.get_const_float(n)
+    with pytest.raises(MisuseError, match="expected a constant integer"):
+        utils.get_const_tuple((0.5,))
+    assert utils.equal_const_int(n - n + 2, 2)
+    assert not utils.equal_const_int(n, 2)
+    assert utils.simplify(n + 1 - n).value == 1
+    assert utils.simplify(3) == 3
+    assert utils.prod((2, 3)) == 6
+    assert utils.get_const_int(utils.prod(())) == 1
+    assert utils.get_const_int(utils.ceil_div(7, 2)) == 4
+    assert utils.ravel_index((1, 2), (3, 4)) == 6
+    assert utils.unravel_index(6, (3, 4)) == [1, 2]
+    assert utils.get_shape((1, 2, 3), "NCW", "NWC") == (1, 3, 2)
+    with pytest.raises(MisuseError, match="layouts order the axes of one shape, found 'NCW', 'NC'"):
+        utils.get_shape((1, 2, 3), "NCW", "NC")
+
+
+def test_numbers_as_tensors() -> None:
+    matrix = np.array([[1, 2], [3, 4], [5, 6]], "int32")
+    for array, make in ((matrix, topi.utils.const_matrix), (matrix[0], topi.utils.const_vector)):
+        [found] = evaluate(lambda x, a=array, make=make: topi.add(make(a), x), np.array(1, "int32"))
+        np.testing.assert_array_equal(found, array + 1)
+    with pytest.raises(MisuseError, match="const_vector takes an array of rank 1, found rank 2"):
+        topi.utils.const_vector(matrix)
