@@ -86,6 +86,8 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
     Errors:
         StructInfoError: blocks do not divide an axis.
     """
+    if not layout.factors:
+        return [sizes[axis] for axis in layout.names]
     for letter, block in layout.factors.items():
         size = sizes[letter.upper()]
         if differ(ops.floormod(size, number(block)), number(0)):

@@ -428,11 +428,10 @@ def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
     if total <= WRITTEN_OUT:
 
         def element(*index: PrimExpr) -> Any:
-            found = ops.const(total - 1, "int8")
-            for k in range(total - 1)[::-1]:
-                hit = is_greatest(index, unravel(number(k), kernel))
-                found = tir.Select(hit, ops.const(k, "int8"), found)
-            return found
+            last = ops.const(total - 1, "int8")
+            hits = (is_greatest(index, unravel(number(k), kernel)) for k in range(total - 1))
+            found = (tir.Select(hit, ops.const(k, "int8"), last) for k, hit in enumerate(hits))
+            return folded(ops.minimum, found, last)
 
     else:
         inner = [te.reduce_axis((number(0), size), "k") for size in kernel]

@@ -105,6 +105,8 @@ def whole_axes(x: Tensor, layout: Layout) -> tuple[Tensor, str]:
 
 def whole_shape(sizes: Sequence[PrimExpr], layout: Layout) -> list[PrimExpr]:
     """The shape without blocks of axes."""
+    if not layout.factors:
+        return list(sizes)
     order = "".join(axis for axis in layout.names if axis.isupper())
     return BijectiveLayout(layout, order).forward_shape(sizes)
 
