@@ -71,6 +71,23 @@ def test_the_operator_of_a_program_runs_prints_and_parses(
     assert "R.softsign(x)" in main.script()
 
 
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_the_operator_of_a_program_runs_without_a_known_shape(
+    names: dict[str, Any], target: Any
+) -> None:
+    func = from_source("@R.function\ndef main(x: R.Tensor):\n    return R.softsign(x)\n")
+    found = compile(IRModule({"main": func}), target)["main"](X)
+    np.testing.assert_allclose(found, X / (1 + np.abs(X)))
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_the_gradient_of_the_page_is_that_of_the_operator(
+    names: dict[str, Any], target: Any
+) -> None:
+    found = compile(names["backward"], target)["backward"](X, np.array([1, 2, 3], "float32"))
+    np.testing.assert_allclose(found, np.array([1, 2, 3]) / (1 + np.abs(X)) ** 2, rtol=1e-6)
+
+
 def test_what_the_page_registers_is_what_it_says(names: dict[str, Any]) -> None:
     purity = {"softsign": True, "hypot": True, "nonzero_count": True}
     for name, pure in purity.items():
