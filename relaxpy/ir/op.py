@@ -95,6 +95,8 @@ class Op(Node):
 
     def forget(self) -> None:
         """Remove all that is registered for the operator."""
+        for key in [key for key in _levels if key[0] == self.name]:
+            del _levels[key]
         self._others.clear()
         self.enter(UNREGISTERED)
 

@@ -24,7 +24,14 @@ from relaxpy.ir.relax.op.call import (
 )
 from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
-from relaxpy.ir.relax.op.registry import OpDef, R, register, registered_ops, unregister
+from relaxpy.ir.relax.op.registry import (
+    OpDef,
+    R,
+    register,
+    register_gradient,
+    registered_ops,
+    unregister,
+)
 from relaxpy.ir.relax.op.scatter import masked_fill
 
 for _home in iter_modules(__path__):
@@ -51,6 +58,7 @@ __all__ = [
     "null_value",
     "print",
     "register",
+    "register_gradient",
     "registered_ops",
     "shape_of",
     "stop_lift_params",

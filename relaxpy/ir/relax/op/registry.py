@@ -22,7 +22,7 @@ from relaxpy.errors import (
     close_names,
     counted,
 )
-from relaxpy.ir.op import Op
+from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import (
     CallArguments,
     CallKind,
@@ -314,6 +314,14 @@ def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., A
         return enter(OpRecord(name, function, getattr(function, "__doc__", None) or "", **columns))
 
     return decorated
+
+
+def register_gradient(op_name: str, gradient: Gradient | None = None, level: int = 10) -> Any:
+    """Set the gradient of the operator `op_name`; without one, return a decorator.
+
+    A gradient that was set at a higher level is kept.
+    """
+    return register_op_attr(op_name, "FPrimalGradient", gradient, level)
 
 
 @user_facing

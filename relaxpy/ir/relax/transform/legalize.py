@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, warn
+from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoError, warn
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
@@ -33,6 +33,10 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
 )
 from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.relations.compatibility import (
+    explain_incompatibility,
+    provably_disjoint,
+)
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 
 Legalization = Callable[[BlockBuilder, Call], Any]
@@ -177,6 +181,7 @@ class _Legalizer(BindingRewriter):
                 )
             if not _is_normal(result):
                 result = builder.normalize(result)
+            self._check_result(name, result, call)
         except RelaxpyError as error:
             error.located(call.span)
             raise
@@ -185,6 +190,16 @@ class _Legalizer(BindingRewriter):
                 builder.end_dataflow()
             blocks = builder.end_scope(Tuple(())).blocks
         return SeqExpr(blocks, result) if blocks else result
+
+    def _check_result(self, name: str, result: Expr, call: Call) -> None:
+        """Errors: StructInfoError if a legalisation certainly returns something else."""
+        found, expected = map(self.builder.struct_info_of, (result, call))
+        if found != expected and provably_disjoint(found, expected):
+            raise StructInfoError(
+                f"the legalisation of {name} returns {found}, expected {expected}: "
+                f"{explain_incompatibility(found, expected)}",
+                about=result,
+            )
 
     def _is_known(self, call: Call) -> bool:
         assert isinstance(call.op, Op)

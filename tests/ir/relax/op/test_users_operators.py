@@ -14,6 +14,7 @@ from relaxpy.errors import (
     ParseError,
     RelaxpyError,
     RuntimeCheckError,
+    StructInfoError,
     UnknownNameError,
 )
 from relaxpy.exec.compile import Target
@@ -154,6 +155,22 @@ def test_a_wrong_legalisation_is_told_what_one_is(legalize: Any, message: str) -
         relaxpy.compile(main_with("wrong"))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            topi.sum,
+            r"returns R\.Tensor\(\(\), .*\), expected R\.Tensor\(\(3,\), .*rank 0 is not rank 1",
+        ),
+        (lambda x: topi.cast(x, "int32"), r"returns .*int32.*expected .*int32 is not float32"),
+    ],
+)
+def test_a_legalisation_returns_what_the_rule_infers(kernel: Any, message: str) -> None:
+    same("wrong", legalize=lambda bb, call: bb.call_te(kernel, *call.args))
+    with pytest.raises(StructInfoError, match=f"<string>:3:9: the legalisation of .*{message}"):
+        relaxpy.compile(main_with("wrong"))
+
+
 def test_a_legalisation_that_fails_by_itself_is_not_explained() -> None:
     same("wrong", legalize=lambda bb, call: len(call))
     with pytest.raises(TypeError, match=r"has no len\(\)") as caught:
@@ -186,6 +203,22 @@ def test_a_gradient_takes_four_arguments() -> None:
         gradients(operator)
     with pytest.raises(MisuseError, match=r"relax\.right has no gradient"):
         gradients(same("right"))
+
+
+def test_a_gradient_is_registered_as_in_tvm() -> None:
+    operator = same("right")
+
+    @op.register_gradient("relax.right")
+    def gradient(var: rx.Var, call: rx.Call, grad: rx.Expr, ctx: BlockBuilder) -> list[rx.Expr]:
+        return [grad]
+
+    assert operator.gradient is gradient
+    op.register_gradient("relax.right", lambda *args: [], level=5)
+    assert operator.gradient is gradient
+    op.unregister("relax.right")
+    op.register_gradient("relax.right", gradient, level=5)
+    assert Op("relax.right").record.gradient is gradient
+    Op("relax.right").forget()
 
 
 def test_gradients_are_those_of_the_rule() -> None:
