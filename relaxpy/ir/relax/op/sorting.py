@@ -34,8 +34,17 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+def comparable(data: Array) -> Array:
+    """The elements in a datatype that NumPy orders: bfloat16 and float8 as float32.
+
+    Among floats of a datatype that NumPy does not define, it takes NaN for equal to any number.
+    """
+    return data.astype(np.float32) if data.dtype.isbuiltin == 2 else data
+
+
 def order(data: Array, axis: int, *, descending: bool) -> Array:
     """The indices that sort data along an axis, equal elements in their order; NaN is greatest."""
+    data = comparable(data)
     if not descending:
         return np.argsort(data, axis, kind="stable")
     mirrored = np.argsort(np.flip(data, axis), axis, kind="stable")
@@ -44,9 +53,8 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    if descending:
-        return np.take_along_axis(data, order(data, axis, descending=True), axis)
-    return np.sort(data, axis, kind="stable")
+    found: Array = np.sort(comparable(data), axis)
+    return (np.flip(found, axis) if descending else found).astype(data.dtype)
 
 
 def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -93,6 +101,29 @@ def argsort(
     return with_dtype(data, data.dtype if dtype.is_void else dtype)
 
 
+FEW = 4
+"""The part of the elements of which the first ones are selected without sorting all."""
+
+
+def _first_places(data: Array, k: int, axis: int, *, largest: bool) -> Array:
+    """The first k indices of `order`, of which there are fewer than elements."""
+    keys = np.moveaxis(comparable(data), axis, -1)
+    rows = keys.reshape(-1, keys.shape[-1])
+    if rows.dtype.kind == "f" and np.isnan(rows).any():
+        return np.take(order(data, axis, descending=largest), np.arange(k), axis)
+    place = rows.shape[1] - k if largest else k - 1
+    last = np.partition(rows, place, 1)[:, place, None]
+    chosen = rows > last if largest else rows < last
+    # Of the elements equal to the last one, as many as are missing belong to it, in their order.
+    missing = k - chosen.sum(1, keepdims=True)
+    equal = rows == last
+    chosen |= equal & (np.cumsum(equal, 1) <= missing)
+    columns = np.nonzero(chosen)[1].reshape(-1, k)
+    sorting = order(np.take_along_axis(rows, columns, 1), 1, descending=largest)
+    found = np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
+    return np.moveaxis(found, -1, axis)
+
+
 def _top(
     data: Array,
     k: int = 1,
@@ -101,9 +132,13 @@ def _top(
     largest: bool = True,
     dtype: DataType = INT32,
 ) -> Any:
-    places = order(data, axis, descending=largest)
-    if k > 0:
-        places = np.take(places, np.arange(min(k, data.shape[axis])), axis)
+    size = data.shape[axis]
+    if 0 < k <= size // FEW:
+        places = _first_places(data, k, axis, largest=largest)
+    else:
+        places = order(data, axis, descending=largest)
+        if k > 0:
+            places = np.take(places, np.arange(min(k, size)), axis)
     indices = places.astype(str(dtype))
     if ret_type == "indices":
         return indices
@@ -163,7 +198,8 @@ def topk(
 def _bucketized(
     input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
-    found = np.searchsorted(boundaries, input_tensor, side="right" if right else "left")
+    side: Literal["left", "right"] = "right" if right else "left"
+    found = np.searchsorted(comparable(boundaries), comparable(input_tensor), side=side)
     return np.asarray(found, np.int32 if out_int32 else np.int64)
 
 
@@ -197,11 +233,11 @@ def _unique(
     axis: int | None = None,
 ) -> Any:
     flags = (return_index, return_inverse, return_counts)
-    found: Any = np.unique(x, return_index, return_inverse, return_counts, axis)  # type: ignore[call-overload]
+    found: Any = np.unique(comparable(x), *flags, axis)  # type: ignore[call-overload]
     if not any(flags):
-        return found
+        return found.astype(x.dtype)
     values, *others = found
-    return (values, *(np.asarray(other, np.int64).reshape(-1) for other in others))
+    return (values.astype(x.dtype), *(np.asarray(other, np.int64).reshape(-1) for other in others))
 
 
 @register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
 import pytest
 
+from relaxpy.exec.compile import compile
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import ops
 from tests.ir.relax.infos import rank, tensor, tuple_of
+from tests.ir.relax.op.cases.case import Case
+from tests.ir.relax.op.test_kernels import program
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
 
 X = tensor(2, N)
@@ -74,3 +83,35 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 @pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
 def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
     refused(make, infos, message)
+
+
+HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]
+ASCENDING = [-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, 3.0, np.nan, np.nan]
+ORDERED: dict[str, tuple[Callable[..., rx.Expr], list[float]]] = {
+    "sort": (op.sort, ASCENDING),
+    "descending": (lambda x: op.sort(x, descending=True), ASCENDING[::-1]),
+    "argsort": (op.argsort, [5, 6, 8, 7, 2, 0, 3, 1, 4]),
+    "last": (lambda x: op.topk(x, 2, 0, "values", largest=False), ASCENDING[:2]),
+    "unique": (op.unique, [-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, np.nan]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("label", ORDERED)
+def test_nan_is_the_greatest_of_narrow_floats(label: str, dtype: str) -> None:
+    make, expected = ORDERED[label]
+    x = np.array(HOLES, getattr(ml_dtypes, dtype))
+    module = program(Case("relax.sort", label, (x,), make, np.sort), symbolic=False)
+    for target in ("reference", "numpy"):
+        found: Any = compile(module, target)["main"](x)
+        assert label == "argsort" or DataType(found.dtype) == dtype
+        np.testing.assert_array_equal(found.astype("float64"), expected)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
+    kind = getattr(ml_dtypes, dtype)
+    x, boundaries = np.array(HOLES, kind), np.array([0, 1, np.nan], kind)
+    case = Case("relax.bucketize", "NaN", (x, boundaries), op.bucketize, np.searchsorted)
+    found: Any = compile(program(case, symbolic=False))["main"](x, boundaries)
+    np.testing.assert_array_equal(found, [2, 2, 1, 2, 2, 0, 0, 1, 1])

@@ -83,6 +83,17 @@ def _ordered() -> Iterator[Case]:
 
 def _top() -> Iterator[Case]:
     x = floats(3, 4)
+    ties = integers(12, 5, low=0, high=3)
+    holes = np.where(ties == 1, np.nan, ties).astype("float32")
+    for label, v in (("ties", ties), ("NaN", holes)):
+        for largest in (False, True):
+            yield Case(
+                "relax.topk",
+                f"few {label} {largest}",
+                (v,),
+                lambda v, m=largest: op.topk(v, 3, 0, "indices", m),
+                lambda v, m=largest: _order(v, 0, m)[:3],
+            )
     for k, axis, largest in ((2, -1, True), (1, 0, False), (9, 1, True), (0, 1, False)):
 
         def places(v: Array, k: int = k, axis: int = axis, largest: bool = largest) -> Array:
