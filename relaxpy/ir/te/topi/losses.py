@@ -18,20 +18,22 @@ def _terms(
     """The loss of each target, and its weight; both are 0 where the target is ignored."""
     wide = accumulator(predictions.dtype)
 
+    def is_ignored(target: PrimExpr) -> PrimExpr:
+        """Unsigned targets are compared as int64, which has the negative number to ignore."""
+        return ops.compare(tir.EQ, ops.cast_to(target, "int64"), ops.const(ignore_index, "int64"))
+
     def weight(*index: PrimExpr) -> PrimExpr:
         target = targets(*index)
         own = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
-        ignored = ops.compare(tir.EQ, target, ops.const(ignore_index, target.dtype))
-        return intrin.if_then_else(ignored, ops.const(0, wide), own)
+        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), own)
 
     def loss(*index: PrimExpr) -> PrimExpr:
         target = targets(*index)
-        ignored = ops.compare(tir.EQ, target, ops.const(ignore_index, target.dtype))
         at = (*index[:1], target, *index[1:])
         value = ops.mul(ops.cast_to(predictions(*at), wide), ops.const(-1, wide))
         if weights is not None:
             value = ops.mul(value, ops.cast_to(weights(target), wide))
-        return intrin.if_then_else(ignored, ops.const(0, wide), value)
+        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), value)
 
     return (
         computed(targets.shape, loss, "nll_loss"),

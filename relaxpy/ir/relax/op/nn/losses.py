@@ -114,7 +114,8 @@ def _parts(call: Call) -> tuple[Any, Any, Any, Any, int]:
     operator = find(cast("Op", call.op))
     assert operator is not None
     predictions, targets, *weights = cast("Any", operator.operands(call))
-    counts = R.not_equal(targets, cast("int", call.attrs["ignore_index"]))
+    # Unsigned targets have no negative number to ignore, int64 has.
+    counts = R.not_equal(R.astype(targets, "int64"), cast("int", call.attrs["ignore_index"]))
     axis = min(1, require_rank(predictions, "nll_loss") - 1)
     return predictions, targets, weights[0] if weights else None, counts, axis
 

@@ -305,6 +305,14 @@ def _losses() -> Iterator[Case]:
         "images": (images, np.array([[[0, 1], [3, 2]], [[1, 1], [0, 3]]], "int32")),
         "vector": (logits[0], np.array(2, "int64")),
     }
+    yield Case(
+        "relax.nn.nll_loss",
+        "unsigned targets and the default index",
+        (logits, np.array([1, 3, 1], "uint8"), weights),
+        op.nn.nll_loss,
+        lambda p, t, w: _nll(p, t, w, "mean", -100),
+        roundings=16,
+    )
     for label, (p, t) in cases.items():
         for reduction in ("none", "sum", "mean"):
             for weighted in (False, True):
