@@ -32,6 +32,7 @@ from relaxpy.ir.relax.op.rules import (
     by_te,
     common_dtype,
     differ,
+    is_one,
     joint_dtype,
     joint_vdevice,
     known_shape,
@@ -186,8 +187,8 @@ def outer(x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
 def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     """For each operand, the gradient contracted with the others.
 
-    A label that is only on this operand gets its size from a vector of ones, and one that occurs
-    twice on it becomes two labels of an identity matrix.
+    A label that has its size only on this operand gets it from a vector of ones, and one that
+    occurs twice on it becomes two labels of an identity matrix.
     """
     operand = call.args[0]
     count = len(cast("TupleStructInfo", builder.struct_info_of(operand)).fields)
@@ -206,6 +207,12 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
             continue
         factors = [gradient, *tensors[:k], *tensors[k + 1 :]]
         terms = [labels.result, *labels.operands[:k], *labels.operands[k + 1 :]]
+        beside = label_sizes(
+            Subscripts((*labels.operands[:k], *labels.operands[k + 1 :]), labels.result),
+            [*shapes[:k], *shapes[k + 1 :]],
+            lambda label, a, b: a,
+        )
+        sized = {*labels.result, *(label for label in beside if not is_one(beside[label]))}
         free = (letter for letter in ascii_letters if letter not in sizes)
         target = ""
         for label in own:
@@ -214,7 +221,7 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
                 factors.append(R.eye(sizes[label], dtype=dtype))
                 terms.append(label + twin)
                 label = twin
-            elif not any(label in term for term in terms):
+            elif label not in sized:
                 factors.append(R.ones((sizes[label],), dtype))
                 terms.append(label)
             target += label

@@ -66,6 +66,8 @@ def _sums_of_products() -> Iterator[Case]:
         "ba,ca": ((2, 3), (4, 3)),
         "ij,jk->k": ((2, 3), (3, 4)),
         "i,->i": ((3,), ()),
+        "ab,b->": ((2, 3), (1,)),
+        "ab,b,bc->c": ((2, 3), (1,), (1, 2)),
     }
     for subscripts, shapes in table.items():
         yield Case(
