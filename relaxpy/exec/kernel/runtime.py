@@ -142,6 +142,26 @@ def strided(
     return strided_view(origin, shape, strides)
 
 
+def whole_axes(indices: tuple[Any, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """How many of the last axes of an array a scatter passes through as they are.
+
+    Their indices are ranges of one loop each, of which the other indices do not depend.
+    """
+    count = 0
+    for index, size, extent in zip(indices[:0:-1], sizes[:0:-1], shape[::-1], strict=False):
+        along = np.shape(index)[-count - 1 :]
+        if size != extent or along != (size, *[1] * count) or np.size(index) != size:
+            break
+        if not np.array_equal(index.reshape(-1), np.arange(size)):
+            break
+        count += 1
+    fixed = indices[: len(indices) - count]
+    is_free = all(isinstance(i, np.ndarray) and i.ndim >= count for i in fixed)
+    if not is_free or any(i.shape[i.ndim - count :] != (1,) * count for i in fixed):
+        return 0
+    return count
+
+
 def scatter(
     array: Array,
     indices: tuple[Any, ...],
@@ -156,9 +176,17 @@ def scatter(
     Errors:
         RuntimeCheckError: an index is out of bounds.
     """
-    full = [np.broadcast_to(i, shape) for i in indices]
     chosen = np.broadcast_to(values, shape)
-    if mask is None:
+    count = whole_axes(indices, array.shape, shape) if mask is None else 0
+    if count:
+        # Whole slices are stored at once.
+        indices = tuple(i.reshape(i.shape[:-count]) for i in indices[:-count])
+        chosen = chosen.reshape(-1, *shape[-count:])
+        shape = shape[:-count]
+    full = [np.broadcast_to(i, shape) for i in indices]
+    if count:
+        full = [i.reshape(-1) for i in full]
+    elif mask is None:
         full, chosen = [i.reshape(-1) for i in full], chosen.reshape(-1)
     else:
         selected = np.broadcast_to(mask, shape)
@@ -166,7 +194,7 @@ def scatter(
     for axis, index in enumerate(full):
         if index.size:
             check_bounds(index.min(), index.max(), array.shape[axis], axis, title)
-    if len(full) > 1 and array.flags.c_contiguous:
+    if len(full) > 1 and not count and array.flags.c_contiguous:
         # NumPy is faster with one index, the position in memory.
         position = full[0].astype(np.intp)
         for index, size in zip(full[1:], array.shape[1:], strict=True):

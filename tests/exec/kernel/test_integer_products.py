@@ -74,3 +74,36 @@ def test_scatters_reach_the_elements_of_all_their_indices(
             if not masked or values[k, m] > 4:
                 expected[i[k], j[k, m]] += values[k, m]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("ufunc", [None, np.add])
+def test_a_scatter_of_whole_slices_stores_them_at_once(order: str, ufunc: np.ufunc | None) -> None:
+    rng = np.random.default_rng(3)
+    i = rng.integers(0, 4, 6)
+    start = rng.integers(0, 9, (4, 2, 3))
+    values = rng.integers(0, 9, (6, 2, 3))
+    expected = start.copy()
+    for k in range(6):
+        expected[i[k]] = values[k] if ufunc is None else expected[i[k]] + values[k]
+    j, k = np.arange(2)[:, None], np.arange(3)
+    found = np.array(start, order=order)  # type: ignore[call-overload]
+    runtime.scatter(found, (i[:, None, None], j, k), values, (6, 2, 3), ufunc, None, "f: H")
+    np.testing.assert_array_equal(found, expected)
+    assert runtime.whole_axes((i[:, None, None], j, k), (4, 2, 3), (6, 2, 3)) == 2
+
+
+@pytest.mark.parametrize(
+    ("indices", "sizes", "shape"),
+    [
+        ((np.arange(3)[:, None], np.array([1, 0])), (3, 2), (3, 2)),  # another order
+        ((np.arange(3)[:, None], np.arange(2)), (3, 4), (3, 2)),  # a part of the axis
+        ((np.zeros((3, 2), "int64"), np.arange(2)), (3, 2), (3, 2)),  # the first depends on it
+        ((np.arange(2), np.arange(2)), (3, 2), (3, 2)),  # the diagonal
+        ((2, np.arange(2)), (3, 2), (2,)),  # a number
+    ],
+)
+def test_other_scatters_are_of_elements(
+    indices: tuple[np.ndarray, ...], sizes: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    assert runtime.whole_axes(indices, sizes, shape) == 0
