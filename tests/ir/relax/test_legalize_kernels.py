@@ -177,10 +177,55 @@ class ElementwiseKernels:
                 out[a] = T.Select(T.float32(0) < x[a], x[a], x[a] * T.float32(0.02))
 
 
+@I.ir_module
+class Reshape:
+    @R.function
+    def main(x: R.Tensor((1, 2, 3, 4), "float32")):
+        return R.reshape(x, (8, 3))
+
+
+@I.ir_module
+class ReshapeKernel:
+    @R.function
+    def main(x: R.Tensor((1, 2, 3, 4), "float32")):
+        cls = ReshapeKernel
+        return R.call_tir(cls.reshape, (x,), out_sinfo=R.Tensor((8, 3), "float32"))
+
+    @T.prim_func(private=True)
+    def reshape(
+        x: T.Buffer((T.int64(1), T.int64(2), T.int64(3), T.int64(4)), "float32"),
+        out: T.Buffer((T.int64(8), T.int64(3)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i, j in T.grid(T.int64(8), T.int64(3)):
+            with T.block("T_reshape"):
+                a, b = T.axis.remap("SS", [i, j])
+                T.reads(
+                    x[
+                        T.int64(0),
+                        (a * T.int64(3) + b) % T.int64(24) // T.int64(12),
+                        (a * T.int64(3) + b) % T.int64(12) // T.int64(4),
+                        (a * T.int64(3) + b) % T.int64(4),
+                    ]
+                )
+                T.writes(out[a, b])
+                out[a, b] = x[
+                    T.int64(0),
+                    (a * T.int64(3) + b) % T.int64(24) // T.int64(12),
+                    (a * T.int64(3) + b) % T.int64(12) // T.int64(4),
+                    (a * T.int64(3) + b) % T.int64(4),
+                ]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(Softmax, SoftmaxKernel), (LogSoftmax, LogSoftmaxKernel), (Elementwise, ElementwiseKernels)],
-    ids=["softmax", "log_softmax", "elementwise"],
+    [
+        (Softmax, SoftmaxKernel),
+        (LogSoftmax, LogSoftmaxKernel),
+        (Elementwise, ElementwiseKernels),
+        (Reshape, ReshapeKernel),
+    ],
+    ids=["softmax", "log_softmax", "elementwise", "reshape"],
 )
 def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
     assert_structural_equal(LegalizeOps()(before), after)

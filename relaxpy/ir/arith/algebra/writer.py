@@ -76,10 +76,28 @@ class _Writer:
             case Plain(monomial=monomial):
                 return tuple(self.atom(f) for f in monomial)
             case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
+                others = (self.atom(f) for f in cofactor)
+                digit = self.digit(num, den, floor=floor)
+                if digit is not None:
+                    return (*others, digit)
                 kind = tir.FloorMod if floor else tir.Mod
-                return (*(self.atom(f) for f in cofactor), kind(self.sum(num), self.sum(den)))
+                return (*others, kind(self.sum(num), self.sum(den)))
             case Extremum(kind=extreme, a=a, b=b):
                 return (extreme(self.sum(a), self.sum(b)),)
+
+    def digit(self, num: Poly, den: Poly, *, floor: bool) -> tir.PrimExpr | None:
+        """x // c % d, of positive literals c and d, as x % (c * d) // c; None for anything else."""
+        match list(num.items()):
+            case [((Quotient(num=inner, den=step, floor=also),), 1)] if also == floor:
+                by, size = poly.constant_of(dict(step)), poly.constant_of(den)
+                if by is None or size is None or by <= 0 or size <= 0:
+                    return None
+                if by * size > self.range[1]:
+                    return None
+                quotient, remainder = (tir.FloorDiv, tir.FloorMod) if floor else (tir.Div, tir.Mod)
+                whole = remainder(self.sum(dict(inner)), self.literal(by * size))
+                return quotient(whole, self.literal(by))
+        return None
 
     def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
         """An atom as an expression of TIR."""

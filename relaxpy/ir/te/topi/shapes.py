@@ -177,7 +177,7 @@ def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
 def unravel(position: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
     """Return the index of the element at a row-major linear index."""
     index: list[PrimExpr] = []
-    for size in reversed(shape[1:]):
+    for size in reversed(shape):
         index.append(ops.floormod(position, size))
         position = ops.floordiv(position, size)
-    return (position, *reversed(index)) if shape else ()
+    return tuple(reversed(index))
