@@ -152,7 +152,7 @@ def stored(
     return made
 
 
-def _stored_in_copy(
+def stored_in_copy(
     data: Tensor | None,
     shape: Sequence[PrimExpr],
     dtype: str,
@@ -199,7 +199,7 @@ def _scattered(
         return loops(updates.shape, one)
 
     whole = as_dtype(data, wide)
-    out = _stored_in_copy(whole, data.shape, str(wide), [updates, *indices], name, store)
+    out = stored_in_copy(whole, data.shape, str(wide), [updates, *indices], name, store)
     return as_dtype(out, data.dtype)
 
 
@@ -322,7 +322,7 @@ def slice_scatter(
         return loops(src.shape, one)
 
     dtype = str(input_tensor.dtype)
-    return _stored_in_copy(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)
+    return stored_in_copy(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)
 
 
 def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
@@ -345,5 +345,5 @@ def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None)
 
         return loops(output_grad.shape, one)
 
-    out = _stored_in_copy(None, x.shape, str(wide), [output_grad, indices], "take_backward", store)
+    out = stored_in_copy(None, x.shape, str(wide), [output_grad, indices], "take_backward", store)
     return as_dtype(out, x.dtype)

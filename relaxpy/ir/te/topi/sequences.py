@@ -8,7 +8,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.indexing import load, loops, stored
+from relaxpy.ir.te.topi.indexing import load, loops, stored, stored_in_copy
 from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -145,38 +145,27 @@ def matrix_set_diag(
         )
     above, below = (part == "RIGHT" for part in align.split("_"))
     rows, columns = data.shape[-2:]
-    upper = ops.const(high, "int64")
-    length = diagonal.shape[-1]
 
-    def element(*index: PrimExpr) -> PrimExpr:
-        *lead, i, j = index
-        offset = ops.sub(j, i)
-        place = tir.Select(ops.compare(tir.GE, offset, _index(0)), i, j)
-        if several:
-            own = _diagonal_size(offset, rows, columns)
-            shift = ops.sub(length, own)
-            right = tir.Select(
-                ops.compare(tir.GE, offset, _index(0)),
-                shift if above else _index(0),
-                shift if below else _index(0),
-            )
-            chosen = diagonal(*lead, ops.sub(upper, offset), ops.add(place, right))
-        else:
-            chosen = diagonal(*lead, place)
-        inside = ops.all_of(
-            ops.compare(tir.GE, offset, ops.const(low, "int64")),
-            ops.compare(tir.LE, offset, upper),
-        )
-        return intrin.if_then_else(inside, chosen, data(*index))
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        def on_diagonal(number: int) -> Stmt:
+            row, column = ops.const(max(-number, 0), "int64"), ops.const(max(number, 0), "int64")
+            size = tidy(ops.minimum(ops.sub(rows, row), ops.sub(columns, column)))
+            shift = ops.const(0, "int64")
+            if several and (above if number >= 0 else below):
+                shift = tidy(ops.sub(diagonal.shape[-1], size))
+            line = [ops.const(high - number, "int64")] if several else []
 
-    return _made(data.shape, element, "T_matrix_set_diag")
+            def one(index: list[PrimExpr]) -> Stmt:
+                *lead, i = index
+                value = load(ins[0], [*lead, *line, ops.add(i, shift)])
+                return BufferStore(out, value, (*lead, ops.add(i, row), ops.add(i, column)))
 
+            return loops((*data.shape[:-2], size), one)
 
-def _diagonal_size(offset: PrimExpr, rows: PrimExpr, columns: PrimExpr) -> PrimExpr:
-    zero = _index(0)
-    return ops.minimum(
-        ops.add(rows, ops.minimum(offset, zero)), ops.sub(columns, ops.maximum(offset, zero))
-    )
+        return stmt_seq(*map(on_diagonal, range(low, high + 1)))
+
+    dtype = str(data.dtype)
+    return stored_in_copy(data, data.shape, dtype, [diagonal], "matrix_set_diag", store)
 
 
 def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
