@@ -16,7 +16,11 @@ def _places(data: Array, axis: int, is_ascend: int, count: int) -> Array:
 @register_func("tvm.contrib.sort.sort", pure=True)
 def sort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
     """Store the elements in order along an axis."""
-    out[...] = np.take_along_axis(data, order(data, axis, descending=not is_ascend), axis)
+    if is_ascend:
+        out[...] = data
+        out.sort(axis, kind="stable")
+        return
+    out[...] = np.take_along_axis(data, order(data, axis, descending=True), axis)
 
 
 @register_func("tvm.contrib.sort.argsort", pure=True)

@@ -135,7 +135,10 @@ class _Lowering:
     def _stage(self, op: Operation) -> Stmt:
         if isinstance(op, ExternOp):
             return self._extern(op)
-        assert isinstance(op, ComputeOp)
+        if not isinstance(op, ComputeOp):
+            raise MisuseError(
+                f"no kernel computes {op}", hint="store each state in a loop, by te.extern"
+            )
         if isinstance(op.body[0], Reduce):
             block = self._reduction(op, op.body[0])
             return self._loops(op, [block])

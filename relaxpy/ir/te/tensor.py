@@ -247,6 +247,36 @@ class ExternOp(Operation):
         return buffer.shape, buffer.dtype
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ScanOp(Operation):
+    """States along an axis, where each element is computed from earlier ones.
+
+    The elements of `update` are those after `init`; they load earlier ones from the placeholders of
+    the states. No kernel is generated for a scan.
+    """
+
+    scan_axis: IterVar | None = None
+    init: tuple[Tensor, ...] = ()
+    update: tuple[Tensor, ...] = ()
+    state_placeholder: tuple[Tensor, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
+
+    @property
+    @override
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        return tuple(dict.fromkeys((*self.init, *self.update)))
+
+    @property
+    @override
+    def num_outputs(self) -> int:
+        return len(self.update)
+
+    @override
+    def _output(self, index: int) -> tuple[tuple[PrimExpr, ...], DataType]:
+        state = self.state_placeholder[index]
+        return state.shape, state.dtype
+
+
 def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
     """Return the tensors that `exprs` read, in the order of their first load."""
     tensors: dict[Tensor, None] = {}
@@ -410,6 +440,47 @@ def extern(
         name, tuple(inputs), tuple(ins), tuple(outs), body, tag=tagged(tag), attrs=as_attrs(attrs)
     )
     outputs = [op.output(k) for k in range(len(outs))]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+@user_facing
+def scan(
+    init: Tensor | Sequence[Tensor],
+    update: Tensor | Sequence[Tensor],
+    state_placeholder: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor] | None = None,
+    name: str = "scan",
+    tag: str = "",
+    attrs: dict[str, object] | None = None,
+) -> Tensor | list[Tensor]:
+    """Return the states along the first axis, each computed from earlier ones.
+
+    Errors:
+        MisuseError: there are not as many first elements and updates as states, or an update has
+            another rank or datatype than its state.
+    """
+    first, later, states, read = (
+        (given,) if isinstance(given, Tensor) else tuple(given or ())
+        for given in (init, update, state_placeholder, inputs)
+    )
+    if not states or not len(first) == len(later) == len(states):
+        raise MisuseError(
+            f"{name}: as many first elements and updates as states are needed, found {len(first)}, "
+            f"{len(later)} and {len(states)}"
+        )
+    for begin, step, state in zip(first, later, states, strict=True):
+        if not state.ndim or any(
+            (t.ndim, t.dtype) != (state.ndim, state.dtype) for t in (begin, step)
+        ):
+            raise MisuseError(
+                f"{name}: first elements and updates have the rank and datatype of the state "
+                f"{state.name}",
+                about=state,
+            )
+    domain = Range(first[0].shape[0], later[0].shape[0])
+    axis = IterVar(domain, Var(f"{name}.idx", domain.extent.dtype), IterVarKind.Ordered)
+    op = ScanOp(name, axis, first, later, states, read, tag=tagged(tag), attrs=as_attrs(attrs))
+    outputs = [op.output(k) for k in range(len(states))]
     return outputs[0] if len(outputs) == 1 else outputs
 
 
