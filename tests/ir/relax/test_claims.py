@@ -20,9 +20,10 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.transform import LegalizeOps
+from tests.fuzz.sized_programs import programs
 from tests.ir.relax.graphs import BOOL, bind, block, function, module, pure, seq, var
 from tests.ir.relax.infos import Object, func, infos, prim, rank, tensor, tuple_of
-from tests.ir.relax.test_sized_programs import normalized, programs
+from tests.ir.relax.test_sized_programs import normalized
 
 RULES = {
     rx.Call: ("DER-35", "DER-42"),

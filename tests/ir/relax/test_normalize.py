@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
 
 from relaxpy.errors import MisuseError, StructInfoError, WellFormedError
 from relaxpy.ir.equality.structural import assert_structural_equal
@@ -387,40 +386,6 @@ def test_a_very_deep_expression_is_no_trouble(x: rx.Var) -> None:
     for _ in range(5000):
         value = pure("f", value)
     assert len(bindings(normalize_function(function([x], value)))) == 5000
-
-
-@st.composite
-def expressions(draw: st.DrawFn, leaves: list[rx.Var], depth: int = 3) -> rx.Expr:
-    """Programs of any shape, over variables that are in scope."""
-    kind = draw(st.integers(0, 8 if depth else 1))
-    if kind < 2:
-        return draw(st.sampled_from(leaves))
-    if kind == 2:
-        return rx.Tuple(tuple(draw(st.lists(expressions(leaves, depth - 1), max_size=2))))
-    if kind == 3:
-        return rx.If(
-            leaves[0], draw(expressions(leaves, depth - 1)), draw(expressions(leaves, depth - 1))
-        )
-    if kind == 4:
-        param = var("p", Object)
-        return function([param], draw(expressions([*leaves, param], depth - 1)))
-    if kind == 5:
-        first, second = var("s"), var("t")
-        inner = draw(expressions(leaves, depth - 1))
-        more = draw(expressions([*leaves, first], depth - 1))
-        parts = block(bind(first, inner)), block(bind(second, more))
-        return seq(*parts, draw(expressions([*leaves, first, second], depth - 1)))
-    args = draw(st.lists(expressions(leaves, depth - 1), max_size=3))
-    return pure(draw(st.sampled_from("fgh")), *args)
-
-
-@pytest.mark.rule("NF-22", "WF-23", "NF-2")
-@given(st.data())
-def test_normalising_gives_normal_form_and_leaves_it_alone(data: st.DataObject) -> None:
-    c, y = var("c", BOOL), var("y", tensor(2))
-    once = normalize_function(function([c, y], data.draw(expressions([c, y]))))
-    assert check_well_formed(once, normal_form=True) == []
-    assert normalize_function(once) is once
 
 
 @pytest.mark.rule("NF-22")
