@@ -36,7 +36,7 @@ Rounding: TypeAlias = Literal["round", "round_prefer_floor", "round_prefer_ceil"
 _NAMES = {"cubic_alpha": "bicubic_alpha", "cubic_exclude": "bicubic_exclude"}
 
 
-def _places(layout: str, letters: str, data: TensorStructInfo) -> list[int]:
+def _positions(layout: str, letters: str, data: TensorStructInfo) -> list[int]:
     """The axes with these letters in the layout of data.
 
     Errors:
@@ -98,7 +98,7 @@ def _infer_resize(letters: str) -> Callable[..., TensorStructInfo]:
         extrapolation_value: float = 0.0,
         out_dtype: DataType | None = None,
     ) -> TensorStructInfo:
-        places = _places(layout, letters, data)
+        positions = _positions(layout, letters, data)
         _require_region(roi, coordinate_transformation_mode, len(letters))
         if size.ndim not in (-1, len(letters)):
             raise refuse(f"size has {len(letters)} members, found {size}", size)
@@ -108,7 +108,7 @@ def _infer_resize(letters: str) -> Callable[..., TensorStructInfo]:
             return tensor(None, dtype, data.vdevice, len(Layout.of(layout)))
         if any(isinstance(new, IntImm) and new.value < 0 for new in size.values):
             raise refuse(f"size is 0 at least, found {size}", size)
-        new = dict(zip(places, size.values, strict=True))
+        new = dict(zip(positions, size.values, strict=True))
         shape = [new.get(axis, old) for axis, old in enumerate(sizes)]
         return tensor(shape, dtype, data.vdevice)
 
@@ -128,8 +128,8 @@ def _infer_backward(letters: str) -> Callable[..., TensorStructInfo]:
         cubic_exclude: int = 0,
         extrapolation_value: float = 0.0,
     ) -> TensorStructInfo:
-        _places(layout, letters, data)
-        _places(layout, letters, output_grad)
+        _positions(layout, letters, data)
+        _positions(layout, letters, output_grad)
         _require_region(roi, coordinate_transformation_mode, len(letters))
         return data
 

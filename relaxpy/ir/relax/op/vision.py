@@ -73,7 +73,7 @@ def _suppressed(
     batches, classes, size = scores.shape
     pairs = boxes.astype(np.float64).reshape(batches, size, 2, 2)
     corners = np.concatenate([pairs.min(2), pairs.max(2)], axis=2)
-    found = [
+    by_batch = [
         [
             (kind, box)
             for kind in range(classes)
@@ -81,15 +81,15 @@ def _suppressed(
         ]
         for batch in range(batches)
     ]
-    totals = np.array(list(map(len, found)), np.int64)
+    totals = np.array(list(map(len, by_batch)), np.int64)
     if output_format == "onnx":
         indices = np.full((batches * classes * size, 3), -1, np.int64)
-        listed = [(batch, *chosen) for batch, kept in enumerate(found) for chosen in kept]
+        listed = [(batch, *chosen) for batch, kept in enumerate(by_batch) for chosen in kept]
         indices[: len(listed)] = np.array(listed, np.int64).reshape(-1, 3)
         return indices, totals.sum(keepdims=True)
     indices = np.full((batches, classes * size, 2), -1, np.int64)
     values = np.zeros((batches, classes * size), np.float32)
-    for batch, kept in enumerate(found):
+    for batch, kept in enumerate(by_batch):
         for row, (kind, box) in enumerate(kept):
             indices[batch, row] = kind, box
             values[batch, row] = scores[batch, kind, box]
@@ -139,10 +139,10 @@ def all_class_non_max_suppression(
     _require_number(count, "max_output_boxes_per_class")
     _require_number(iou_threshold, "iou_threshold")
     _require_number(score_threshold, "score_threshold")
-    sizes, places = literal_shape(scores), literal_shape(boxes)
-    if places is not None:
+    sizes, box_sizes = literal_shape(scores), literal_shape(boxes)
+    if box_sizes is not None:
         _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
-    if sizes is not None and places is not None:
+    if sizes is not None and box_sizes is not None:
         others = f"as scores {shape_text(sizes)} has"
         _require_size(boxes, "boxes", 0, sizes[0], others)
         _require_size(boxes, "boxes", 1, sizes[2], others)
@@ -154,7 +154,7 @@ def all_class_non_max_suppression(
         rows = product(sizes), ops.const(3, INT64)
         return TupleStructInfo((tensor(rows, INT64, vdevice), one))
     if sizes is None:
-        batch = None if places is None else places[:1]
+        batch = None if box_sizes is None else box_sizes[:1]
         return TupleStructInfo(
             (
                 tensor(None, INT64, vdevice, 3),

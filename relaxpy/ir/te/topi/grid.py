@@ -40,10 +40,10 @@ def affine_grid(
 
     def positions(size: PrimExpr, name: str) -> Tensor:
         def element(i: PrimExpr) -> PrimExpr:
-            place, count = ops.cast_to(i, INT64), ops.cast_to(size, INT64)
+            number, count = ops.cast_to(i, INT64), ops.cast_to(size, INT64)
             steps = ops.maximum(count - 1, ops.const(1, INT64))
-            aligned = ratio(place * 2 - (count - 1), steps)
-            at = aligned if align_corners else ratio(place * 2 + 1 - count, count)
+            aligned = ratio(number * 2 - (count - 1), steps)
+            at = aligned if align_corners else ratio(number * 2 + 1 - count, count)
             return ops.cast_to(at, wide)
 
         made: Tensor = te.compute([size], element, name=name)
@@ -131,27 +131,27 @@ class _Sampled:
 
         def coordinate(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
             value = ops.cast_to(self.grid(n, ops.const(row, INT64), *at), "float64")
-            found = (value + double(1.0)) * self.scale(axis)
+            scaled = (value + double(1.0)) * self.scale(axis)
             if not self.align_corners:
-                found = found - double(0.5)
+                scaled = scaled - double(0.5)
             if self.padding == "reflection":
-                return found
+                return scaled
             # Farther away nothing changes, and every index is an int64.
-            return ops.maximum(ops.minimum(found, double(size + 2)), double(-3.0))
+            return ops.maximum(ops.minimum(scaled, double(size + 2)), double(-3.0))
 
-        place = self._table(coordinate, "coordinate")
+        source = self._table(coordinate, "coordinate")
         if self.method == "nearest":
             one, zero = double(1.0), double(0.0)
-            return [self._tap(size, lambda *i: intrin.round(place(*i)), lambda *i: (one, zero))]
+            return [self._tap(size, lambda *i: intrin.round(source(*i)), lambda *i: (one, zero))]
 
         def fraction(*index: PrimExpr) -> PrimExpr:
-            return place(*index) - intrin.floor(place(*index))
+            return source(*index) - intrin.floor(source(*index))
 
         offsets = (0, 1) if self.method == "bilinear" else (-1, 0, 1, 2)
         return [
             self._tap(
                 size,
-                lambda *i, k=offset: intrin.floor(place(*i)) + double(float(k)),
+                lambda *i, k=offset: intrin.floor(source(*i)) + double(float(k)),
                 lambda *i, k=number: self._weights(fraction(*i))[k],
             )
             for number, offset in enumerate(offsets)
@@ -174,23 +174,23 @@ class _Sampled:
     def _tap(
         self,
         size: PrimExpr,
-        place: Callable[..., PrimExpr],
+        source: Callable[..., PrimExpr],
         weight: Callable[..., tuple[PrimExpr, PrimExpr]],
     ) -> _Tap:
         zero = ops.const(0, INT64)
 
         def index(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
-            found = ops.cast_to(place(n, *at), INT64)
+            nearest = ops.cast_to(source(n, *at), INT64)
             if self.padding == "reflection":
-                found = self._reflected(found, size)
-            return ops.maximum(ops.minimum(found, size - 1), zero)
+                nearest = self._reflected(nearest, size)
+            return ops.maximum(ops.minimum(nearest, size - 1), zero)
 
         def inside(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
             def element(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
                 value = ops.cast_to(weight(n, *at)[number], self.wide)
                 if self.padding != "zeros":
                     return value
-                where = place(n, *at)
+                where = source(n, *at)
                 fits = ops.all_of(where >= double(0.0), where <= double(size - 1))
                 return tir.Select(fits, value, ops.const(0, self.wide))
 
@@ -279,10 +279,10 @@ def grid_sample_grad_data(
         def added(chosen: Sequence[Buffer]) -> Callable[[list[PrimExpr]], Stmt]:
             def one(index: list[PrimExpr]) -> Stmt:
                 n, c, *at = index
-                place = (n, c, *(load(table, (n, *at)) for table in chosen[::2]))
+                target = (n, c, *(load(table, (n, *at)) for table in chosen[::2]))
                 weight = _product(load(table, (n, *at)) for table in chosen[1::2])
                 term = ops.cast_to(load(ins[0], index), wide) * weight
-                return BufferStore(out, load(out, place) + term, place)
+                return BufferStore(out, load(out, target) + term, target)
 
             return one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce as folded
+from functools import partial, reduce as folded
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
@@ -36,6 +36,7 @@ __all__ = [
     "resize_grad",
 ]
 
+Table: TypeAlias = Callable[[PrimExpr], PrimExpr]
 Finish: TypeAlias = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 CROP = "tf_crop_and_resize"
 _ROUNDINGS: dict[str, Callable[[PrimExpr], PrimExpr]] = {
@@ -116,7 +117,7 @@ class Sampling:
 class _Axis:
     """One axis that is resampled, from `old` elements to `new` ones, all or those of a region."""
 
-    place: int
+    position: int
     old: PrimExpr
     new: PrimExpr
     region: tuple[float, float]
@@ -141,11 +142,29 @@ class _Axis:
         spread = double(start) * last + double(x) * double(end - start) * last / double(steps)
         return tir.Select(new > ops.const(1, INT64), spread, middle)
 
-    def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
-        made: Tensor = te.compute([self.new], lambda x: element(x), name=name)
+    def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Table:
+        made: Table = te.compute([self.new], lambda x: element(x), name=name)
         return made
 
-    def inside(self) -> Tensor:
+    def _tables(
+        self, elements: Callable[[PrimExpr], list[PrimExpr]], count: int, name: str
+    ) -> list[Table]:
+        """Several tables as the rows of one tensor.
+
+        Kernels then compute them once, and loop over the data in its own order.
+        """
+
+        def element(row: PrimExpr, x: PrimExpr) -> PrimExpr:
+            *others, chosen = elements(x)
+            for k, value in reversed(list(enumerate(others))):
+                here = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
+                chosen = tir.Select(here, value, chosen)
+            return chosen
+
+        rows: Tensor = te.compute([ops.const(count, INT64), self.new], element, name=name)
+        return [partial(rows, ops.const(k, INT64)) for k in range(count)]
+
+    def inside(self) -> Table:
         """Whether each element lies in the data."""
 
         def element(x: PrimExpr) -> PrimExpr:
@@ -154,7 +173,7 @@ class _Axis:
 
         return self._table(element, "inside")
 
-    def taps(self, wide: DataType) -> list[tuple[Tensor, Tensor | None]]:
+    def taps(self, wide: DataType) -> list[tuple[Table, Table | None]]:
         """The indices of the data that make the elements, and their weights if they are not 1."""
         sampling = self.sampling
         last = ops.cast_to(self.old, INT64) - 1
@@ -182,34 +201,33 @@ class _Axis:
             if not sampling.exclude:
                 return values
             for k, offset in enumerate(offsets):
-                place = index_of(offset, x)
-                is_inside = ops.all_of(place >= ops.const(0, INT64), place <= last)
+                position = index_of(offset, x)
+                is_inside = ops.all_of(position >= ops.const(0, INT64), position <= last)
                 values[k] = tir.Select(is_inside, values[k], double(0.0))
             total = folded(ops.add, values)
             return [value / total for value in values]
 
-        return [
-            (
-                self._table(lambda x, o=offset: clamped(index_of(o, x)), "index"),  # type: ignore[misc]
-                self._table(lambda x, k=k: ops.cast_to(weights(x)[k], wide), "weight"),  # type: ignore[misc]
-            )
-            for k, offset in enumerate(offsets)
-        ]
+        count = len(offsets)
+        indices = self._tables(lambda x: [clamped(index_of(o, x)) for o in offsets], count, "index")
+        factors = self._tables(
+            lambda x: [ops.cast_to(w, wide) for w in weights(x)], count, "weight"
+        )
+        return list(zip(indices, factors, strict=True))
 
     def resampled(self, data: Tensor, wide: DataType, finish: Finish, name: str) -> Tensor:
         """The data with this axis resampled, `finish` applied to each element."""
         taps = self.taps(wide)
 
         def element(*index: PrimExpr) -> PrimExpr:
-            before, x, after = index[: self.place], index[self.place], index[self.place + 1 :]
+            before, x, after = index[: self.position], index[self.position], index[self.position + 1 :]
 
-            def term(place: Tensor, weight: Tensor | None) -> PrimExpr:
-                value = data(*before, place(x), *after)
+            def term(position: Table, weight: Table | None) -> PrimExpr:
+                value = data(*before, position(x), *after)
                 return value if weight is None else ops.cast_to(value, wide) * weight(x)
 
             return finish(folded(ops.add, (term(*tap) for tap in taps)), index)
 
-        shape = (*data.shape[: self.place], self.new, *data.shape[self.place + 1 :])
+        shape = (*data.shape[: self.position], self.new, *data.shape[self.position + 1 :])
         made: Tensor = te.compute(shape, element, name=name)
         return made
 
@@ -218,9 +236,9 @@ class _Axis:
         taps = self.taps(wide)
 
         def element(x: PrimExpr, i: PrimExpr) -> PrimExpr:
-            def term(place: Tensor, weight: Tensor | None) -> PrimExpr:
+            def term(position: Table, weight: Table | None) -> PrimExpr:
                 value = ops.const(1, wide) if weight is None else weight(x)
-                here = ops.compare(tir.EQ, place(x), ops.cast_to(i, INT64))
+                here = ops.compare(tir.EQ, position(x), ops.cast_to(i, INT64))
                 return tir.Select(here, value, ops.const(0, wide))
 
             return folded(ops.add, (term(*tap) for tap in taps))
@@ -233,12 +251,12 @@ class _Axis:
         weights = self.matrix(wide)
 
         def element(*index: PrimExpr) -> PrimExpr:
-            before, i, after = index[: self.place], index[self.place], index[self.place + 1 :]
+            before, i, after = index[: self.position], index[self.position], index[self.position + 1 :]
             x = te.reduce_axis((ops.const(0, self.new.dtype), self.new), "x")
             total: PrimExpr = reduce.sum(grad(*before, x.var, *after) * weights(x.var, i), axis=x)
             return total
 
-        shape = (*grad.shape[: self.place], self.old, *grad.shape[self.place + 1 :])
+        shape = (*grad.shape[: self.position], self.old, *grad.shape[self.position + 1 :])
         made: Tensor = te.compute(shape, element, name="resize_grad")
         return made
 
@@ -259,11 +277,11 @@ def _axes(
             f"expected {count} sizes and a region of {2 * count} numbers, "
             f"found {list(new)} and {list(roi)}"
         )
-    places = [order.index(letter) for letter in letters]
+    positions = [order.index(letter) for letter in letters]
     regions = zip(roi[:count], roi[count:], strict=True)
     return [
-        _Axis(place, old[place], size, region, sampling)
-        for place, size, region in zip(places, as_sizes(new), regions, strict=True)
+        _Axis(position, old[position], size, region, sampling)
+        for position, size, region in zip(positions, as_sizes(new), regions, strict=True)
     ]
 
 
@@ -302,8 +320,8 @@ def _inside(axes: Sequence[_Axis]) -> Callable[[Sequence[PrimExpr]], PrimExpr] |
     """Whether the element at an index lies in the data; None if all elements do."""
     if axes[0].sampling.mode != CROP:
         return None
-    tables = {axis.place: axis.inside() for axis in axes}
-    return lambda index: ops.all_of(*(table(index[place]) for place, table in tables.items()))
+    tables = {axis.position: axis.inside() for axis in axes}
+    return lambda index: ops.all_of(*(table(index[position]) for position, table in tables.items()))
 
 
 def _resize(letters: str) -> Callable[..., Tensor]:
