@@ -219,7 +219,11 @@ class _Axis:
         taps = self.taps(wide)
 
         def element(*index: PrimExpr) -> PrimExpr:
-            before, x, after = index[: self.position], index[self.position], index[self.position + 1 :]
+            before, x, after = (
+                index[: self.position],
+                index[self.position],
+                index[self.position + 1 :],
+            )
 
             def term(position: Table, weight: Table | None) -> PrimExpr:
                 value = data(*before, position(x), *after)
@@ -251,7 +255,11 @@ class _Axis:
         weights = self.matrix(wide)
 
         def element(*index: PrimExpr) -> PrimExpr:
-            before, i, after = index[: self.position], index[self.position], index[self.position + 1 :]
+            before, i, after = (
+                index[: self.position],
+                index[self.position],
+                index[self.position + 1 :],
+            )
             x = te.reduce_axis((ops.const(0, self.new.dtype), self.new), "x")
             total: PrimExpr = reduce.sum(grad(*before, x.var, *after) * weights(x.var, i), axis=x)
             return total
