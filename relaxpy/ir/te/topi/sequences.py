@@ -16,6 +16,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.stmt import BufferStore, Stmt, stmt_seq
 
 __all__ = [
+    "dynamic_strided_slice",
     "matrix_set_diag",
     "reverse_sequence",
     "sequence_mask",
@@ -88,6 +89,35 @@ def reverse_sequence(
         return a(*index[:along], place, *index[along + 1 :])
 
     return _made(a.shape, element, "T_reverse_sequence")
+
+
+def dynamic_strided_slice(
+    x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Sequence[ExprLike]
+) -> Tensor:
+    """Every stride-th element along each axis from `begin` on, as many as `output_shape` says.
+
+    A first index past the end of an axis is that of its last element; `end` is what the shape was
+    computed from.
+
+    Errors:
+        MisuseError: there is not one bound and size for each axis.
+    """
+    sizes = as_sizes(output_shape)
+    if len(sizes) != x.ndim or any(bound.ndim != 1 for bound in (begin, end, strides)):
+        raise MisuseError(
+            f"dynamic_strided_slice takes vectors of bounds and {x.ndim} sizes, found ranks "
+            f"{begin.ndim}, {end.ndim} and {strides.ndim} and shape {shape_text(sizes)}"
+        )
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        places = []
+        for axis, (i, size) in enumerate(zip(index, x.shape, strict=True)):
+            k = ops.const(axis, "int64")
+            first = ops.minimum(_index(begin(k)), ops.sub(size, _index(1)))
+            places.append(ops.add(first, ops.mul(i, _index(strides(k)))))
+        return x(*places)
+
+    return _made(sizes, element, "T_dynamic_strided_slice")
 
 
 def sliding_window(

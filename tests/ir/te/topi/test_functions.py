@@ -238,6 +238,12 @@ def _elements() -> list[Row]:
             (x.astype("float16"),),
             lambda v: special.erf(v.astype("f8")).astype("f2"),
         ),
+        (
+            "fast_softmax",
+            lambda v: topi.nn.fast_softmax(v, 0),
+            (x,),
+            lambda v: special.softmax(v.astype("float64"), 0),
+        ),
         ("shape", topi.shape, (floats(3, 0, 2),), lambda v: np.array([3, 0, 2], "int32")),
         ("tensor_size", lambda v: topi.tensor_size(v, "int64"), (x,), lambda v: np.array(12)),
     ]
@@ -316,6 +322,17 @@ def _sequences() -> list[Row]:
             lambda v, n: topi.reverse_sequence(v, n, 0, -2),
             (x, lengths),
             lambda v, n: reverse_sequence(v, n, 0, 1),
+        ),
+        (
+            "dynamic_strided_slice",
+            lambda v, b, e, s: topi.dynamic_strided_slice(v, b, e, s, (2, 2)),
+            (
+                floats(5, 4),
+                np.array([1, 9], "int64"),
+                np.array([5, 1], "int64"),
+                np.array([2, -1], "int64"),
+            ),
+            lambda v, b, e, s: v[1:5:2, :1:-1],
         ),
         (
             "sliding_window",
@@ -478,6 +495,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: topi.matrix_set_diag(MATRIX, VECTOR, (1, -1)),
         "diagonals 1 to -1, found ranks 2 and 1",
+    ),
+    (
+        lambda: topi.dynamic_strided_slice(MATRIX, VECTOR, VECTOR, VECTOR, (2,)),
+        r"vectors of bounds and 2 sizes, found ranks 1, 1 and 1 and shape \(2,\)",
     ),
     (lambda: topi.unravel_index(MATRIX, VECTOR), r"found shapes \(3, 4\) and \(3,\)"),
     (lambda: topi.sparse_to_dense(MATRIX, (3,), MATRIX), "takes one index for each value"),
