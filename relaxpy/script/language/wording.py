@@ -84,7 +84,7 @@ def describe(value: object) -> str:
 def operators_called(name: str) -> list[str]:
     """The operators, as programs spell them, called `name` here or in other libraries."""
     dotted = f".{name}"
-    known = (n for n in registered_ops() if n.endswith(dotted))
+    known = (n for n in registered_ops() if n.startswith("relax.") and n.endswith(dotted))
     found = [f"R.{n.removeprefix('relax.')}" for n in known]
     return found or [
         f"R.{n}" for n in _NAMES_ELSEWHERE.get(name, ()) if f"relax.{n}" in registered_ops()
@@ -156,8 +156,12 @@ _IN_OTHERS = (
 
 def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | None:
     """A suggestion for `name` in the namespace `display_name`, which has the names `known`."""
-    if display_name.partition(".")[0] == "R" and name in _INSTEAD:
-        return _INSTEAD[name]
+    if display_name.partition(".")[0] == "R":
+        full = f"{display_name}.{name}".removeprefix("R.")
+        if full in registered_ops():
+            return f"operator {full} has the name relax.{full} if R is to have it"
+        if name in _INSTEAD:
+            return _INSTEAD[name]
     found = [f"{display_name}.{near}" for near in nearest(name, known)]
     if display_name.partition(".")[0] == "R":
         found = operators_called(name) or found or _operators_nearly_called(name)

@@ -135,6 +135,22 @@ def test_what_a_rule_for_calls_returns_is_checked_too() -> None:
         bb.emit(rx.Call(Op("relax.wronger"), (X,)))
 
 
+def test_an_operator_outside_the_namespace_of_relax_is_not_suggested_there() -> None:
+    @op.register("mine.scaled", pure=True)
+    def scaled(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+        return x
+
+    assert scaled(X).struct_info == tensor(3)
+    text = '@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return {}\n'
+    for wrong in ("R.scaled(x)", "x.scaled()"):
+        with pytest.raises(ParseError) as caught:
+            from_source(text.format(wrong))
+        assert "mine.scaled" not in str(caught.value)
+    op.register("short", pure=True)(scaled.__wrapped__)
+    with pytest.raises(ParseError, match=r"operator short has the name relax\.short if R is to"):
+        from_source(text.format("R.short(x)"))
+
+
 # ---- columns
 
 
