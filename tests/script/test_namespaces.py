@@ -33,6 +33,14 @@ def test_every_public_name_is_there_and_documented(space: object) -> None:
             assert found.__doc__, name
 
 
+def test_relu6_is_written_like_an_operator_and_is_a_call_of_clip() -> None:
+    text = '@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return R.nn.relu6(x)\n'
+    assert "R.clip(x, R.prim_value(0), R.prim_value(6))" in from_source(text).script()
+    assert "relu6" in dir(R.nn)
+    x = rx.Var("x", rx.TensorStructInfo((3,), "float32"))
+    assert R.nn.relu6(x).struct_info == x.struct_info
+
+
 @pytest.mark.parametrize("name", INTS + FLOATS)
 def test_every_dtype_is_a_word(name: str) -> None:
     assert getattr(T, name)(1).dtype == name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
+from relaxpy.ir.relax.op.nn.activation import relu6
 from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.script.language import records
@@ -137,7 +138,7 @@ class OpSpace:
         self._prefix = prefix
 
     @user_facing
-    def __getattr__(self, name: str) -> OpDef | OpSpace:
+    def __getattr__(self, name: str) -> OpDef | OpSpace | Callable[..., rx.Expr]:
         operator = find(self._prefix + name)
         if operator is None:
             display_name = self._prefix.replace("relax", "R", 1).removesuffix(".")
@@ -161,10 +162,14 @@ class OpSpace:
         return f"<operators {self._prefix}*>"
 
 
-def find(name: str) -> OpDef | OpSpace | None:
+_COMPOSED: Mapping[str, Callable[..., rx.Expr]] = {"relax.nn.relu6": relu6}
+"""What is written like an operator in a namespace of operators, and is a call of others."""
+
+
+def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
     """The operator called `name`, or the namespace of operators with that prefix."""
     table = registered_ops()
-    record = table.get(name)
+    record = table.get(name) or _COMPOSED.get(name)
     if record is not None:
         return record
     prefix = f"{name}."
@@ -181,4 +186,5 @@ def _prefixes(names: tuple[str, ...]) -> frozenset[str]:
 def public(prefix: str) -> set[str]:
     """The first components after `prefix` in the names of operators."""
     start = len(prefix)
-    return {n[start:].split(".")[0] for n in registered_ops() if n.startswith(prefix)}
+    names = (*registered_ops(), *_COMPOSED)
+    return {n[start:].split(".")[0] for n in names if n.startswith(prefix)}
