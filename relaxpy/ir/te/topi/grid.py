@@ -14,7 +14,7 @@ from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
 from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.interpolation import cubic_weights, double, ratio, sum_dtype
-from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.te.topi.shapes import as_sizes, shape_text
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
@@ -34,7 +34,15 @@ def affine_grid(
 
     The maps are (batch, 2, 3) matrices, of columns x, y and 1; the result is (batch, 2, *sizes).
     With `align_corners`, -1 and 1 are the centres of the first and last elements, else their edges.
+
+    Errors:
+        MisuseError: the maps have another rank, or there are not two sizes.
     """
+    if data.ndim != 3 or len(target_shape) != 2:
+        raise MisuseError(
+            f"expected maps of rank 3 and 2 sizes, found {shape_text(data.shape)} and "
+            f"{list(target_shape)}"
+        )
     height, width = as_sizes(target_shape)
     wide = sum_dtype(data.dtype)
 
@@ -87,7 +95,7 @@ class _Sampled:
         """The positions of a call.
 
         Errors:
-            MisuseError: there is no such method, layout or padding.
+            MisuseError: there is no such method, layout or padding, or a tensor has another rank.
         """
         for name, value, allowed in (
             ("method", method, METHODS),
@@ -98,6 +106,11 @@ class _Sampled:
                 raise MisuseError(
                     f"{name} is one of {', '.join(allowed)}, found {value!r}", about=value
                 )
+        if not data.ndim == grid.ndim == len(layout):
+            raise MisuseError(
+                f"data and grid have the axes of {layout!r}, found {shape_text(data.shape)} and "
+                f"{shape_text(grid.shape)}"
+            )
         wide = sum_dtype(data.dtype, grid.dtype)
         return _Sampled(data, grid, method, padding_mode, align_corners, wide)
 

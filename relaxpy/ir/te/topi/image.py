@@ -20,7 +20,7 @@ from relaxpy.ir.te.topi.grid import (
     grid_sample_grad_grid,
 )
 from relaxpy.ir.te.topi.interpolation import cubic_weights, double, ratio, sum_dtype
-from relaxpy.ir.te.topi.shapes import as_sizes
+from relaxpy.ir.te.topi.shapes import as_sizes, shape_text
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.ir.tir.layout import Layout
@@ -280,6 +280,12 @@ def _axes(
     """The axes that are resampled, which have these letters in the layout."""
     order = Layout.of(layout).names
     count = len(letters)
+    if len(order) != len(old) or not set(letters) <= set(order):
+        raise MisuseError(
+            f"the layout of data {shape_text(old)} has its axes and {', '.join(letters)}, "
+            f"found {layout!r}",
+            about=layout,
+        )
     if len(new) != count or len(roi) != 2 * count:
         raise MisuseError(
             f"expected {count} sizes and a region of {2 * count} numbers, "

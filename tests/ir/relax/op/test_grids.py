@@ -100,6 +100,24 @@ def test_an_attribute_has_one_of_its_values(name: str) -> None:
         relaxpy.topi.image.grid_sample(x, places, **{name: "cubic"})
 
 
+def test_functions_of_tensors_refuse_other_ranks() -> None:
+    image = relaxpy.topi.image
+    x, places, maps = (
+        relaxpy.te.placeholder(dims, "float32") for dims in ((1, 2, 2), (1, 2, 3, 3), (1, 2, 3))
+    )
+    with pytest.raises(MisuseError, match=r"the axes of 'NCHW', found \(1, 2, 2\) and \(1, 2, 3"):
+        image.grid_sample(x, places)
+    with pytest.raises(MisuseError, match=r"maps of rank 3 and 2 sizes, found \(1, 2, 3, 3\)"):
+        image.affine_grid(places, [2, 3])
+    with pytest.raises(MisuseError, match=r"and 2 sizes, found \(1, 2, 3\) and \[2\]"):
+        image.affine_grid(maps, [2])
+    for layout in ("NCHW", "NCW"):
+        with pytest.raises(MisuseError, match=rf"data \(1, 2, 2\) has .* H, W, found '{layout}'"):
+            image.resize2d(x, [0.0] * 4, [3, 3], layout=layout)
+    with pytest.raises(MisuseError, match=r"expected 2 sizes and a region of 4 numbers, found"):
+        image.resize2d(places, [0.0] * 4, [3])
+
+
 @I.ir_module
 class Turned:
     @R.function
