@@ -178,6 +178,42 @@ class ElementwiseKernels:
 
 
 @I.ir_module
+class Where:
+    @R.function
+    def main(
+        c: R.Tensor((3, 1), "bool"), x: R.Tensor((2, 3, 4), "float32"), y: R.Tensor((4,), "float32")
+    ):
+        return R.where(c, x, y)
+
+
+@I.ir_module
+class WhereKernel:
+    @R.function
+    def main(
+        c: R.Tensor((3, 1), "bool"), x: R.Tensor((2, 3, 4), "float32"), y: R.Tensor((4,), "float32")
+    ):
+        cls = WhereKernel
+        return R.call_tir(cls.where, (c, x, y), out_sinfo=R.Tensor((2, 3, 4), "float32"))
+
+    @T.prim_func(private=True)
+    def where(
+        c: T.Buffer((T.int64(3), T.int64(1)), "bool"),
+        x: T.Buffer((T.int64(2), T.int64(3), T.int64(4)), "float32"),
+        y: T.Buffer((T.int64(4),), "float32"),
+        out: T.Buffer((T.int64(2), T.int64(3), T.int64(4)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        for i0, i1, i2 in T.grid(T.int64(2), T.int64(3), T.int64(4)):
+            with T.block("T_where"):
+                i, j, k = T.axis.remap("SSS", [i0, i1, i2])
+                T.reads(c[j, T.int64(0)], x[i, j, k], y[k])
+                T.writes(out[i, j, k])
+                out[i, j, k] = T.Select(
+                    T.int64(0) < T.Cast("int64", c[j, T.int64(0)]), x[i, j, k], y[k]
+                )
+
+
+@I.ir_module
 class Reshape:
     @R.function
     def main(x: R.Tensor((1, 2, 3, 4), "float32")):
@@ -224,8 +260,9 @@ class ReshapeKernel:
         (LogSoftmax, LogSoftmaxKernel),
         (Elementwise, ElementwiseKernels),
         (Reshape, ReshapeKernel),
+        (Where, WhereKernel),
     ],
-    ids=["softmax", "log_softmax", "elementwise", "reshape"],
+    ids=["softmax", "log_softmax", "elementwise", "reshape", "where"],
 )
 def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
     assert_structural_equal(LegalizeOps()(before), after)

@@ -39,7 +39,9 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
+    LT,
     Call,
+    Cast,
     IntImm,
     IterVarKind,
     Let,
@@ -500,6 +502,8 @@ class _Reader:
                 return None if self.buffers.passed_memory(pointer) is None else ops.const(False)
             case Call(op=Op(name=name)) if name.removeprefix("tir.") not in SUPPORTED:
                 raise self.unsupported(node)
+            case LT(a=IntImm(value=0), b=Cast(value=truth)) if truth.dtype.is_bool:
+                return truth  # the condition of a where
             case Shuffle(indices=[_]) if node.dtype.lanes == 1:
                 return lane_of(node, ops.const(0, "int32"))
             case BufferLoad(buffer=buffer, indices=indices, predicate=test):

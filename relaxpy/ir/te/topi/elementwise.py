@@ -520,7 +520,10 @@ def where(condition: Value, x: Value, y: Value) -> Any:
     """Return x where the condition is true, else y; all three broadcast."""
 
     def choose(c: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        return tir.Select(is_true(c), a, b)
+        if not c.dtype.is_bool:
+            return tir.Select(is_true(c), a, b)
+        number = ops.cast_to(c, "int64")  # as TVM compares it
+        return tir.Select(ops.compare(tir.LT, ops.const(0, "int64"), number), a, b)
 
     return broadcast(choose, (condition, x, y), "T_where")
 
