@@ -33,8 +33,8 @@ HEAD = """# Operators
 All operators of Relax, by family. The page is written by tools/operators.py from the registry;
 [how to add an operator](how-to/add-an-operator.md) says what the columns are.
 
-- **computed by**: a kernel, which is generated for the call, an implementation on NumPy arrays at
-  run time, or the function that is called.
+- **computed by**: a kernel, which is generated for the call; an implementation on NumPy arrays at
+  run time; or the function that is called.
 - **gradient**: yes; 0 if the result is piecewise constant or holds no floats; no if there is none.
 - **mixed precision**: whether a call is computed in the narrower datatype always, if its operands
   follow it, or never.
