@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -34,6 +35,7 @@ from relaxpy.ir.relax.op.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import IntImm
@@ -125,11 +127,21 @@ def _allowed(call: Call, queries: Any, keys: Any) -> Any:
     return allowed
 
 
+def _as_dtype(x: Any, dtype: DataType) -> Any:
+    return x if x.struct_info.dtype == dtype else R.astype(x, dtype)
+
+
 class _Heads:
-    """The operands of attention with the heads of queries in groups, one for each head of keys."""
+    """The operands of attention with the heads of queries in groups, one for each head of keys.
+
+    Narrow floats become float32, in which scores do not overflow; results are rounded once.
+    """
 
     def __init__(self, call: Call) -> None:
-        self.query, self.key, self.value, *bias = cast("Any", call.args)
+        wide = accumulator(cast("Any", call.args[0]).struct_info.dtype)
+        self.query, self.key, self.value, *bias = (
+            x if is_absent(x) else _as_dtype(x, wide) for x in cast("Any", call.args)
+        )
         q, k = (require_shape(x, "attention") for x in (self.query, self.key))
         self.shape: Sizes = q
         heads = k[2]
@@ -137,14 +149,13 @@ class _Heads:
         self.grouped = ShapeExpr((q[0], q[1], heads, group, q[3]))
         self.weights = ShapeExpr((q[0], q[2], q[1], k[1]))
         self.weights_grouped = ShapeExpr((q[0], heads, group, q[1], k[1]))
-        dtype = self.query.struct_info.dtype
         scale, width = call.attrs["scale"], q[3]
         if scale is not None:
             self.scale: Any = scale
         elif isinstance(width, IntImm):
             self.scale = 1 / math.sqrt(width.value) if width.value else 1.0
         else:
-            self.scale = PrimValue(intrin.rsqrt(ops.cast_to(width, dtype)))
+            self.scale = PrimValue(intrin.rsqrt(ops.cast_to(width, wide)))
         scores = R.einsum((R.reshape(self.query, self.grouped), self.key), "bqhgd,bkhd->bhgqk")
         scores = R.reshape(scores, self.weights) * self.scale
         if bias and not is_absent(bias[0]):
@@ -171,7 +182,8 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     heads = _Heads(call)
     weights = heads.by_groups(heads.probabilities)
     result = R.einsum((weights, heads.value), "bhgqk,bkhv->bqhgv")
-    return cast("Expr", R.reshape(result, call.struct_info.shape))  # type: ignore[union-attr]
+    sinfo = cast("TensorStructInfo", call.struct_info)
+    return cast("Expr", _as_dtype(R.reshape(result, sinfo.shape), sinfo.dtype))
 
 
 def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
@@ -179,7 +191,9 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     batch, queries = heads.shape[:2]
     group = heads.grouped.values
     width = require_shape(heads.value, "attention")[3]
-    g = R.reshape(gradient, ShapeExpr((batch, queries, group[2], group[3], width)))
+    dtype = cast("Any", var).struct_info.dtype
+    g = _as_dtype(gradient, heads.query.struct_info.dtype)
+    g = R.reshape(g, ShapeExpr((batch, queries, group[2], group[3], width)))
     weights = heads.by_groups(heads.probabilities)
     value_grad = R.einsum((weights, g), "bhgqk,bqhgv->bkhv")
     back = R.reshape(R.einsum((g, heads.value), "bqhgv,bkhv->bhgqk"), heads.weights)
@@ -189,10 +203,11 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     query_grad = R.einsum((scaled, heads.key), "bhgqk,bkhd->bqhgd")
     key_grad = R.einsum((scaled, R.reshape(heads.query, heads.grouped)), "bhgqk,bqhgd->bkhd")
     out = [R.reshape(query_grad, ShapeExpr(heads.shape)), key_grad, value_grad]
-    return out + [
+    out += [
         unbroadcast(scores, bias) if is_differentiable(bias) else R.grad.no_grad(bias)
         for bias in call.args[3:]
     ]
+    return [_as_dtype(grad, dtype) if is_differentiable(grad) else grad for grad in out]
 
 
 @register(

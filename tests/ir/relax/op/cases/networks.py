@@ -408,6 +408,17 @@ def _attention() -> Iterator[Case]:
             roundings=64,
             needs=("numbers",) if label == "groups of heads" else (),
         )
+    large = np.full((1, 2, 1, 40), 60, "float16")  # its products with itself exceed float16
+    values = floats(1, 2, 1, 3, dtype="float16")
+    yield Case(
+        "relax.nn.attention",
+        "large halves",
+        (large, large, values),
+        op.nn.attention,
+        _attended,
+        roundings=2,
+        smooth=False,
+    )
     for label, shape in (("whole", (1, 2, 2, 3)), ("broadcast", (1, 1, 2, 3))):
         for name in ("attention", "attention_bias"):
             yield Case(
