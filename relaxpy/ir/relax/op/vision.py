@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -30,24 +31,48 @@ Format: TypeAlias = Literal["onnx", "tensorflow"]
 Scalar: TypeAlias = TensorStructInfo | PrimStructInfo
 
 
-def _overlaps(box: Array, others: Array) -> Array:
-    """The intersection of a box with each other one, over their union; 0 if that is empty."""
-    low = np.maximum(box[:2], others[:, :2])
-    high = np.minimum(box[2:], others[:, 2:])
-    shared = np.prod(np.maximum(high - low, 0), axis=1)
-    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - shared
-    ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return ratios
+@dataclass(frozen=True, slots=True)
+class _Boxes:
+    """Boxes of one image: the least and the greatest coordinates of each, and the areas."""
+
+    low: tuple[Array, Array]
+    high: tuple[Array, Array]
+    area: Array
+
+    @staticmethod
+    def of(corners: Array) -> _Boxes:
+        """The boxes with two opposite corners in each row."""
+        y1, x1, y2, x2 = np.ascontiguousarray(corners.T, np.float64)
+        low = np.minimum(y1, y2), np.minimum(x1, x2)
+        high = np.maximum(y1, y2), np.maximum(x1, x2)
+        return _Boxes(low, high, (high[0] - low[0]) * (high[1] - low[1]))
+
+    def __getitem__(self, index: Array) -> _Boxes:
+        """Some of the boxes."""
+        low, high = ((side[0][index], side[1][index]) for side in (self.low, self.high))
+        return _Boxes(low, high, self.area[index])
+
+    def overlaps(self, box: int) -> Array:
+        """The intersection of each with one of them, over their union; 0 if that is empty."""
+        height, width = (
+            np.minimum(high, high[box]) - np.maximum(low, low[box])
+            for low, high in zip(self.low, self.high, strict=True)
+        )
+        shared = np.maximum(height, 0) * np.maximum(width, 0)
+        union = self.area + self.area[box] - shared
+        ratios: Array = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+        return ratios
 
 
-def _kept(corners: Array, scores: Array, count: int, iou: float, threshold: float) -> Iterator[int]:
+def _kept(boxes: _Boxes, scores: Array, count: int, iou: float, threshold: float) -> Iterator[int]:
     """The boxes of one class, best first, without those that overlap a better one."""
-    rest = np.argsort(-scores, kind="stable")
-    rest = rest[scores[rest] > threshold]
-    while count > 0 and rest.size:
-        best, rest = rest[0], rest[1:]
-        yield int(best)
-        rest = rest[_overlaps(corners[best], corners[rest]) <= iou]
+    indices = np.argsort(-scores, kind="stable")
+    indices = indices[scores[indices] > threshold]
+    rest = boxes[indices]
+    while count > 0 and indices.size:
+        yield int(indices[0])
+        apart = 1 + np.flatnonzero(rest.overlaps(0)[1:] <= iou)
+        indices, rest = indices[apart], rest[apart]
         count -= 1
 
 
@@ -71,13 +96,12 @@ def _suppressed(
     iou = float(_number(iou_threshold, "iou_threshold"))
     least = float(_number(score_threshold, "score_threshold"))
     batches, classes, size = scores.shape
-    pairs = boxes.astype(np.float64).reshape(batches, size, 2, 2)
-    corners = np.concatenate([pairs.min(2), pairs.max(2)], axis=2)
+    images = list(map(_Boxes.of, boxes))
     by_batch = [
         [
             (kind, box)
             for kind in range(classes)
-            for box in _kept(corners[batch], scores[batch, kind], count, iou, least)
+            for box in _kept(images[batch], scores[batch, kind], count, iou, least)
         ]
         for batch in range(batches)
     ]
