@@ -14,7 +14,8 @@ from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
 class FunctionTable:
     """The functions of `mod`, with an index of them by structural hash.
 
-    The functions of one kind are indexed when one of that kind is looked up for the first time.
+    A function is indexed when another one of its kind is looked up, since a hash takes a visit of
+    the whole function.
     `declare` receives the name and the signature of each function that is stored.
     """
 
@@ -22,14 +23,14 @@ class FunctionTable:
         self.mod = mod
         self._declare = declare
         self._by_hash: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
+        self._unindexed: dict[type[BaseFunc], list[tuple[GlobalVar, BaseFunc]]] = {}
         self._numbers: dict[str, int] = {}
 
     def set(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Store `func` as `gvar`, in place of a function that is there already."""
         self.mod[gvar] = func
-        index = self._by_hash.get(type(func))
-        if index is not None:
-            index.setdefault(structural_hash(func), []).append(gvar)
+        if type(func) in self._unindexed:
+            self._unindexed[type(func)].append((gvar, func))
         self._declare(gvar.name_hint, known_signature(func))
 
     def add(self, func: BaseFunc, name: str) -> GlobalVar:
@@ -58,12 +59,14 @@ class FunctionTable:
     def _equal_to(self, func: BaseFunc) -> GlobalVar | None:
         """The first, by name, of the structurally equal functions; None if there is none."""
         kind = type(func)
-        if kind not in self._by_hash:
-            index = self._by_hash[kind] = {}
-            for gvar, stored in self.mod.items():
-                if type(stored) is kind:
-                    index.setdefault(structural_hash(stored), []).append(gvar)
-        candidates = self._by_hash[kind].get(structural_hash(func), ())
+        index = self._by_hash.setdefault(kind, {})
+        if kind not in self._unindexed:
+            self._unindexed[kind] = [item for item in self.mod.items() if type(item[1]) is kind]
+        unindexed = self._unindexed[kind]
+        while unindexed:
+            gvar, stored = unindexed.pop()
+            index.setdefault(structural_hash(stored), []).append(gvar)
+        candidates = index.get(structural_hash(func), ()) if index else ()
         equal = (v for v in candidates if v in self.mod and structural_equal(self.mod[v], func))
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
