@@ -10,7 +10,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, walk
+from relaxpy.ir.core.traverse import children, map_children, rebuild, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
@@ -179,10 +179,16 @@ def map_sizes(fn: Callable[[tir.PrimExpr], tir.PrimExpr], sinfo: I) -> I:
     def rule(node: Node) -> Node:
         if isinstance(node, tir.PrimExpr):
             return fn(node)
-        inside = isinstance(node, (rx.StructInfo, rx.ShapeExpr))
-        return map_children(rule, node) if inside else node
+        if isinstance(node, rx.ShapeExpr):
+            values = tuple(map(fn, node.values))
+            changed = any(new is not old for new, old in zip(values, node.values, strict=True))
+            return rx.ShapeExpr(values, span=node.span) if changed else node
+        if isinstance(node, rx.TensorStructInfo):  # the most frequent kind has only one such field
+            shape = None if node.shape is None else rule(node.shape)
+            return node if shape is node.shape else rebuild(node, shape=shape)
+        return map_children(rule, node) if isinstance(node, rx.StructInfo) else node
 
-    return map_children(rule, sinfo)
+    return cast("I", rule(sinfo))
 
 
 @user_facing
