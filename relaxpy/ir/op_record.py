@@ -94,11 +94,22 @@ class Columns(TypedDict, total=False):
     allocates: Allocation | None
     runtime: Callable[..., Any] | None
     adapt: Callable[[dict[str, Any]], None] | None
+    variant: Callable[[dict[str, Any]], str | None] | None
     unmake: Callable[[Call], CallArguments] | None
 
 
 _FUNCTIONS = frozenset(
-    ("infer", "legalize", "gradient", "layout", "mixed_precision", "runtime", "adapt", "unmake")
+    (
+        "infer",
+        "legalize",
+        "gradient",
+        "layout",
+        "mixed_precision",
+        "runtime",
+        "adapt",
+        "unmake",
+        "variant",
+    )
 )
 """The columns that are functions."""
 
@@ -193,6 +204,8 @@ class OpRecord:
     """Whether `runtime` may run user code, which needs the caller's NumPy settings."""
     adapt: Callable[[dict[str, Any]], None] | None = None
     """Adapts the arguments by name, before they are bound to operands and attributes."""
+    variant: Callable[[dict[str, Any]], str | None] | None = None
+    """Returns the name of the operator of the call, if the arguments build one of another."""
     unmake: Callable[[Call], CallArguments] | None = None
     """Returns the arguments of `function` that rebuild a call."""
 

@@ -161,7 +161,8 @@ class OpDef:
             if self.record.adapt is not None:
                 self.record.adapt(bound)
             operands, attrs = self.signature.divided(bound)
-        return Call(self.op, operands, attrs, span=span), bound
+            variant = self.record.variant(bound) if self.record.variant is not None else None
+        return Call(Op(variant) if variant else self.op, operands, attrs, span=span), bound
 
     def _built(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Call:
         try:

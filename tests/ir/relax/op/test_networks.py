@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.relax import op as public
 from tests.ir.relax.infos import rank, tensor, tuple_of
@@ -166,3 +167,15 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 @pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
 def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
     refused(make, infos, message)
+
+
+def test_attention_with_a_bias_is_a_call_of_attention_bias() -> None:
+    q, k, v, bias = (
+        rx.Var(name, info) for name, info in zip("qkvb", (Q, K, V, tensor(2, 1, N, M)), strict=True)
+    )
+    biased = op.nn.attention(q, k, v, bias, causal_mask="TopLeft")
+    assert structural_equal(
+        biased, op.nn.attention_bias(q, k, v, bias, causal_mask="TopLeft"), map_free_vars=True
+    )
+    assert biased.op == op.nn.attention_bias.op
+    assert op.nn.attention(q, k, v, scale=0.5).op == op.nn.attention.op

@@ -210,8 +210,18 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
     return [_as_dtype(grad, dtype) if is_differentiable(grad) else grad for grad in out]
 
 
+def _with_bias(arguments: dict[str, Any]) -> str | None:
+    bias = arguments["bias"]
+    return None if bias is None or is_absent(bias) else "relax.nn.attention_bias"
+
+
 @register(
-    "relax.nn.attention", precision_policy=0, pure=True, legalize=_legalize, gradient=_gradient
+    "relax.nn.attention",
+    precision_policy=0,
+    pure=True,
+    legalize=_legalize,
+    gradient=_gradient,
+    variant=_with_bias,
 )
 def attention(
     query: TensorStructInfo,
@@ -226,7 +236,7 @@ def attention(
 
     The scale is 1 / sqrt(head width) by default. With "TopLeft", query i attends to the keys up to
     i; with "BottomRight", the last query attends to all keys. With a window, only to so many keys
-    before and including its own.
+    before and including its own. With a bias the call is one of `attention_bias`.
 
     Shapes:
         query   (batch, queries, heads, width)
