@@ -532,7 +532,7 @@ def test_nested_functions_are_graph_functions() -> None:
             @T.prim_func
             def f(A: T.Buffer((4,))):
         #       ^ a function inside a function is decorated with @R.function
-        # hint: kernels (@T.prim_func) belong into the module
+        # hint: kernels (@T.prim_func) belong in the module
                 T.evaluate(0)
             return x
     """)

@@ -118,7 +118,7 @@ def test_a_builder_gives_one_result() -> None:
             T.func_name("first")
         with pytest.raises(BuilderStateError, match="gives one result"), T.prim_func():
             pass
-        with pytest.raises(BuilderStateError, match=r"T\.evaluate belongs into a kernel"):
+        with pytest.raises(BuilderStateError, match=r"T\.evaluate belongs in a kernel"):
             T.evaluate(0)
     assert builder.get().attrs["global_symbol"] == "first"
     with IRBuilder() as builder:

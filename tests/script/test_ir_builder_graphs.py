@@ -407,8 +407,8 @@ def test_words_of_graphs_and_modules_in_a_kernel(message: str, say: Callable[[],
 
 
 INSIDE: list[tuple[str, Callable[[relax.Var], object]]] = [
-    ("T.evaluate belongs into a kernel", lambda x: T.evaluate(0)),
-    ("a T.block belongs into a kernel", lambda x: T.block("b").__enter__()),
+    ("T.evaluate belongs in a kernel", lambda x: T.evaluate(0)),
+    ("a T.block belongs in a kernel", lambda x: T.block("b").__enter__()),
     ("a kernel cannot be inside an R.function", lambda x: T.prim_func().__enter__()),
     ("an R.function", lambda x: R.function().__enter__()),
     ("the function already has the name 'main'", lambda x: R.func_name("other")),

@@ -232,7 +232,7 @@ def test_modules_that_are_wrong() -> None:
         (lambda: I.module_get_attr([]), r"a key is a string, found \[\]"),
         (lambda: I.module_set_attr({}, 1), "a key is a string, found {}"),
         (lambda: R.emit(R.const(1)), "R.emit belongs in a graph function"),
-        (lambda: T.evaluate(1), "T.evaluate belongs into a kernel"),
+        (lambda: T.evaluate(1), "T.evaluate belongs in a kernel"),
         (unlisted, "the module lists no device 'cuda:7'"),
     ]:
 

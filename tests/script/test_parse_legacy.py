@@ -154,17 +154,18 @@ def test_runtime_dep_shape_in_a_body_is_an_error() -> None:
         @R.function
         def main(x: R.Tensor(_, "float32")):
             a = R.RuntimeDepShape()
-            #   ^^^^^^^^^^^^^^^^^^^ RuntimeDepShape is no value: it belongs into annotations [LEG-5]
+            #   ^^^^^^^^^^^^^^^^^^^ RuntimeDepShape is not a value: it belongs in
+            # ... annotations [LEG-5]
             # hint: R.shape_of(x) gives the shape of x when the program runs
             b = R.reshape(x, R.RuntimeDepShape)
-            #                ^^^^^^^^^^^^^^^^^ RuntimeDepShape is no value: it belongs into
+            #                ^^^^^^^^^^^^^^^^^ RuntimeDepShape is not a value: it belongs in
             # ... annotations [LEG-5]
             # hint: R.shape_of(x) gives the shape of x when the program runs
             c = R.shape([_, 2])
-            #            ^ RuntimeDepShape is no value: it belongs into annotations [LEG-5]
+            #            ^ RuntimeDepShape is not a value: it belongs in annotations [LEG-5]
             # hint: R.shape_of(x) gives the shape of x when the program runs
             return _
-            #      ^ RuntimeDepShape is no value: it belongs into annotations [LEG-5]
+            #      ^ RuntimeDepShape is not a value: it belongs in annotations [LEG-5]
             # hint: R.shape_of(x) gives the shape of x when the program runs
     """)
 

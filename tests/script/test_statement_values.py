@@ -158,12 +158,12 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
         @R.function
         def main(c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32")):
             with R.match_cast(..., R.Object):
-            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., info) holds one if or one
+            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., sinfo) holds one if or one
             # ... function
             # hint: other values stand in the place of the dots
                 y = R.add(x, x)
             with R.match_cast(..., R.Object) as w:
-            #                                   ^ with R.match_cast(..., info) stands alone,
+            #                                   ^ with R.match_cast(..., sinfo) stands alone,
             # ... without `as`
                 if c:
                     w = x
@@ -171,7 +171,7 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                     w = x
             with R.match_cast(..., R.Object), R.match_cast(..., R.Shape):
             #                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(...,
-            # ... info) stands alone, without `as`
+            # ... sinfo) stands alone, without `as`
                 if c:
                     w = x
                 else:
@@ -181,7 +181,7 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                 if True:
                     z = x
             y: R.Object
-        #   ^^^^^^^^^^^ a name is bound with a value: write name: info = value
+        #   ^^^^^^^^^^^ a name is bound with a value: write name: sinfo = value
             if c:
                 z = x
             else:
@@ -195,7 +195,7 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                 u = x
             v: R.Object
             if True:
-            #  ^^^^ a name is bound with a value: write name: info = value
+            #  ^^^^ a name is bound with a value: write name: sinfo = value
                 v = x
             w = R.match_cast(..., R.Object)
             #                ^^^ Ellipsis has no meaning in a program

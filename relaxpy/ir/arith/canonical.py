@@ -123,8 +123,8 @@ class Canonical:
 
         Others prove nothing of p: p less such a one is below 0 only where p is by itself.
         """
-        found = {k for monomial in p for k in self._inequalities.get(monomial, ())}
-        return [self.facts.negative[k] for k in sorted(found)]
+        result = {k for monomial in p for k in self._inequalities.get(monomial, ())}
+        return [self.facts.negative[k] for k in sorted(result)]
 
     def run(self, work: Callable[[], T]) -> T:
         """The result of `work`: the same at any depth of the stack, and in any thread.
@@ -165,23 +165,23 @@ class Canonical:
             self._prepare(key)
             WORKING.band = band
             try:
-                found = work(key)
+                result = work(key)
             finally:
                 WORKING.band = outer
         else:
-            found = work(key)
-        table[key] = found
+            result = work(key)
+        table[key] = result
         self._root._entries += 1
-        return found
+        return result
 
     def poly(self, expr: tir.PrimExpr) -> Poly:
         """The polynomial of a scalar integer expression."""
-        found = self._polys.get(expr)
-        return self.remember(self._polys, expr, self._new_poly) if found is None else found
+        result = self._polys.get(expr)
+        return self.remember(self._polys, expr, self._new_poly) if result is None else result
 
     def _new_poly(self, expr: tir.PrimExpr) -> Poly:
-        found = self._poly(expr)
-        return _wrapped(found, expr.dtype.bits) if expr.dtype.family == "uint" else found
+        result = self._poly(expr)
+        return _wrapped(result, expr.dtype.bits) if expr.dtype.family == "uint" else result
 
     def _poly(self, expr: tir.PrimExpr) -> Poly:
         match expr:
@@ -204,11 +204,11 @@ class Canonical:
                 assert isinstance(expr, tir.Call)
                 return calls.call(self, expr)
             case tir.BinaryOpExpr() if expr.dtype.family == "int":
-                found = self._binary(expr)
-                if found is None:
+                result = self._binary(expr)
+                if result is None:
                     return self.opaque(expr)
                 # Remainders of remainders double at each step: beyond a limit they stay opaque.
-                return found if weight(found) <= _WEIGHT_LIMIT else poly.atom(expr)
+                return result if weight(result) <= _WEIGHT_LIMIT else poly.atom(expr)
             case _:
                 return self.opaque(expr)
 
@@ -220,10 +220,10 @@ class Canonical:
             case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
                 p, q = self.poly(expr.a), self.poly(expr.b)
                 floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
-                found = self.quotient(p, q, floor=floor)
-                if found is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
-                    return found
-                return poly.add(p, poly.multiply(q, found), -1)
+                result = self.quotient(p, q, floor=floor)
+                if result is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
+                    return result
+                return poly.add(p, poly.multiply(q, result), -1)
             case _:
                 return None
 
@@ -246,10 +246,10 @@ class Canonical:
 
     def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:
         if len(p) * len(q) <= poly.MOST_TERMS:
-            found = poly.multiply(p, q)
+            result = poly.multiply(p, q)
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
-                return without_squares(found)
-            return found
+                return without_squares(result)
+            return result
         sides = [writer.expression(side, expr.dtype) for side in (p, q)]
         match sorted((side for side in sides if side is not None), key=poly.atom_key):
             case [a, b]:
@@ -265,17 +265,17 @@ class Canonical:
         """
         if any(expr.height > _HIGHEST_CHOICE >> self._depth for expr in exprs):
             return self
-        found = self._engines.get(condition)
-        if found is None:
+        result = self._engines.get(condition)
+        if result is None:
             facts = self.assume(self.facts, condition)
-            found = self._engines[condition] = Canonical(facts, self, self._depth + 1)
+            result = self._engines[condition] = Canonical(facts, self, self._depth + 1)
             self._root._entries += 1
-        return found
+        return result
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
-        found = self.over_simple_operands(expr)
-        return poly.atom(found) if type(found) is type(expr) else self.poly(found)
+        result = self.over_simple_operands(expr)
+        return poly.atom(result) if type(result) is type(expr) else self.poly(result)
 
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """`expr` over its operands simplified."""
@@ -290,13 +290,13 @@ class Canonical:
         """`expr` in canonical, readable form."""
         if isinstance(expr, tir.ConstExpr):
             return expr
-        found = self._simple.get(expr)
-        return self.remember(self._simple, expr, self._simplify) if found is None else found
+        result = self._simple.get(expr)
+        return self.remember(self._simple, expr, self._simplify) if result is None else result
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            found = self.written(self.poly(expr), expr.dtype)
-            return expr if found is None else found
+            result = self.written(self.poly(expr), expr.dtype)
+            return expr if result is None else result
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:
@@ -320,10 +320,10 @@ class Canonical:
 
     def bound(self, expr: tir.PrimExpr) -> Interval:
         """An interval around all values of an expression."""
-        found = self._bounds.get(expr)
-        if found is None:
-            found = self.remember(self._bounds, expr, lambda expr: bounds.of_expr(self, expr))
-        return found
+        result = self._bounds.get(expr)
+        if result is None:
+            result = self.remember(self._bounds, expr, lambda expr: bounds.of_expr(self, expr))
+        return result
 
     def prove_equal(self, a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
         """True: equal wherever the facts hold; False: nowhere; None: not known."""

@@ -28,8 +28,8 @@ def _decided(a: tir.PrimExpr, b: tir.PrimExpr) -> bool | None:
 
 def always(condition: tir.PrimExpr) -> bool:
     """Whether `condition` is known to be true for all values of the variables."""
-    found = simplify(simplify(condition))
-    return isinstance(found, tir.IntImm) and found.value != 0
+    result = simplify(simplify(condition))
+    return isinstance(result, tir.IntImm) and result.value != 0
 
 
 def simplify(expr: tir.PrimExpr) -> tir.PrimExpr:

@@ -46,7 +46,7 @@ def with_room(work: Callable[[], T]) -> T:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    found: list[T] = []
+    result: list[T] = []
     errors: list[BaseException] = []
     done = _thread.allocate_lock()
     done.acquire()
@@ -54,7 +54,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     def run() -> None:
         WORKING.band = 0
         try:
-            found.append(_with_frames(work))
+            result.append(_with_frames(work))
         except RecursionError:
             errors.append(nested_too_deeply())
         except BaseException as error:  # raised again in the calling thread
@@ -66,7 +66,7 @@ def _in_thread(work: Callable[[], T]) -> T:
     done.acquire()
     if errors:
         raise errors[0]
-    return found[0]
+    return result[0]
 
 
 def _with_frames(work: Callable[[], T]) -> T:

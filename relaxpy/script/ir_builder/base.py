@@ -151,7 +151,7 @@ class IRBuilder:
                 return found
         if self.frames or self._result is not None:
             raise BuilderStateError(
-                f"{what} belongs into a kernel", hint="open one: with T.prim_func():"
+                f"{what} belongs in a kernel", hint="open one: with T.prim_func():"
             )
         if self._loose is None:
             self._loose = KernelBuilder()

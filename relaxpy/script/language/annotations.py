@@ -38,8 +38,8 @@ def _no_string_dims(text: str) -> PrimExpr:
 
 
 def _first_name(text: str) -> str:
-    parts = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
-    return next((w for w in parts if w.isidentifier()), "n")
+    words = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
+    return next((w for w in words if w.isidentifier()), "n")
 
 
 class _StructInfoGetter:

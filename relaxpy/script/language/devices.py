@@ -18,12 +18,12 @@ class Devices:
     """The devices and meshes in a module's global infos."""
 
     def __init__(self) -> None:
-        self.infos: Mapping[str, Sequence[object]] = {}
+        self.global_infos: Mapping[str, Sequence[object]] = {}
 
     @property
     def listed(self) -> Sequence[object] | None:
         """The module's devices, or None if it has no list of them."""
-        return self.infos.get(KEY)
+        return self.global_infos.get(KEY)
 
     def mesh(self, text: str) -> DeviceMesh:
         """Return the mesh called `text`: "mesh[0]" is the first in the module's list "mesh".
@@ -32,7 +32,7 @@ class Devices:
             MisuseError (also ValueError): the module lists no such mesh.
         """
         matched = re.fullmatch(r"(\w+)(?:\[([0-9]{1,6})\])?", text)
-        listed = self.infos.get(matched[1], ()) if matched else ()
+        listed = self.global_infos.get(matched[1], ()) if matched else ()
         number = int(matched[2] or 0) if matched else 0
         if number < len(listed):
             mesh = listed[number]

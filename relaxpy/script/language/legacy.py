@@ -164,8 +164,8 @@ def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records
     return records.MatchCastForm(v, targets[0])
 
 
-def matched_sinfo(form: records.MatchShapeForm, info: rx.StructInfo) -> rx.StructInfo:
-    """The struct info against which a `match_shape` checks a value of struct info `info`.
+def matched_sinfo(form: records.MatchShapeForm, sinfo: rx.StructInfo) -> rx.StructInfo:
+    """The struct info against which a `match_shape` checks a value of struct info `sinfo`.
 
     Rule:
         LEG-1, LEG-2, LEG-3.
@@ -174,16 +174,16 @@ def matched_sinfo(form: records.MatchShapeForm, info: rx.StructInfo) -> rx.Struc
     """
     pattern: Any = form.pattern
     dims: Any = pattern.values if isinstance(pattern, rx.ShapeExpr) else tuple(pattern)
-    if isinstance(info, rx.ShapeStructInfo):
+    if isinstance(sinfo, rx.ShapeStructInfo):
         return rx.ShapeStructInfo(dims)
-    if isinstance(info, rx.TensorStructInfo):
-        return rx.TensorStructInfo(dims, info.dtype)
+    if isinstance(sinfo, rx.TensorStructInfo):
+        return rx.TensorStructInfo(dims, sinfo.dtype)
     shown = ", ".join(map(str, dims))
     hint = None
-    if isinstance(info, rx.ObjectStructInfo):
+    if isinstance(sinfo, rx.ObjectStructInfo):
         hint = f"write R.match_cast(x, R.Tensor([{shown}])) or R.match_cast(x, R.Shape([{shown}]))"
     raise MisuseError(
-        f"only a tensor or a shape is matched with a shape, found {info}",
+        f"only a tensor or a shape is matched with a shape, found {sinfo}",
         rule="LEG-3",
         hint=hint,
         about=form.value,

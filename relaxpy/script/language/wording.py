@@ -85,8 +85,8 @@ def operators_called(name: str) -> list[str]:
     """The operators, as programs spell them, called `name` here or in other libraries."""
     dotted = f".{name}"
     known = (n for n in registered_ops() if n.startswith("relax.") and n.endswith(dotted))
-    found = [f"R.{n.removeprefix('relax.')}" for n in known]
-    return found or [
+    names = [f"R.{n.removeprefix('relax.')}" for n in known]
+    return names or [
         f"R.{n}" for n in _NAMES_ELSEWHERE.get(name, ()) if f"relax.{n}" in registered_ops()
     ]
 
@@ -140,7 +140,7 @@ def operator_hint(sign: str, operands: Sequence[str]) -> str | None:
 
 def _operators_nearly_called(name: str) -> list[str]:
     last_names = (n.rpartition(".")[2] for n in registered_ops())
-    return [found for near in nearest(name, last_names) for found in operators_called(near)]
+    return [full for near in nearest(name, last_names) for full in operators_called(near)]
 
 
 #: Names that users look up in the wrong namespace.
@@ -162,11 +162,13 @@ def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | 
             return f"operator {full} has the name relax.{full} if R is to have it"
         if name in _INSTEAD:
             return _INSTEAD[name]
-    found = [f"{display_name}.{near}" for near in nearest(name, known)]
+    suggestions = [f"{display_name}.{near}" for near in nearest(name, known)]
     if display_name.partition(".")[0] == "R":
-        found = operators_called(name) or found or _operators_nearly_called(name)
-    found = found or [other for other in _IN_OTHERS if other.endswith(f".{name}")]
-    return f"did you mean {' or '.join(f'`{f}`' for f in found[:2])}?" if found else None
+        suggestions = operators_called(name) or suggestions or _operators_nearly_called(name)
+    suggestions = suggestions or [other for other in _IN_OTHERS if other.endswith(f".{name}")]
+    return (
+        f"did you mean {' or '.join(f'`{f}`' for f in suggestions[:2])}?" if suggestions else None
+    )
 
 
 def unknown_member(space: object, display_name: str, name: str) -> AttributeError:
@@ -188,12 +190,12 @@ def member_hint(name: str, display_name: str) -> str | None:
         )
     if name == "T":
         return f"write R.permute_dims({display_name})"
-    found = operators_called(name)
-    if not found:
+    names = operators_called(name)
+    if not names:
         return None
-    record = registered_ops()[found[0].replace("R.", "relax.", 1)]
+    record = registered_ops()[names[0].replace("R.", "relax.", 1)]
     rest = ", ..." if len(record.parameters) > 1 else ""
-    return f"operators are functions: {found[0]}({display_name}{rest})"
+    return f"operators are functions: {names[0]}({display_name}{rest})"
 
 
 #: Replacements for Python's built-in functions on scalars of the program.
@@ -210,8 +212,8 @@ _OF_SCALARS = {
 
 def scalar_hint(name: str, display_name: str) -> str | None:
     """A replacement for a built-in function of Python on a scalar of the program."""
-    found = _OF_SCALARS.get(name)
-    return None if found is None else found.format(display_name)
+    hint = _OF_SCALARS.get(name)
+    return None if hint is None else hint.format(display_name)
 
 
 def library_hint(name: str) -> str | None:
@@ -230,8 +232,8 @@ def truth_hint(node: ast.expr) -> str | None:
             word = "and" if isinstance(op, ast.And) else "or"
             return f"for tensors write {joined(word, map(shown, values))}"
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            parts = ", ".join(map(shown, (test, body, orelse)))
-            return f"write an if statement with an else, or R.where({parts})"
+            operands = ", ".join(map(shown, (test, body, orelse)))
+            return f"write an if statement with an else, or R.where({operands})"
         case _:
             return None
 
@@ -260,8 +262,8 @@ def chain_hint(node: ast.Compare) -> str:
 def index_hint(owner: ast.expr, index: ast.expr) -> str:
     """A replacement for `owner[index]` where `owner` is a tensor."""
     match index:
-        case ast.Constant(value=int(place)):
-            return f"write R.take({shown(owner)}, R.const({place}), axis=0)"
+        case ast.Constant(value=int(position)):
+            return f"write R.take({shown(owner)}, R.const({position}), axis=0)"
         case ast.Slice(lower=ast.Constant(value=int(first)), upper=ast.Constant(value=int(last))):
             bounds = f"axes=[0], begin=[{first}], end=[{last}]"
             return f"write R.strided_slice({shown(owner)}, {bounds})"
@@ -340,8 +342,8 @@ def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
 def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
     """The statement, among these consecutive ones, that contains this line."""
     index = bisect_right(statements, line, key=lambda s: s.lineno) - 1
-    found = statements[max(index, 0) : index + 1]
-    return [s for s in found if line <= (s.end_lineno or s.lineno)]
+    candidates = statements[max(index, 0) : index + 1]
+    return [s for s in candidates if line <= (s.end_lineno or s.lineno)]
 
 
 def _kind_with_dimension(part: ast.AST, node: ast.Name) -> str | None:
@@ -358,8 +360,8 @@ def _kind_with_dimension(part: ast.AST, node: ast.Name) -> str | None:
 def _in_signature(function: ast.AST, node: ast.Name) -> bool:
     if not isinstance(function, ast.FunctionDef):
         return False
-    parts = [function.args, *filter(None, [function.returns])]
-    return any(n is node for part in parts for n in ast.walk(part))
+    headers = [function.args, *filter(None, [function.returns])]
+    return any(n is node for part in headers for n in ast.walk(part))
 
 
 _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {

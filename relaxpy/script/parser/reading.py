@@ -439,7 +439,7 @@ class ModuleReader:
         self.values = GraphEvaluator(program, scope, guard)
         self.values.devices = self.functions.devices
         self.attrs: dict[str, object] = {}
-        self.infos: dict[str, Sequence[object]] = {}
+        self.global_infos: dict[str, Sequence[object]] = {}
         self.order: list[str] = []
 
     def module(self, node: ast.ClassDef) -> IRModule | None:
@@ -454,7 +454,7 @@ class ModuleReader:
             return None
         gvars, read = self.functions.gvars, self.functions.read
         functions = {gvars[name]: read[name] for name in self.order} | self.functions.added()
-        module = IRModule(functions, self.attrs, self.infos)
+        module = IRModule(functions, self.attrs, self.global_infos)
         if not self.is_derived:
             return module
         # The class of a text is unknown to Python.
@@ -535,10 +535,10 @@ class ModuleReader:
                     )
                 self.attrs = dict(attrs)
             case records.GlobalInfosForm(infos=infos):
-                if self.infos:
+                if self.global_infos:
                     raise self.program.error(node, "I.module_global_infos occurs twice")
-                self.infos.update(infos)
-                self.functions.devices.infos = self.infos
+                self.global_infos.update(infos)
+                self.functions.devices.global_infos = self.global_infos
             case _:
                 raise self.program.error(node, "this does nothing in a module")
 

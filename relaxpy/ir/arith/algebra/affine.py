@@ -201,13 +201,13 @@ def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     if len(divisor.terms) != 1:
         return None
     [(taken, number)] = divisor.terms.items()
-    found: dict[Monomial, int] = {}
+    result: dict[Monomial, int] = {}
     for monomial, factor in value.terms.items():
         left = poly.quotient(monomial, taken)
         if left is None or factor % number:
             return None
-        found[left] = factor // number
-    return IndexPoly(found)
+        result[left] = factor // number
+    return IndexPoly(result)
 
 
 def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], Poly] | None:
@@ -229,8 +229,8 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
 
 def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
-    found = linear_terms(as_poly(value).terms, variables)
-    if found is None:
+    linear = linear_terms(as_poly(value).terms, variables)
+    if linear is None:
         return None
-    coefficients = {var: IndexPoly(terms) for var, terms in found[0].items()}
-    return Affine(MappingProxyType(coefficients), IndexPoly(found[1]))
+    coefficients = {var: IndexPoly(terms) for var, terms in linear[0].items()}
+    return Affine(MappingProxyType(coefficients), IndexPoly(linear[1]))

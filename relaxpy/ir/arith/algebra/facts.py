@@ -35,8 +35,8 @@ class Facts:
     def with_bound(self, atom: tir.PrimExpr, bound: Interval) -> Facts:
         """These facts and that `atom` lies in `bound`, too."""
         known = self.bounds.get(atom)
-        found = bound if known is None else meet(known, bound)
-        return replace(self, bounds={**self.bounds, atom: found})
+        combined = bound if known is None else meet(known, bound)
+        return replace(self, bounds={**self.bounds, atom: combined})
 
     def with_residue(self, atom: tir.PrimExpr, residue: Residue) -> Facts:
         """These facts and that `atom` has `residue`, too."""

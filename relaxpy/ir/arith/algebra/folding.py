@@ -93,10 +93,10 @@ def _select(node: PrimExpr) -> PrimExpr:
 def chosen(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
     """A choice of the kind of `node` between other values, folded."""
     if isinstance(node, tir.Call):
-        made: PrimExpr = tir.Call(node.dtype, node.op, (condition, yes, no))
+        choice: PrimExpr = tir.Call(node.dtype, node.op, (condition, yes, no))
     else:
-        made = tir.Select(condition, yes, no)
-    return folded(made)
+        choice = tir.Select(condition, yes, no)
+    return folded(choice)
 
 
 def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
@@ -122,28 +122,28 @@ def inlined(expr: PrimExpr) -> PrimExpr:
 
 def uses(expr: PrimExpr, var: Var) -> int:
     """The number of uses of `var` in `expr`, at most 2; shared subexpressions count at each use."""
-    found, stack = 0, [expr]
-    while stack and found < 2:
+    count, stack = 0, [expr]
+    while stack and count < 2:
         node = stack.pop()
-        found += node is var
+        count += node is var
         stack += [c for c in children(node) if isinstance(c, PrimExpr) and mentions(c, (var,))]
-    return found
+    return count
 
 
 def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
     """The operands of a chain of Min, Max, And or Or, from the left, shared subchains once."""
-    found: list[PrimExpr] = []
+    result: list[PrimExpr] = []
     seen: set[PrimExpr] = set()
     stack = [expr]
     while stack:
         part = stack.pop()
         if type(part) is not kind:
-            found.append(part)
+            result.append(part)
         elif part not in seen:
             assert isinstance(part, (tir.BinaryOpExpr, tir.And))
             seen.add(part)
             stack += [part.b, part.a]
-    return found
+    return result
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:

@@ -22,9 +22,9 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
     def position(part: PrimExpr) -> int:
         if isinstance(part, IntImm):
             return len(positions) + 1
-        found = positions.get(part)
-        if found is not None:
-            return found
+        result = positions.get(part)
+        if result is not None:
+            return result
         below = (positions[v] for v in walk(part) if isinstance(v, Var) and v in positions)
         return min(below, default=len(positions))
 
@@ -37,14 +37,14 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
             same = all(a is b for a, b in zip(factors, wanted, strict=True))
             return None if same else reduce(Mul, wanted)
         terms = _terms(node)
-        found = sorted(terms, key=lambda term: position(term[0]))
-        first = next((i for i, (_, negative) in enumerate(found) if not negative), 0)
-        found.insert(0, found.pop(first))
-        same = all(a[0] is b[0] for a, b in zip(terms, found, strict=True))
-        if same or found[0][1]:
+        result = sorted(terms, key=lambda term: position(term[0]))
+        first = next((i for i, (_, negative) in enumerate(result) if not negative), 0)
+        result.insert(0, result.pop(first))
+        same = all(a[0] is b[0] for a, b in zip(terms, result, strict=True))
+        if same or result[0][1]:
             return None
         return reduce(
-            lambda total, term: (Sub if term[1] else Add)(total, term[0]), found[1:], found[0][0]
+            lambda total, term: (Sub if term[1] else Add)(total, term[0]), result[1:], result[0][0]
         )
 
     after = rewrite(expr, rule)
@@ -65,25 +65,25 @@ def _positions(written: PrimExpr) -> dict[Node, int]:
 
 
 def _factors(product: PrimExpr) -> list[PrimExpr]:
-    found: list[PrimExpr] = []
+    result: list[PrimExpr] = []
     stack = [product]
     while stack:
         node = stack.pop()
         if isinstance(node, Mul):
             stack += [node.b, node.a]
         else:
-            found.append(node)
-    return found
+            result.append(node)
+    return result
 
 
 def _terms(total: PrimExpr) -> list[tuple[PrimExpr, bool]]:
     """The terms of a sum, each with whether it is subtracted."""
-    found: list[tuple[PrimExpr, bool]] = []
+    result: list[tuple[PrimExpr, bool]] = []
     stack = [(total, False)]
     while stack:
         node, negative = stack.pop()
         if isinstance(node, (Add, Sub)):
             stack += [(node.b, negative != isinstance(node, Sub)), (node.a, negative)]
         else:
-            found.append((node, negative))
-    return found
+            result.append((node, negative))
+    return result

@@ -135,11 +135,11 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 def content(poly: Poly, *, with_constant: bool = True) -> int:
     """The greatest common divisor of the coefficients, 0 for none of them."""
-    found = 0
+    result = 0
     for monomial, coefficient in poly.items():
         if monomial or with_constant:
-            found = gcd(found, coefficient)
-    return found
+            result = gcd(result, coefficient)
+    return result
 
 
 def divide_exactly(poly: Poly, divisor: int) -> Poly:

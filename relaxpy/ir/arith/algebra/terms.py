@@ -69,7 +69,7 @@ def grouped(p: Poly) -> list[Term]:
     """The terms of p, with those that make a remainder or an extremum together."""
     if is_plain(p):
         return [Plain(c, m) for m, c in p.items()]
-    found: list[Term] = []
+    result: list[Term] = []
     left = dict(p)
     extrema = [m for m in p if len(m) == 1 and isinstance(m[0], Positive)]
     if len(extrema) > 1:
@@ -80,13 +80,13 @@ def grouped(p: Poly) -> list[Term]:
         if monomial in left and isinstance(atom, Positive):
             group = _extremum(left, atom, left[monomial])
             poly.accumulate(left, group.unit, -group.coefficient)
-            found.append(group)
-    return [*found, *remainders(left)]
+            result.append(group)
+    return [*result, *remainders(left)]
 
 
 def remainders(p: Poly) -> list[Remainder | Plain]:
     """The terms of p, with those that make a remainder together."""
-    found: list[Remainder | Plain] = []
+    result: list[Remainder | Plain] = []
     left = dict(p)
     quotients = dict.fromkeys(f for m in p for f in m if isinstance(f, Quotient))
     for candidate in sorted(quotients, key=poly.atom_key):
@@ -94,8 +94,8 @@ def remainders(p: Poly) -> list[Remainder | Plain]:
             group = _remainder(left, monomial, candidate, list(quotients))
             if group is not None:
                 poly.accumulate(left, group.unit, -group.coefficient)
-                found.append(group)
-    return [*found, *(Plain(c, m) for m, c in left.items())]
+                result.append(group)
+    return [*result, *(Plain(c, m) for m, c in left.items())]
 
 
 def _remainder(
@@ -128,10 +128,10 @@ def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Po
         part = divisor(other)
         if whole is None or part is None or other is candidate or whole % part:
             continue
-        apart = poly.constant_of(poly.add(num, dict(other.num), -1))
-        same_rounding = other.floor == candidate.floor and (other.floor or apart == 0)
-        if apart is not None and apart % part == 0 and same_rounding and whole != part:
-            shifted = poly.add(poly.atom(other), poly.constant(apart // part))
+        difference = poly.constant_of(poly.add(num, dict(other.num), -1))
+        same_rounding = other.floor == candidate.floor and (other.floor or difference == 0)
+        if difference is not None and difference % part == 0 and same_rounding and whole != part:
+            shifted = poly.add(poly.atom(other), poly.constant(difference // part))
             yield shifted, poly.constant(whole // part)
 
 

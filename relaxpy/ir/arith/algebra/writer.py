@@ -38,10 +38,10 @@ class _Writer:
 
     def sum(self, p: Poly) -> tir.PrimExpr:
         """All terms: the first positive one first, so that no sign leads."""
-        found = grouped(p)
-        if all(term.coefficient < 0 for term in found):
-            found = [_turned(term) for term in found]
-        terms = [(self.factors(term), term.coefficient) for term in found]
+        result = grouped(p)
+        if all(term.coefficient < 0 for term in result):
+            result = [_turned(term) for term in result]
+        terms = [(self.factors(term), term.coefficient) for term in result]
         terms.sort(key=lambda term: poly.monomial_key(term[0]))
         first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
         terms.insert(0, terms.pop(first)) if terms else None

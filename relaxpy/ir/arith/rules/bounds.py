@@ -19,51 +19,51 @@ def of_poly(engine: Engine, p: Poly) -> Interval:
     """An interval around all values of p, term by term."""
     if not engine.facts.bounds and _hopeless(p):
         return EVERYTHING
-    found = _by_pieces(engine, p)
+    result = _by_pieces(engine, p)
     if 1 < len(p) < 5 and engine.facts.bounds:
-        found = _by_corners(engine, p, found)
-    return found
+        result = _by_corners(engine, p, result)
+    return result
 
 
-def _by_corners(engine: Engine, p: Poly, found: Interval) -> Interval:
-    """`found`, met with an interval around k*a*b + l*a + m*b + n: between its values at corners.
+def _by_corners(engine: Engine, p: Poly, known: Interval) -> Interval:
+    """`known`, met with an interval around k*a*b + l*a + m*b + n: between its values at corners.
 
     Rule:
         For a fixed `a` this is linear in `b`, and the other way round.
     """
     products = [m for m in p if len(m) > 1]
     if len(products) != 1 or len(products[0]) != 2 or products[0][0] is products[0][1]:
-        return found
+        return known
     one, other = products[0]
     if not all(m in ((), (one,), (other,), products[0]) for m in p):
-        return found
+        return known
     sides = of_atom(engine, one), of_atom(engine, other)
     if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
         one, other, sides = other, one, sides[::-1]
         if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
-            return found
+            return known
     values = []
     for a in sides[0]:  # which are integers
         slope = p[products[0]] * a + p.get((other,), 0)
         start = p.get((one,), 0) * a + p.get((), 0)
         values += [interval.plus(start, interval.times(slope, b)) for b in sides[1]]
-    return interval.meet(found, (min(values), max(values)))
+    return interval.meet(known, (min(values), max(values)))
 
 
 def by_cases(engine: Engine, p: Poly) -> Interval:
     """An interval around p, by the cases 0 and d of its term max(d, 0), if there is one."""
-    found = of_poly(engine, p)
+    result = of_poly(engine, p)
     if terms.is_plain(p):
-        return found
+        return result
     positive = [m for m in p if any(isinstance(factor, Positive) for factor in m)]
-    if len(positive) != 1 or len(positive[0]) != 1 or found[0] == found[1]:
-        return found
+    if len(positive) != 1 or len(positive[0]) != 1 or result[0] == result[1]:
+        return result
     [monomial] = positive
     rest = {m: c for m, c in p.items() if m != monomial}
     [atom] = monomial
     assert isinstance(atom, Positive)
     other = poly.add(rest, dict(atom.inner), p[monomial])
-    return interval.meet(found, interval.join(of_poly(engine, rest), of_poly(engine, other)))
+    return interval.meet(result, interval.join(of_poly(engine, rest), of_poly(engine, other)))
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
@@ -151,28 +151,28 @@ def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
     """An interval around an atom: by the facts, and by its kind."""
-    found = engine.atom_bounds.get(atom)
-    if found is None:
-        found = engine.remember(engine.atom_bounds, atom, lambda atom: _of_atom(engine, atom))
-    return found
+    result = engine.atom_bounds.get(atom)
+    if result is None:
+        result = engine.remember(engine.atom_bounds, atom, lambda atom: _of_atom(engine, atom))
+    return result
 
 
 def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
     known = engine.facts.bounds.get(atom)
     match atom:
         case tir.SizeVar():
-            found: Interval = (0, interval.of_dtype(atom.dtype)[1])
+            result: Interval = (0, interval.of_dtype(atom.dtype)[1])
         case tir.Var():
-            found = interval.of_dtype(atom.dtype)
+            result = interval.of_dtype(atom.dtype)
         case Quotient(num=num, den=den, floor=floor):
             parts = of_poly(engine, dict(num)), of_poly(engine, dict(den))
-            found = interval.divide(*parts, floor=floor)
+            result = interval.divide(*parts, floor=floor)
         case Positive(inner=inner):
             low, high = of_poly(engine, dict(inner))
-            found = max(low, 0), max(high, 0)
+            result = max(low, 0), max(high, 0)
         case _:
-            found = _of_node(engine, atom)
-    return found if known is None else interval.meet(known, found)
+            result = _of_node(engine, atom)
+    return result if known is None else interval.meet(known, result)
 
 
 def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
@@ -180,10 +180,10 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
     if isinstance(expr, tir.Var):
         value = engine.facts.values.get(expr)
         return of_atom(engine, expr) if value is None else engine.bound(value)
-    found = _of_node(engine, expr)
+    result = _of_node(engine, expr)
     if expr.dtype.family == "int" and expr.dtype.lanes == 1:
-        return interval.meet(found, by_cases(engine, engine.poly(expr)))
-    return found
+        return interval.meet(result, by_cases(engine, engine.poly(expr)))
+    return result
 
 
 def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
@@ -191,10 +191,10 @@ def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
     whole = interval.of_dtype(expr.dtype)
     if not expr.dtype.is_int:
         return EVERYTHING
-    found = _of_operands(engine, expr, whole)
-    if expr.dtype.family == "uint" and not (whole[0] <= found[0] and found[1] <= whole[1]):
+    result = _of_operands(engine, expr, whole)
+    if expr.dtype.family == "uint" and not (whole[0] <= result[0] and result[1] <= whole[1]):
         return whole
-    return found
+    return result
 
 
 def _of_operands(engine: Engine, expr: tir.PrimExpr, whole: Interval) -> Interval:

@@ -17,8 +17,8 @@ def call(engine: Engine, expr: tir.Call) -> Poly:
         case "tir.shift_left", (a, tir.IntImm(value=by)) if 0 <= by < bits:
             return poly.scaled(engine.poly(a), 1 << by)
         case "tir.shift_right", (a, tir.IntImm(value=by)) if signed and 0 <= by < bits:
-            found = engine.quotient(engine.poly(a), poly.constant(1 << by), floor=True)
-            return engine.opaque(expr) if found is None else found
+            result = engine.quotient(engine.poly(a), poly.constant(1 << by), floor=True)
+            return engine.opaque(expr) if result is None else result
         case "tir.bitwise_and", (a, tir.IntImm(value=mask)) if signed and _is_mask(mask, a):
             return engine.poly(tir.FloorMod(a, tir.IntImm(a.dtype, mask + 1)))
         case _:

@@ -24,10 +24,10 @@ def cast(engine: Engine, expr: tir.Cast) -> Poly:
             value = inner
     if not _keeps_value(engine, value, dtype):
         return engine.opaque(expr)
-    found = engine.poly(value)
-    if dtype.bits < value.dtype.bits and not engine.fits(found, dtype):
+    result = engine.poly(value)
+    if dtype.bits < value.dtype.bits and not engine.fits(result, dtype):
         return engine.opaque(expr)
-    return found
+    return result
 
 
 def _keeps_value(engine: Engine, value: tir.PrimExpr, target: DataType) -> bool:

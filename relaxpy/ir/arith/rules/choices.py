@@ -21,8 +21,8 @@ def choice(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> Poly:
     if not (_chooses(a) or _chooses(b)):
         p = engine.poly(a)
         return p if p == engine.poly(b) else engine.opaque(expr)
-    found = _chosen(engine, expr, test, a, b)
-    return poly.atom(found) if folding.parts_of_choice(found) else engine.poly(found)
+    result = _chosen(engine, expr, test, a, b)
+    return poly.atom(result) if folding.parts_of_choice(result) else engine.poly(result)
 
 
 def simplify(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> tir.PrimExpr:

@@ -104,13 +104,13 @@ def _floor_rest(engine: Engine, rest: Poly, by: int) -> Poly:
 
 def _nested(rest: Poly) -> Quotient | None:
     """A term y // a by itself: (y//a + m) // b = (y + a*m) // (a*b)."""
-    found = [
+    result = [
         monomial[0]
         for monomial, coefficient in rest.items()
         if coefficient == 1 and len(monomial) == 1
         if isinstance(monomial[0], Quotient) and monomial[0].floor and divisor(monomial[0])
     ]
-    return min(found, key=poly.atom_key) if found else None
+    return min(result, key=poly.atom_key) if result else None
 
 
 def _without_small_part(engine: Engine, rest: Poly, by: int) -> Poly | None:
@@ -132,10 +132,10 @@ def _without_small_part(engine: Engine, rest: Poly, by: int) -> Poly | None:
 
 def _inside_extremum(engine: Engine, rest: Poly, by: int) -> Poly | None:
     """max(a, b) // c = max(a // c, b // c), where c divides one of the two; a minimum likewise."""
-    found = [m for m in rest if any(isinstance(factor, Positive) for factor in m)]
-    if len(found) != 1 or len(found[0]) != 1:
+    positive = [m for m in rest if any(isinstance(factor, Positive) for factor in m)]
+    if len(positive) != 1 or len(positive[0]) != 1:
         return None
-    [monomial] = found
+    [monomial] = positive
     [atom] = monomial
     assert isinstance(atom, Positive)
     one = {m: c for m, c in rest.items() if m != monomial}
@@ -185,9 +185,9 @@ def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:
         return whole
     if shared or common != 1:
         rest, q = _cancelled(rest, shared, common), _cancelled(q, shared, common)
-        found = quotient(engine, rest, q, floor=floor)
-        assert found is not None
-        return poly.add(whole, found)
+        result = quotient(engine, rest, q, floor=floor)
+        assert result is not None
+        return poly.add(whole, result)
     return poly.add(whole, poly.atom(quotient_atom(rest, q, floor=floor)))
 
 

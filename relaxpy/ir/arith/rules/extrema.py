@@ -43,8 +43,8 @@ def _of_choices(
         return None
     sides = [[choice[k] for choice in choices if choice is not None] for k in (1, 2)]
     yes, no = (engine.simplify(reduce(kind, side)) for side in sides)
-    found = folding.chosen(atoms[0], choices[0][0], yes, no)  # type: ignore[index]
-    return poly.atom(found) if folding.parts_of_choice(found) else engine.poly(found)
+    result = folding.chosen(atoms[0], choices[0][0], yes, no)  # type: ignore[index]
+    return poly.atom(result) if folding.parts_of_choice(result) else engine.poly(result)
 
 
 def _around_shared(engine: Engine, sign: int, inner: list[list[Poly]], shared: list[Poly]) -> Poly:
@@ -66,15 +66,15 @@ def of_polys(engine: Engine, sign: int, candidates: list[Poly]) -> Poly:
         kept.append(p)
     if len(kept) > 1:
         quotients = [_lone_quotient(p) for p in kept]
-        found = _of_quotients(engine, sign, quotients)
-        if found is not None:
-            return found
+        result = _of_quotients(engine, sign, quotients)
+        if result is not None:
+            return result
     kept.sort(key=lambda p: [poly.monomial_key(monomial) for monomial, _ in poly.sorted_terms(p)])
-    found = kept[0]
+    result = kept[0]
     for p in kept[1:]:
-        apart = poly.scaled(poly.add(found, p, -1), sign)
-        found = poly.add(p, positive_part(engine, apart), sign)
-    return found
+        difference = poly.scaled(poly.add(result, p, -1), sign)
+        result = poly.add(p, positive_part(engine, difference), sign)
+    return result
 
 
 def _lone_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
@@ -98,16 +98,16 @@ def _of_quotients(
         return None
     _, by, turn, floor = parts[0]
     inner = of_polys(engine, sign * turn, [part[0] for part in parts if part is not None])
-    found = engine.quotient(inner, poly.constant(by), floor=floor)
-    return None if found is None else poly.scaled(found, turn)
+    result = engine.quotient(inner, poly.constant(by), floor=floor)
+    return None if result is None else poly.scaled(result, turn)
 
 
 def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
     """Whether a (for a minimum, -a) is never below b (-b)."""
-    apart = poly.scaled(poly.add(a, b, -1), sign)
+    difference = poly.scaled(poly.add(a, b, -1), sign)
     if engine.facts.negative:
-        return engine.is_negative(apart) is False
-    return engine.bound_by_cases(apart)[0] >= 0
+        return engine.is_negative(difference) is False
+    return engine.bound_by_cases(difference)[0] >= 0
 
 
 def positive_part(engine: Engine, p: Poly) -> Poly:
@@ -122,8 +122,8 @@ def positive_part(engine: Engine, p: Poly) -> Poly:
     head, factor = poly.leading(inner)
     if factor < 0:
         flipped = poly.scaled(inner, -1)
-        found = poly.add({(positive_atom(flipped),): 1}, flipped, -1)
-        return poly.scaled(found, common)
+        result = poly.add({(positive_atom(flipped),): 1}, flipped, -1)
+        return poly.scaled(result, common)
     if len(inner) == 1 and head and isinstance(head[0], Positive) and len(head) == 1:
         return p
     return {(positive_atom(inner),): common}

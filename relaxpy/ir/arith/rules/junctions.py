@@ -31,11 +31,11 @@ def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
             p = _beside(engine, p, q, conjunction=conjunction)
     if conjunction or not engine.facts.extensions & AND_OF_ORS or not folding.is_safe(p):
         return join(engine, p, q)
-    found: tir.PrimExpr = _TRUE
+    result: tir.PrimExpr = _TRUE
     for one in folding.operands(p, tir.And):
         for other in folding.operands(q, tir.And):
-            found = both(engine, found, either(engine, one, other))
-    return found
+            result = both(engine, result, either(engine, one, other))
+    return result
 
 
 def _beside(
@@ -51,8 +51,8 @@ def _beside(
 def both(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a and b, which are simplified, without operands that follow from others."""
     *first, last = folding.operands(a, tir.And)
-    found = conjoined(engine, first, [last, *folding.operands(b, tir.And)])
-    return _FALSE if found is None else ops.all_of(*found) if found else _TRUE
+    result = conjoined(engine, first, [last, *folding.operands(b, tir.And)])
+    return _FALSE if result is None else ops.all_of(*result) if result else _TRUE
 
 
 def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
@@ -61,10 +61,10 @@ def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     negated = [engine.negation(part) for part in given]
     opposite = dict(zip(negated, given, strict=True))
     known = len(given) - len(folding.operands(b, tir.Or)) - 1
-    found = conjoined(engine, negated[:known], negated[known:])
-    if found is None:
+    terms = conjoined(engine, negated[:known], negated[known:])
+    if terms is None:
         return _TRUE
-    parts = [opposite.get(part, engine.negation(part)) for part in found]
+    parts = [opposite.get(part, engine.negation(part)) for part in terms]
     return ops.any_of(*parts) if parts else _FALSE
 
 
@@ -88,16 +88,16 @@ def conjoined(
                 return None
             continue
         for place, other in enumerate(kept):
-            found = _pair(engine, other, part)
-            if found is None:
+            combined = _pair(engine, other, part)
+            if combined is None:
                 continue
-            if _FALSE in found:
+            if _FALSE in combined:
                 return None
-            if found == [other]:
+            if combined == [other]:
                 break
             if not folding.is_safe(part):
                 continue
-            waiting += [*found, *kept[place + 1 :]][::-1]
+            waiting += [*combined, *kept[place + 1 :]][::-1]
             del kept[place:]
             break
         else:
@@ -128,11 +128,11 @@ def _compared(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimEx
     if p is None and q is None:
         return _equations(engine, a, b) or _digits(engine, a, b) or _digits(engine, b, a)
     if q is not None:
-        found = _ordered_equation(engine, a, (b, q))
+        result = _ordered_equation(engine, a, (b, q))
     else:
         assert p is not None
-        found = _ordered_equation(engine, b, (a, p))
-    return found or _digits(engine, a, b) or _digits(engine, b, a)
+        result = _ordered_equation(engine, b, (a, p))
+    return result or _digits(engine, a, b) or _digits(engine, b, a)
 
 
 def _orderings(
@@ -203,10 +203,10 @@ def _cut(
 def _remainder(p: Poly) -> terms.Remainder | None:
     """The remainder by a literal in p, if its only other term is a constant."""
     groups = terms.remainders(p)
-    found = [g for g in groups if isinstance(g, terms.Remainder)]
-    if len(found) != 1 or found[0].modulus is None or abs(found[0].coefficient) != 1:
+    remainders = [g for g in groups if isinstance(g, terms.Remainder)]
+    if len(remainders) != 1 or remainders[0].modulus is None or abs(remainders[0].coefficient) != 1:
         return None
-    return found[0] if _limit(p, found[0]) is not None else None
+    return remainders[0] if _limit(p, remainders[0]) is not None else None
 
 
 def _limit(p: Poly, remainder: terms.Remainder) -> int | None:

@@ -16,9 +16,9 @@ def _truth(value: bool) -> tir.PrimExpr:
 
 def simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
     """A Boolean expression in canonical form, decided where it can be."""
-    found = _simplify(engine, expr)
-    known = engine.facts.truths.get(found)
-    return found if known is None else _truth(known)
+    result = _simplify(engine, expr)
+    known = engine.facts.truths.get(result)
+    return result if known is None else _truth(known)
 
 
 def _simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
@@ -155,9 +155,9 @@ def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     [monomial] = p
     if len(monomial) < 2:
         return []
-    found = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
-    fitting = [f for f in found if f is not None]
-    return fitting if len(fitting) == len(found) else []
+    result = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    fitting = [f for f in result if f is not None]
+    return fitting if len(fitting) == len(result) else []
 
 
 def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int], int]:
@@ -284,7 +284,7 @@ def _without_extremum(engine: Engine, p: Poly) -> Poly | None:
 def _without_small_terms(engine: Engine, p: Poly) -> Poly | None:
     sizes = {abs(c) for m, c in p.items() if m and abs(c) > 1}
     for size in sorted(sizes, reverse=True):
-        found = engine.floor_by(p, size)
-        if len(found) < len(p) and set(found) <= {*p, ONE}:
-            return found
+        result = engine.floor_by(p, size)
+        if len(result) < len(p) and set(result) <= {*p, ONE}:
+            return result
     return None

@@ -26,10 +26,10 @@ def of_poly(engine: Engine, p: Poly) -> Residue:
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
     """The class of an atom: by the facts, or around the values that it chooses from."""
-    found = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
-    if found is None:
-        found = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
-    return found
+    result = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
+    if result is None:
+        result = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
+    return result
 
 
 def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
@@ -47,9 +47,9 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
     """The class of an expression; unsigned arithmetic wraps around and keeps powers of two only."""
     if not expr.dtype.is_int or expr.dtype.lanes != 1 or expr.dtype.is_bool:
         return residue.EVERYTHING
-    found = of_poly(engine, engine.poly(expr))
+    result = of_poly(engine, engine.poly(expr))
     if expr.dtype.family != "uint" or expr in engine.facts.residues:
-        return found
+        return result
     whole = 1 << expr.dtype.bits
-    coeff = gcd(found[0], whole)
-    return residue.least(0 if coeff == whole else coeff, found[1] % whole)
+    coeff = gcd(result[0], whole)
+    return residue.least(0 if coeff == whole else coeff, result[1] % whole)

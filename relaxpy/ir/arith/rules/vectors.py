@@ -31,18 +31,18 @@ def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
         case tir.Ramp(base=base, stride=tir.IntImm(value=0), lanes=count):
             return tir.Broadcast(base, count)
         case tir.BinaryOpExpr(a=a, b=b):
-            found = _binary(engine, over, a, b)
+            result = _binary(engine, over, a, b)
         case tir.And(a=a, b=b):
-            found = _joined(engine, over, a, b)
+            result = _joined(engine, over, a, b)
         case tir.Not(a=tir.Broadcast(value=value, lanes=count)):
-            found = tir.Broadcast(engine.simplify(tir.Not(value)), count)
+            result = tir.Broadcast(engine.simplify(tir.Not(value)), count)
         case tir.Cast(dtype=dtype, value=value):
-            found = _cast(engine, dtype, value)
+            result = _cast(engine, dtype, value)
         case tir.Select(condition=condition, true_value=yes, false_value=no):
-            found = _choice(condition, yes, no)
+            result = _choice(condition, yes, no)
         case _:
-            found = None
-    return folding.folded(over) if found is None else found
+            result = None
+    return folding.folded(over) if result is None else result
 
 
 def _of(engine: Engine, lanes: Lanes) -> PrimExpr:

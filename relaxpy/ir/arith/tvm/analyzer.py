@@ -144,15 +144,15 @@ class Analyzer:
         Errors:
             MisuseError: `expr` divides a vector by zero in every lane.
         """
-        found = self._given(expr)
+        result = self._given(expr)
         for _ in range(max(1, ops.as_int(steps))):
-            before, found = found, self._engine.simplify(found)
+            before, result = result, self._engine.simplify(result)
             self._attempted += 1
-            self._performed += found is not before
-            if found is before or isinstance(found, tir.ConstExpr):
+            self._performed += result is not before
+            if result is before or isinstance(result, tir.ConstExpr):
                 break
         self._visited += 1
-        return found
+        return result
 
     @staticmethod
     def _given(expr: tir.ExprLike) -> tir.PrimExpr:
@@ -210,10 +210,10 @@ class Analyzer:
         self, expr: tir.ExprLike, strength: ProofStrength = ProofStrength.DEFAULT
     ) -> bool:
         """Whether the condition `expr` is always true; False where it is not known."""
-        found = self.simplify(expr)
-        if isinstance(found, tir.IntImm):
-            return found.value != 0
-        return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_at_the_ends(found)
+        result = self.simplify(expr)
+        if isinstance(result, tir.IntImm):
+            return result.value != 0
+        return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_at_the_ends(result)
 
     def _holds_at_the_ends(self, condition: tir.PrimExpr) -> bool:
         """Whether an ordering holds by the symbolic interval of the difference of its sides."""
@@ -235,11 +235,11 @@ class Analyzer:
     def prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool | None:
         """Whether the two are always equal (True), never (False), or neither is known (None)."""
         x, y = ops.match_dtypes(a, b)
-        found = self._engine.prove_equal(x, y)
-        if found is None and is_integer(x.dtype) and x.dtype.family == "int":
+        result = self._engine.prove_equal(x, y)
+        if result is None and is_integer(x.dtype) and x.dtype.family == "int":
             apart = self._engine.simplify(tir.Sub(x, y))
             return apart.value == 0 if isinstance(apart, tir.IntImm) else None
-        return found
+        return result
 
     @_query
     def can_prove_greater_equal(self, expr: tir.ExprLike, lower_bound: int) -> bool:
@@ -284,12 +284,12 @@ class Analyzer:
         simple = self.simplify(value)
         self._facts = self._cleared(var).with_value(var, simple)
 
-    def _bind_range(self, var: tir.Var, found: Range, allow_override: bool) -> None:
-        low, extent = self.simplify(found.min), self.simplify(found.extent)
+    def _bind_range(self, var: tir.Var, domain: Range, allow_override: bool) -> None:
+        low, extent = self.simplify(domain.min), self.simplify(domain.extent)
         if isinstance(extent, tir.IntImm) and extent.value == 1:
             self.bind(var, low, allow_override)
             return
-        self._domains = {**self._domains, var: found}
+        self._domains = {**self._domains, var: domain}
         least, _ = self._engine.bound(low)
         _, greatest = self._engine.bound(ops.add(low, extent))
         if least < greatest:

@@ -121,15 +121,15 @@ class _Solver:
                     self.turn()
                 case tir.Mul(a=a, b=b):
                     left, other = (a, b) if self.inside(a) else (b, a)
-                    found = self.divided(right, other)
-                    if found is None:
+                    result = self.divided(right, other)
+                    if result is None:
                         return None
-                    right = found
+                    right = result
                 case tir.FloorDiv(a=a, b=b) if self.inside(a):
-                    found = self.opened(right, b)
-                    if found is None:
+                    result = self.opened(right, b)
+                    if result is None:
                         return None
-                    left, right = a, found
+                    left, right = a, result
                 case _:
                     return None
         return GENERAL.written(GENERAL.poly(right), right.dtype)
@@ -180,10 +180,10 @@ class _Solver:
         if relaxed is None or mentions(divisor, self.relaxed):
             return None
         if self.kind is tir.GE:
-            found: PrimExpr = tir.Mul(relaxed, divisor)
+            result: PrimExpr = tir.Mul(relaxed, divisor)
         else:
             one, last = ops.const(1, right.dtype), ops.const(sign, right.dtype)
-            found = tir.Sub(tir.Mul(tir.Add(relaxed, one), divisor), last)
+            result = tir.Sub(tir.Mul(tir.Add(relaxed, one), divisor), last)
         if sign < 0:
             self.turn()
-        return found
+        return result

@@ -64,13 +64,13 @@ def _row(relation: PrimExpr, variables: Sequence[Var]) -> tuple[Row, Poly] | Non
             p = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
         case _:
             return None
-    found = linear_row(p, variables)
-    if found is None:
+    result = linear_row(p, variables)
+    if result is None:
         return None
-    row = [poly.constant_of(c) for c in found[0]]
+    row = [poly.constant_of(c) for c in result[0]]
     if any(number is None for number in row):
         return None
-    return [number or 0 for number in row], poly.scaled(found[1], -1)
+    return [number or 0 for number in row], poly.scaled(result[1], -1)
 
 
 class _Smith:
@@ -197,14 +197,14 @@ class _Solution:
         variables: Sequence[Var], rows: list[Row], values: list[Poly]
     ) -> dict[Var, PrimExpr] | None:
         """The value of each variable by its row; None where its datatype is too narrow."""
-        found = {}
+        result = {}
         for var, row in zip(variables, rows, strict=True):
             total = _sum(zip(row, values, strict=True))
             value = writer.expression(total, var.dtype)
             if value is None:
                 return None
-            found[var] = value
-        return found
+            result[var] = value
+        return result
 
     def diagonal(self, dtype: DataType) -> list[Poly]:
         """The variables that the equations fix; conditions on parameters become relations."""
@@ -234,15 +234,15 @@ class _Solution:
 
     def ranges(self, back: Mapping[Var, PrimExpr]) -> dict[Var, Range]:
         """The ranges of the new variables, where they follow from those of the old ones."""
-        found = {}
+        result = {}
         for var, expr in back.items():
             covered = self.analyzer.int_set(expr, self.system.ranges)
             ends = (covered.min_value, covered.max_value)
             bounded = covered.has_lower_bound() and covered.has_upper_bound()
             if bounded and not any(mentions(end, self.system.variables) for end in ends):
                 extent = simplify(ops.add(ops.sub(covered.max_value, covered.min_value), 1))
-                found[var] = Range.from_min_extent(covered.min_value, extent)
-        return found
+                result[var] = Range.from_min_extent(covered.min_value, extent)
+        return result
 
     def over(self, forth: Mapping[Var, PrimExpr]) -> list[PrimExpr] | None:
         """All relations over the new variables that may fail; None if one always does."""

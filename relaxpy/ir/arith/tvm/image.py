@@ -82,13 +82,13 @@ class _Image:
         return self.of(expr)
 
     def of(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        """Both ends; None where an end does not exist or is not found."""
-        found = self.ends.get(expr)
-        if found is None:
-            found = self.ends[expr] = self.found(expr)
-        return found
+        """Both ends; None where an end does not exist or is not known."""
+        result = self.ends.get(expr)
+        if result is None:
+            result = self.ends[expr] = self.derive(expr)
+        return result
 
-    def found(self, expr: tir.PrimExpr) -> tuple[End, End]:
+    def derive(self, expr: tir.PrimExpr) -> tuple[End, End]:
         if not expr.dtype.is_int or expr.dtype.is_bool:
             return None, None
         if expr.dtype.vector:
@@ -185,23 +185,23 @@ class _Image:
 
     def choice(self, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:
         """Around both branches, each as far as it can be chosen."""
-        found: list[tuple[End, End]] = []
+        result: list[tuple[End, End]] = []
         for branch, test in ((a, condition), (b, tir.Not(condition))):
             decided = self.inside.simplify(test)
             if not (isinstance(decided, tir.IntImm) and not decided.value):
-                found.append(self.of(branch))
-        if len(found) == 1:
-            return found[0]
-        (l1, h1), (l2, h2) = found
+                result.append(self.of(branch))
+        if len(result) == 1:
+            return result[0]
+        (l1, h1), (l2, h2) = result
         return self.over(tir.Min, l1, l2), self.over(tir.Max, h1, h2)
 
     def over(self, op: Operation, a: End, b: End) -> End:
         """op(a, b), if both are known and the datatype holds it."""
         if a is None or b is None:
             return None
-        found = self.engine.simplify(op(a, b))
-        number = poly.constant_of(self.engine.poly(found))
-        return found if number is None or isinstance(found, tir.IntImm) else None
+        result = self.engine.simplify(op(a, b))
+        number = poly.constant_of(self.engine.poly(result))
+        return result if number is None or isinstance(result, tir.IntImm) else None
 
     def monotone(self, a: tir.PrimExpr, b: tir.PrimExpr, op: Operation) -> tuple[End, End]:
         """op(a, b) for a `b` of known sign without running variables."""

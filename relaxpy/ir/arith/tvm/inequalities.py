@@ -92,14 +92,14 @@ def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
     for condition in conditions:
         if isinstance(condition, tir.EQ) and condition.a.dtype.family == "int":
             p = poly.add(GENERAL.poly(condition.a), GENERAL.poly(condition.b), -1)
-            found = [_tight(p, equal=True)]
+            result = [_tight(p, equal=True)]
         else:
             parts = list(at_most_zero(condition))
             if None in parts:
                 others.append(condition)
                 continue
-            found = [_tight(part[0], equal=False) for part in parts if part is not None]
-        rows += [row for row in found if row is not None]
+            result = [_tight(part[0], equal=False) for part in parts if part is not None]
+        rows += [row for row in result if row is not None]
     return rows, others
 
 
@@ -115,15 +115,15 @@ def _sharpest(rows: Sequence[_Row]) -> list[_Row]:
         known = kept.get(key)
         if known is None or known.terms.get(ONE, 0) < number:
             kept[key] = row
-    found: list[_Row] = []
+    result: list[_Row] = []
     for row in kept.values():
         opposite = poly.scaled(row.terms, -1)
         turned = kept.get(frozenset((m, c) for m, c in opposite.items() if m))
         if row.equal or turned is None or turned.terms != opposite:
-            found.append(row)
+            result.append(row)
         elif poly.leading(row.terms)[1] > 0:
-            found.append(_Row(row.terms, True))
-    return found
+            result.append(_Row(row.terms, True))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ class _Bounds:
 def _written(p: Poly, dtype: DataType) -> PrimExpr:
     """p as an expression, of 64 bits where a literal needs them."""
     for kind in (dtype, INT64):
-        found = writer.expression(p, kind)
-        if found is not None:
-            return found
+        result = writer.expression(p, kind)
+        if result is not None:
+            return result
     raise MisuseError("the coefficients of the system outgrow 64 bits")
 
 
@@ -168,24 +168,24 @@ def _eliminated(rows: list[_Row], var: Var) -> tuple[_Bounds, list[_Row]]:
     bounds = _Bounds([], [], [])
     others: list[_Row] = []
     for row in rows:
-        found = linear_terms(row.terms, [var])
-        number = found and poly.constant_of(found[0].get(var, poly.ZERO))
-        if found is None or not number:
+        linear = linear_terms(row.terms, [var])
+        number = linear and poly.constant_of(linear[0].get(var, poly.ZERO))
+        if linear is None or not number:
             others.append(row)
         elif row.equal:
             sign = -1 if number > 0 else 1
-            bounds.equal.append((abs(number), poly.scaled(found[1], sign)))
+            bounds.equal.append((abs(number), poly.scaled(linear[1], sign)))
         elif number > 0:
-            bounds.upper.append((number, poly.scaled(found[1], -1)))
+            bounds.upper.append((number, poly.scaled(linear[1], -1)))
         else:
-            bounds.lower.append((-number, found[1]))
+            bounds.lower.append((-number, linear[1]))
     derived: list[_Row | None] = []
     lower, upper = bounds.lower + bounds.equal, bounds.upper + bounds.equal
     if len(lower) * len(upper) <= _LIMIT:  # what is not derived is lost to bounds alone
-        for place, (a, p) in enumerate(lower):
+        for position, (a, p) in enumerate(lower):
             for other, (b, q) in enumerate(upper):
-                both = place >= len(bounds.lower) and other >= len(bounds.upper)
-                if both and place - len(bounds.lower) >= other - len(bounds.upper):
+                both = position >= len(bounds.lower) and other >= len(bounds.upper)
+                if both and position - len(bounds.lower) >= other - len(bounds.upper):
                     continue
                 terms = poly.add(poly.scaled(p, b), q, -a)
                 derived.append(_tight(terms, equal=both))
@@ -204,34 +204,34 @@ def _solved(system: IntConstraints) -> IntConstraints:
     rows = _sharpest(rows)
     for var in system.variables:
         groups[var], rows = _eliminated(rows, var)
-    own = set(system.variables)
-    known = {var: domain for var, domain in system.ranges.items() if var not in own}
-    found: dict[Var, Range] = {}
+    solved = set(system.variables)
+    known = {var: domain for var, domain in system.ranges.items() if var not in solved}
+    domains: dict[Var, Range] = {}
     analyzer = Analyzer()
     for var, domain in known.items():
         analyzer.bind(var, domain)
     for var in reversed(system.variables):
         if any((groups[var].lower, groups[var].upper, groups[var].equal)):
-            best = groups[var].group(var.dtype).find_best_range({**known, **found})
+            best = groups[var].group(var.dtype).find_best_range({**known, **domains})
             if best is not None:
-                found[var] = Range.from_min_extent(
+                domains[var] = Range.from_min_extent(
                     analyzer.simplify(ops.cast_to(best.min, var.dtype)),
                     analyzer.simplify(ops.cast_to(best.extent, var.dtype)),
                 )
-                analyzer.bind(var, found[var])
+                analyzer.bind(var, domains[var])
     relations = []
     dtype = max((var.dtype for var in system.variables), key=lambda d: d.bits, default=INT64)
     for var in system.variables:
         for terms, equal in groups[var].conditions(var):
             relations.append(_condition(terms, dtype, equal=equal, simple=True))
     relations += [_condition(r.terms, dtype, equal=r.equal, simple=False) for r in rows]
-    return IntConstraints(system.variables, found, _open(analyzer, [*relations, *others]))
+    return IntConstraints(system.variables, domains, _open(analyzer, [*relations, *others]))
 
 
 def _condition(terms: Poly, dtype: DataType, *, equal: bool, simple: bool) -> PrimExpr:
     left = _written(terms, dtype)
-    found = (tir.EQ if equal else tir.LE)(left, ops.const(0, left.dtype))
-    return simplify(found) if simple else found
+    result = (tir.EQ if equal else tir.LE)(left, ops.const(0, left.dtype))
+    return simplify(result) if simple else result
 
 
 def _open(analyzer: Analyzer, relations: Sequence[PrimExpr]) -> list[PrimExpr]:

@@ -194,7 +194,7 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
     """
     if not isinstance(sets, (list, tuple)):
         raise MisuseError(f"expected a list of intervals, found {sets!r:.60}", about=sets)
-    found = NOTHING
+    result = NOTHING
     waiting = []
     for one in sets:
         if not isinstance(one, IntervalSet):
@@ -202,12 +202,12 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
         if not one.is_nothing():
             waiting.append(one)
     while waiting:
-        joined = next((one for one in waiting if touches(found, one)), None)
+        joined = next((one for one in waiting if touches(result, one)), None)
         if joined is None:
             break
         waiting.remove(joined)
-        found = joined if found.is_nothing() else hull(found, joined)
-    return found
+        result = joined if result.is_nothing() else hull(result, joined)
+    return result
 
 
 def touches(a: IntervalSet, b: IntervalSet) -> bool:

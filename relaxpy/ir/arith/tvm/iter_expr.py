@@ -25,10 +25,10 @@ class IterMapLevel(IntEnum):
     def from_str(name: str) -> IterMapLevel:
         """The level `name`, in any case. Errors: MisuseError (also ValueError) if there is none."""
         levels = {level.name.lower(): level for level in IterMapLevel}
-        found = levels.get(str(name).lower())
-        if found is None:
+        result = levels.get(str(name).lower())
+        if result is None:
             raise MisuseError(f"expected a level, found {name!r}; there are {', '.join(levels)}")
-        return found
+        return result
 
 
 class IterMapExpr(PrimExpr):

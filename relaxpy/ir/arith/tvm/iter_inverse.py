@@ -44,23 +44,23 @@ def values_of_marks(
             raise MisuseError(f"expected an IterSumExpr, found {index!r:.60}", about=iter_map)
     if len(values) != len(iter_map):
         raise MisuseError(f"there are {len(iter_map)} indices and {len(values)} outputs")
-    found: dict[IterMark, PrimExpr] = {}
+    result: dict[IterMark, PrimExpr] = {}
     for index, value in zip(iter_map, values, strict=True):
         if len(index.args) > 1:
             raise MisuseError(f"an index of several splits has no inverse: {index}", about=index)
         for arg in index.args:
             shifted = ops.sub(ops.cast_to(value, arg.dtype), index.base)
-            _enter(found, arg, _unscaled(shifted, arg.scale))
+            _enter(result, arg, _unscaled(shifted, arg.scale))
     for mark in marks_of(iter_map):
         if isinstance(mark.source, IterSumExpr):
-            _take_apart(found, mark.source, found.setdefault(mark, ops.const(0, mark.dtype)))
-    return found
+            _take_apart(result, mark.source, result.setdefault(mark, ops.const(0, mark.dtype)))
+    return result
 
 
-def _enter(found: dict[IterMark, PrimExpr], split: IterSplitExpr, digits: PrimExpr) -> None:
+def _enter(values: dict[IterMark, PrimExpr], split: IterSplitExpr, digits: PrimExpr) -> None:
     part = ops.mul(digits, split.lower_factor)
-    known = found.get(split.source)
-    found[split.source] = part if known is None else ops.add(known, part)
+    known = values.get(split.source)
+    values[split.source] = part if known is None else ops.add(known, part)
 
 
 def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
@@ -69,11 +69,11 @@ def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
     return ops.floordiv(value, scale)
 
 
-def _take_apart(found: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
+def _take_apart(values: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
     """Enter the operands of a fused iterator, coarser ones before finer ones."""
     if len(source.args) == 1:
         [arg] = source.args
-        _enter(found, arg, _unscaled(ops.sub(value, source.base), arg.scale))
+        _enter(values, arg, _unscaled(ops.sub(value, source.base), arg.scale))
         return
     for place, arg in enumerate(source.args):
         factor = arg.scale
@@ -81,7 +81,7 @@ def _take_apart(found: dict[IterMark, PrimExpr], source: IterSumExpr, value: Pri
         digits = ops.floordiv(value, ops.mul(factor, -1) if negative else factor)
         if place:
             digits = ops.floormod(digits, arg.extent)
-        _enter(found, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
+        _enter(values, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
 
 
 def _variable(source: PrimExpr, value: PrimExpr) -> tuple[Var, PrimExpr]:

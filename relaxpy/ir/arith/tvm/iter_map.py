@@ -64,20 +64,20 @@ def detect_iter_map(
 
     def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
         reader.assume(condition)
-        found = tuple(reader.index(value) for value in values)
-        return reader, found, _checked(reader, level, found)
+        result = tuple(reader.index(value) for value in values)
+        return reader, result, _checked(reader, level, result)
 
     try:
-        reader, found, one_to_one = with_padding(
+        reader, result, one_to_one = with_padding(
             input_iters, level, simplify_trivial_iterators, detected
         )
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
-    used = set(marks_of(found))
+    used = set(marks_of(result))
     padded = tuple(p for p in reader.padded.values() if p.mark in used)
     holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
     padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
-    return IterMapResult(found, (), padding, padded, one_to_one)
+    return IterMapResult(result, (), padding, padded, one_to_one)
 
 
 @entry_point
@@ -105,13 +105,13 @@ def iter_map_simplify(
     simplify_trivial_iterators: bool = True,
 ) -> list[PrimExpr]:
     """The `indices` in simplest terms, as iterators where they are such a map."""
-    found = detect_iter_map(
+    result = detect_iter_map(
         indices, input_iters, predicate, check_level, simplify_trivial_iterators
     )
     simplify = analyzer_of(input_iters).simplify
-    if found.errors:
+    if result.errors:
         return [simplify(index) for index in indices]
-    return [simplify(normalize_iter_map_to_expr(index)) for index in found.indices]
+    return [simplify(normalize_iter_map_to_expr(index)) for index in result.indices]
 
 
 def _level(level: IterMapLevel | str | int) -> IterMapLevel:
@@ -152,7 +152,7 @@ class _Check:
             for var, mark in self.reader.leaves.items():
                 if mark not in self.used and not is_number(mark.extent, 1):
                     raise RefusedError(f"the iterator {var.name} is not used")
-        known = {id(found.mark): found.mark for found in self.reader.constrained}
+        known = {id(split.mark): split.mark for split in self.reader.constrained}
         unused = [mark for mark in known.values() if mark not in self.used]
         if unused and self.level == IterMapLevel.Bijective:
             raise RefusedError("what the predicate is about is not used as a whole")
@@ -176,14 +176,14 @@ class _Check:
         reader, waiting = self.reader, list(splits)
         expected: PrimExpr = ops.const(1, mark.dtype)
         while waiting:
-            found = next((s for s in waiting if reader.same(s.lower_factor, expected)), None)
-            if found is None and self.level == IterMapLevel.Surjective:
-                found = min(waiting, key=lambda s: size_of(s.lower_factor))
-                found = found if reader.divides(expected, found.lower_factor) else None
-            if found is None:
+            split = next((s for s in waiting if reader.same(s.lower_factor, expected)), None)
+            if split is None and self.level == IterMapLevel.Surjective:
+                split = min(waiting, key=lambda s: size_of(s.lower_factor))
+                split = split if reader.divides(expected, split.lower_factor) else None
+            if split is None:
                 raise RefusedError(f"digits of `{self.text(mark)}` are used twice or left out")
-            waiting.remove(found)
-            expected = reader.times(found.lower_factor, found.extent)
+            waiting.remove(split)
+            expected = reader.times(split.lower_factor, split.extent)
         if self.level == IterMapLevel.Bijective and not reader.same(expected, mark.extent):
             raise RefusedError(f"the highest digits of `{self.text(mark)}` are left out")
         if not reader.divides(expected, mark.extent):

@@ -228,14 +228,14 @@ class Reader(Extents):
         factor: PrimExpr = self.simple(first.extent)
         while scales:
             expected = self.times(unit, factor)
-            found = next((s for s, k in scales.items() if self.same(k, expected)), None)
-            if found is None and self.level == IterMapLevel.NoCheck:
-                found, factor = self.beyond(scales, unit, expected) or (None, factor)
-            if found is None:
+            result = next((s for s, k in scales.items() if self.same(k, expected)), None)
+            if result is None and self.level == IterMapLevel.NoCheck:
+                result, factor = self.beyond(scales, unit, expected) or (None, factor)
+            if result is None:
                 return None
-            chain.append((found, factor))
-            factor = self.times(factor, found.extent)
-            del scales[found]
+            chain.append((result, factor))
+            factor = self.times(factor, result.extent)
+            del scales[result]
         return chain
 
     def beyond(
@@ -322,12 +322,12 @@ class Reader(Extents):
             raise RetryError
         if split in self.padded:
             return self.padded[split]
-        found = _common(uses)
-        if found is None:
+        result = _common(uses)
+        if result is None:
             raise RefusedError(
                 f"`{expr}` and others pad an iterator of extent {split.extent} in different ways"
             )
-        begin, multiple = found
+        begin, multiple = result
         end = self.simple(ops.add(begin, split.extent))
         extent = self.times(self.simple(ops.ceildiv(end, multiple)), multiple)
         mark = IterMark(IterSumExpr([split], begin), extent)

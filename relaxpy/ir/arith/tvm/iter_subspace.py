@@ -44,14 +44,14 @@ def subspace_divide(
         MisuseError (also TypeError): an iterator is not a tir.Var, or has no Range.
     """
     inner_vars = set(check_variables(sub_iters))
-    found = detect_iter_map(
+    result = detect_iter_map(
         bindings, input_iters, predicate, check_level, simplify_trivial_iterators
     )
-    if found.errors:
+    if result.errors:
         return []
-    divider = _Divider(input_iters, inner_vars, {padded.mark for padded in found.padded})
+    divider = _Divider(input_iters, inner_vars, {padded.mark for padded in result.padded})
     try:
-        pairs = [divider.index(index) for index in found.indices]
+        pairs = [divider.index(index) for index in result.indices]
     except RefusedError:
         return []
     limits = [_mark(ops.const(0), divider.predicates[inner]) for inner in (False, True)]
@@ -151,10 +151,10 @@ class _Divider(Extents):
         )
 
     def mark(self, mark: IterMark) -> _Part:
-        found = self.known.get(mark)
-        if found is None:
-            found = self.known[mark] = self.divided(mark)
-        return found
+        result = self.known.get(mark)
+        if result is None:
+            result = self.known[mark] = self.divided(mark)
+        return result
 
     def divided(self, mark: IterMark) -> _Part:
         value = normalize_iter_map_to_expr(mark)

@@ -56,10 +56,10 @@ class _Narrow:
                 return ops.logical_not(inner)
             case tir.CmpExpr():
                 try:
-                    found = self.comparison(expr, strict=strict)
+                    result = self.comparison(expr, strict=strict)
                 except _UnknownError:
                     return ops.const(not strict, BOOL)
-                return ops.const(not strict, BOOL) if self.is_free(found) else found
+                return ops.const(not strict, BOOL) if self.is_free(result) else result
             case _ if self.is_free(expr) or _loads(expr):
                 return ops.const(not strict, BOOL)
             case _:

@@ -24,14 +24,14 @@ def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | N
 
     If a variable is listed several times, its last position has the coefficient.
     """
-    found = linear_terms(p, variables)
-    if found is None:
+    result = linear_terms(p, variables)
+    if result is None:
         return None
     last = {var: place for place, var in enumerate(variables)}
     row: list[Poly] = [poly.ZERO] * len(variables)
-    for var, coefficient in found[0].items():
+    for var, coefficient in result[0].items():
         row[last[var]] = coefficient
-    return row, found[1]
+    return row, result[1]
 
 
 def check_variables(variables: object) -> list[Var]:
@@ -56,12 +56,12 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     if not is_integer(value.dtype):
         plain = not mentions(value, variables)
         return [ops.const(0, value.dtype) for _ in variables] + [value] if plain else []
-    found = linear_row(GENERAL.poly(value), variables)
-    if found is None:
+    result = linear_row(GENERAL.poly(value), variables)
+    if result is None:
         return []
     signed = DataType(f"int{value.dtype.bits}")
     parts: list[PrimExpr] = []
-    for p in (*found[0], found[1]):
+    for p in (*result[0], result[1]):
         number = poly.constant_of(p)
         dtype = signed if number is not None and number < 0 else value.dtype
         part = writer.expression(p, dtype)
@@ -88,16 +88,16 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
         if part is None:
             return []
         p, dtype = part
-        found = linear_row(p, variables)
-        inside = [] if found is None else [k for k, c in enumerate(found[0]) if c]
-        if found is None or len(inside) != 1:
+        result = linear_row(p, variables)
+        inside = [] if result is None else [k for k, c in enumerate(result[0]) if c]
+        if result is None or len(inside) != 1:
             return []
         [place] = inside
-        number = poly.constant_of(found[0][place])
+        number = poly.constant_of(result[0][place])
         if number is None:
             return []
         # number * var + rest <= 0
-        rest = writer.expression(poly.scaled(found[1], -1), dtype)
+        rest = writer.expression(poly.scaled(result[1], -1), dtype)
         if rest is None:
             return []
         by, end = ops.const(abs(number), dtype), 2 * place
@@ -145,12 +145,12 @@ def _sides_at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] |
         case tir.LT(a=a, b=b) | tir.LE(a=a, b=b) | tir.EQ(a=a, b=b) if (
             a.dtype.family == "int" and not a.dtype.vector
         ):
-            found = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
+            result = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
             if isinstance(condition, tir.LT):
-                found = poly.add(found, poly.constant(1))
-            yield found, a.dtype
+                result = poly.add(result, poly.constant(1))
+            yield result, a.dtype
             if isinstance(condition, tir.EQ):
-                yield poly.scaled(found, -1), a.dtype
+                yield poly.scaled(result, -1), a.dtype
         case _:
             yield None
 
@@ -181,11 +181,11 @@ _NO_COMPUTATION = (Var, tir.ConstExpr, BufferLoad, tir.Ramp, tir.Broadcast)
 
 def _impure(root: PrimExpr) -> set[PrimExpr]:
     """The subexpressions whose evaluation may have effects."""
-    found: set[PrimExpr] = set()
+    result: set[PrimExpr] = set()
     for node in walk(root):
         if isinstance(node, PrimExpr) and (
             (isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure)
-            or any(child in found for child in children(node) if isinstance(child, PrimExpr))
+            or any(child in result for child in children(node) if isinstance(child, PrimExpr))
         ):
-            found.add(node)
-    return found
+            result.add(node)
+    return result

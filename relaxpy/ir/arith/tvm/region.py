@@ -73,23 +73,23 @@ class _Estimate:
 
     def indices(self, parts: Sequence[Range]) -> Sequence[IterSumExpr] | None:
         """The lower bounds of some ranges as iterators that are independent of each other."""
-        found = detect_iter_map(
+        result = detect_iter_map(
             [part.min for part in parts], self.iters, self.predicate, IterMapLevel.Surjective
         )
-        return None if found.errors or found.padded else found.indices
+        return None if result.errors or result.padded else result.indices
 
     def exactly(self) -> list[IntervalSet] | None:
         """The box that is covered."""
-        found = self.together()
-        return self.one_by_one() if found is None else found
+        result = self.together()
+        return self.one_by_one() if result is None else result
 
     def together(self) -> list[IntervalSet] | None:
         """The box, where the beginnings are independent and leave no gap."""
         indices = self.indices(self.region)
         if indices is None:
             return None
-        found = [self.stretch(i, r, gaps=False) for i, r in zip(indices, self.region, strict=True)]
-        return [part for part in found if part is not None] if None not in found else None
+        result = [self.stretch(i, r, gaps=False) for i, r in zip(indices, self.region, strict=True)]
+        return [part for part in result if part is not None] if None not in result else None
 
     def stretch(self, index: IterSumExpr, part: Range, *, gaps: bool) -> IntervalSet | None:
         """The interval that a range starting at `index` covers; None where it leaves `gaps` out."""
@@ -118,7 +118,7 @@ class _Estimate:
     def one_by_one(self) -> list[IntervalSet] | None:
         """The box, where no two ranges share a variable and no value is left out."""
         used: set[Var] = set()
-        found = []
+        result = []
         for part in self.region:
             own = {v for v in walk(part.min) if isinstance(v, Var) and v in self.iters}
             if used & own or not is_number(self.predicate, 1):
@@ -133,8 +133,8 @@ class _Estimate:
                 covered = None if whole is None or free else self.interval(*whole, part.extent)
             if covered is None:
                 return None
-            found.append(covered)
-        return found
+            result.append(covered)
+        return result
 
     def unbroken(self, expr: PrimExpr) -> Stretch | None:
         """The ends of `expr`, if it takes every value between them.
@@ -178,7 +178,7 @@ class _Estimate:
 
     def around(self) -> list[IntervalSet]:
         """An interval around each range."""
-        found = []
+        result = []
         for part in self.region:
             indices = self.indices([part])
             covered = None
@@ -189,8 +189,8 @@ class _Estimate:
                 low = self.analyzer.int_set(part.min, self.iters)
                 high = self.analyzer.int_set(last, self.iters)
                 covered = IntervalSet(low.min_value, high.max_value)
-            found.append(covered)
-        return found
+            result.append(covered)
+        return result
 
 
 def _stepped(expr: PrimExpr, var: Var) -> PrimExpr:

@@ -181,15 +181,15 @@ def _check_kernel(
         if ctx.closed:
             ctx.global_sinfo(callee)
         return
-    given = (*inputs, *outputs, *scalars)
-    if _plainly_fit(given, ctx.signatures[callee.name_hint], ctx.shape_vars):
+    arguments = (*inputs, *outputs, *scalars)
+    if _plainly_fit(arguments, ctx.signatures[callee.name_hint], ctx.shape_vars):
         return
     sinfo = ctx.callee_sinfo(callee)
     if not isinstance(sinfo, FuncStructInfo) or sinfo.params is None:
         raise StructInfoTypeError(
             f"{callee.name_hint} is {sinfo}, not a PrimFunc", rule="OP-1", about=callee
         )
-    if len(given) != len(sinfo.params):
+    if len(arguments) != len(sinfo.params):
         counts = [counted(len(inputs), "operand"), counted(len(outputs), "output")]
         counts += [counted(len(scalars), "scalar")] if scalars else []
         raise StructInfoTypeError(
@@ -198,43 +198,45 @@ def _check_kernel(
             rule="OP-5",
             about=call.args[1],
         )
-    images = map_params(sinfo.params, given, ctx.shape_vars)
-    for i, (found, param) in enumerate(zip(given, sinfo.params, strict=True)):
+    images = map_params(sinfo.params, arguments, ctx.shape_vars)
+    for i, (actual, param) in enumerate(zip(arguments, sinfo.params, strict=True)):
         expected = substitute_info(param, images)
-        if not provably_disjoint(found, expected, ctx.shape_vars):
+        if not provably_disjoint(actual, expected, ctx.shape_vars):
             continue
         operand = i < len(inputs)
         what = f"operand {i + 1}" if operand else f"output {i - len(inputs) + 1}"
         if i >= len(inputs) + len(outputs):
             what = f"scalar {i - len(inputs) - len(outputs) + 1}"
-        reason = explain_disjointness(found, expected, ctx.shape_vars)
+        reason = explain_disjointness(actual, expected, ctx.shape_vars)
         packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
-            f"{what} of {callee.name_hint} is {found}, the kernel takes {expected}: {reason}",
+            f"{what} of {callee.name_hint} is {actual}, the kernel takes {expected}: {reason}",
             rule="OP-8",
             about=packed.fields[i] if operand and isinstance(packed, Tuple) else out,
         )
 
 
-def _plainly_fit(given: Sequence[StructInfo], signature: StructInfo, bound: Container[Var]) -> bool:
+def _plainly_fit(
+    arguments: Sequence[StructInfo], signature: StructInfo, bound: Container[Var]
+) -> bool:
     """Whether operands agree with parameters at a glance, the common case, without any proof.
 
     Parameters are read as patterns: a variable of theirs stands for one size of the operands, and
     what is computed from variables needs a proof.
     """
     params = signature.params if isinstance(signature, FuncStructInfo) else None
-    if params is None or len(given) != len(params):
+    if params is None or len(arguments) != len(params):
         return False
     images: dict[PrimExpr, PrimExpr] = {}
-    for found, param in zip(given, params, strict=True):
-        mine, wanted = _sizes_if_known(found), _sizes_if_known(param)
+    for actual, param in zip(arguments, params, strict=True):
+        mine, wanted = _sizes_if_known(actual), _sizes_if_known(param)
         if mine is None or wanted is None or len(mine) != len(wanted):
             return False
-        if type(found) is not type(param) or found.dtype != param.dtype:  # type: ignore[attr-defined]
+        if type(actual) is not type(param) or actual.dtype != param.dtype:  # type: ignore[attr-defined]
             return False
         for a, b in zip(mine, wanted, strict=True):
-            own = isinstance(b, Var) and b not in bound and a.dtype == b.dtype
-            if b.height or (images.setdefault(b, a) if own else b) is not a:
+            is_bound = isinstance(b, Var) and b not in bound and a.dtype == b.dtype
+            if b.height or (images.setdefault(b, a) if is_bound else b) is not a:
                 return False
     return True
 
@@ -402,13 +404,13 @@ def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
 
 
 def _check_same_tensor(
-    found: StructInfo, output: TensorStructInfo, index: int, ctx: Context
+    actual: StructInfo, output: TensorStructInfo, index: int, ctx: Context
 ) -> None:
     """An operand that becomes an output has its datatype and provably its shape."""
-    same = isinstance(found, TensorStructInfo) and found.dtype == output.dtype
-    if isinstance(found, TensorStructInfo) and same:
-        mine, wanted = found.get_shape(), output.get_shape()
-        same = found.shape is output.shape or (
+    same = isinstance(actual, TensorStructInfo) and actual.dtype == output.dtype
+    if isinstance(actual, TensorStructInfo) and same:
+        mine, wanted = actual.get_shape(), output.get_shape()
+        same = actual.shape is output.shape or (
             mine is not None
             and wanted is not None
             and len(mine) == len(wanted)
@@ -416,7 +418,7 @@ def _check_same_tensor(
         )
     if not same:
         raise StructInfoTypeError(
-            f"operand {index + 1}, {found}, cannot hold the output {output}", about=found
+            f"operand {index + 1}, {actual}, cannot hold the output {output}", about=actual
         )
 
 

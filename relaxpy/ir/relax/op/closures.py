@@ -42,12 +42,12 @@ def _function_and_tuple(call: Call, ctx: Context) -> tuple[StructInfo, TupleStru
 
 
 def _infer_make(call: Call, ctx: Context) -> StructInfo:
-    callee, held = _function_and_tuple(call, ctx)
+    callee, arguments = _function_and_tuple(call, ctx)
     params = callee.params if isinstance(callee, FuncStructInfo) else None
-    if params is not None and len(held.fields) > len(params):
+    if params is not None and len(arguments.fields) > len(params):
         raise StructInfoTypeError(
             f"the function takes {counted(len(params), 'argument')}, "
-            f"{len(held.fields)} are to be held",
+            f"{len(arguments.fields)} are to be held",
             about=call.args[1],
         )
     return ObjectStructInfo()

@@ -62,9 +62,12 @@ def _operand_of(sinfo: StructInfo, call: Call, ctx: Context) -> object:
     return sinfo
 
 
-def _with_name(found: Diagnostic, name: str, rule: str | None, span: Span | None) -> Diagnostic:
-    message = found.message if found.message.startswith(name) else f"{name}: {found.message}"
-    return replace(found, message=message, rule=found.rule or rule, span=found.span or span)
+def _with_name(
+    diagnostic: Diagnostic, name: str, rule: str | None, span: Span | None
+) -> Diagnostic:
+    message, rule, span = diagnostic.message, diagnostic.rule or rule, diagnostic.span or span
+    message = message if message.startswith(name) else f"{name}: {message}"
+    return replace(diagnostic, message=message, rule=rule, span=span)
 
 
 def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfoTypeError:

@@ -51,17 +51,17 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     """The sum of what was taken of each element, at the indices inside the axis."""
     x, indices = call.args
     axis = cast("int | None", call.attrs["axis"])
-    places: Expr = indices
+    positions: Expr = indices
     if isinstance(indices.struct_info, PrimStructInfo):
-        places = R.zeros((), indices.struct_info.dtype) + indices
+        positions = R.zeros((), indices.struct_info.dtype) + indices
     if call.attrs["mode"] != "fast":
         size = require_shape(x, "take")[axis or 0]
-        places = R.astype(places, "int64")
+        positions = R.astype(positions, "int64")
         if call.attrs["mode"] == "clip":
-            places = R.clip(places, 0, ops.sub(size, ops.const(1, size.dtype)))
+            positions = R.clip(positions, 0, ops.sub(size, ops.const(1, size.dtype)))
         else:
-            places = R.floor_mod(places, PrimValue(size))
-    return [R.grad.take_backward(gradient, x, places, axis=axis), R.grad.no_grad(indices)]
+            positions = R.floor_mod(positions, PrimValue(size))
+    return [R.grad.take_backward(gradient, x, positions, axis=axis), R.grad.no_grad(indices)]
 
 
 @register("relax.take", pure=True, legalize=by_te(topi.take), gradient=_gradient_take)
@@ -106,17 +106,17 @@ def _values(sinfo: StructInfo, name: str) -> list[PrimExpr | None] | None:
     """
     if not isinstance(sinfo, TupleStructInfo):
         return None
-    found: list[PrimExpr | None] = []
+    result: list[PrimExpr | None] = []
     for field in sinfo.fields:
         if not isinstance(field, PrimStructInfo) or field.dtype != "int64":
             raise refuse_type(f"{name} holds int64 scalars, found {field}", sinfo)
-        found.append(field.value)
-    return found
+        result.append(field.value)
+    return result
 
 
 def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     x, axes, begin, end, *strides = call.args
-    places = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
+    positions = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
     return te_kernel(
         builder,
         topi.strided_slice,
@@ -125,7 +125,7 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
         begin,
         end,
         strides[0] if strides else None,
-        places,
+        positions,
         assume_inbound=call.attrs["assume_inbound"],
     )
 
@@ -145,13 +145,13 @@ def _gradient_strided_slice(
     for axis, begin, end, step in zip(axes, begins, ends, steps, strict=True):
         if begin is None or end is None or not isinstance(step, IntImm):
             raise refuse("the gradient of strided_slice needs literal axes and strides", call)
-        place = normal_axis(cast("IntImm", axis).value, len(shape))
-        first, length = slice_bounds(shape[place], begin, end, step.value, inbound=inbound)
+        position = normal_axis(cast("IntImm", axis).value, len(shape))
+        first, length = slice_bounds(shape[position], begin, end, step.value, inbound=inbound)
         count = R.arange(PrimValue(length))
-        places = count * step.value + PrimValue(first)
-        sizes[place] = shape[place]
+        positions = count * step.value + PrimValue(first)
+        sizes[position] = shape[position]
         whole = R.zeros(ShapeExpr(tuple(sizes)), cast("TensorStructInfo", x.struct_info).dtype)
-        gradient = R.grad.take_backward(gradient, whole, places, axis=place)
+        gradient = R.grad.take_backward(gradient, whole, positions, axis=position)
     return [gradient, *map(R.grad.no_grad, others)]
 
 
@@ -185,30 +185,30 @@ def strided_slice(
     if strides is not None:
         named["strides"] = strides
     values = {name: _values(sinfo, name) for name, sinfo in named.items()}
-    counts = {name: len(found) for name, found in values.items() if found is not None}
+    counts = {name: len(members) for name, members in values.items() if members is not None}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise refuse(f"axes, begin, end and strides are as many, found {listed}", begin)
-    places = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
+    positions = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
     if x.ndim >= 0:
-        places = list(normal_axes(places, x.ndim, "axes:"))
-    steps = values.get("strides", [None] * len(places))
+        positions = list(normal_axes(positions, x.ndim, "axes:"))
+    steps = values.get("strides", [None] * len(positions))
     for step in steps or ():
         if isinstance(step, IntImm) and step.value == 0:
             raise refuse("strides are other than 0", strides)
     strided = [step.value for step in steps or () if isinstance(step, IntImm)]
     if strides is None:
-        strided = [1] * len(places)
+        strided = [1] * len(positions)
     shape = x.get_shape()
     if values["axes"] == [] and shape is None:
         return x
     begins, ends = values["begin"], values["end"]
     if shape is None or begins is None or ends is None or None in (*begins, *ends):
         return tensor(None, x.dtype, x.vdevice, x.ndim)
-    if not len(begins) == len(places) == len(strided):
+    if not len(begins) == len(positions) == len(strided):
         return tensor(None, x.dtype, x.vdevice, x.ndim)
     sizes = list(shape)
-    for axis, first, last, stride in zip(places, begins, ends, strided, strict=True):
+    for axis, first, last, stride in zip(positions, begins, ends, strided, strict=True):
         assert first is not None
         assert last is not None
         _, sizes[axis] = slice_bounds(shape[axis], first, last, stride, inbound=assume_inbound)
@@ -238,10 +238,10 @@ def _gradient_dynamic_strided_slice(
     x, *bounds = call.args
     shape = ShapeExpr(require_shape(x, "dynamic_strided_slice"))
     count = PrimValue(product(shape.values))
-    places = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
+    positions = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
     whole = R.reshape(R.zeros_like(x), ShapeExpr((product(shape.values),)))
-    found = R.scatter_elements(whole, R.flatten(places), R.flatten(gradient))
-    return [R.reshape(found, shape), *map(R.grad.no_grad, bounds)]
+    gathered = R.scatter_elements(whole, R.flatten(positions), R.flatten(gradient))
+    return [R.reshape(gathered, shape), *map(R.grad.no_grad, bounds)]
 
 
 @register(

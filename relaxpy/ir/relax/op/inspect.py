@@ -86,8 +86,8 @@ def tensor_shape_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruct
     Errors:
         StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
-    sizes, place = tensor.get_shape(), _place(tensor, axis)
-    known = None if sizes is None or place is None else sizes[place]
+    sizes, position = tensor.get_shape(), _position(tensor, axis)
+    known = None if sizes is None or position is None else sizes[position]
     return PrimStructInfo(INT64, None if known is None else known.astype(INT64))
 
 
@@ -102,8 +102,8 @@ def tensor_stride_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruc
     Errors:
         StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
-    sizes, place = tensor.get_shape(), _place(tensor, axis)
-    known = None if sizes is None or place is None else strides_of(sizes)[place]
+    sizes, position = tensor.get_shape(), _position(tensor, axis)
+    known = None if sizes is None or position is None else strides_of(sizes)[position]
     return PrimStructInfo(INT64, known)
 
 
@@ -134,7 +134,7 @@ def strides_of(sizes: tuple[tir.PrimExpr, ...]) -> tuple[tir.PrimExpr, ...]:
     return tuple(product(sizes[i + 1 :]).astype(INT64) for i in range(len(sizes)))
 
 
-def _place(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
+def _position(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
     """The axis, where it is known.
 
     Errors:
@@ -144,11 +144,11 @@ def _place(tensor: TensorStructInfo, axis: PrimStructInfo) -> int | None:
         raise refuse_type(f"the axis is an integer, found {axis}", axis)
     if not isinstance(axis.value, tir.IntImm):
         return None
-    place = axis.value.value
-    if place < 0 or 0 <= tensor.ndim <= place:
+    position = axis.value.value
+    if position < 0 or 0 <= tensor.ndim <= position:
         rank = f" for rank {tensor.ndim}" if tensor.ndim >= 0 else ": they are counted from 0"
-        raise refuse(f"axis {place} is out of range{rank}", axis)
-    return place
+        raise refuse(f"axis {position} is out of range{rank}", axis)
+    return position
 
 
 class _Property:
@@ -218,7 +218,7 @@ class TensorSizes(_Property):
         try:
             if isinstance(axis, (bool, np.bool_)):
                 raise TypeError
-            place = axis.value if isinstance(axis, tir.IntImm) else operator.index(axis)  # type: ignore[arg-type]
+            position = axis.value if isinstance(axis, tir.IntImm) else operator.index(axis)  # type: ignore[arg-type]
         except TypeError:
             found = "a slice" if isinstance(axis, slice) else repr(axis)
             raise MisuseError(
@@ -226,14 +226,14 @@ class TensorSizes(_Property):
             ) from None
         rank = self._rank()
         if rank is not None:
-            place = normal_axis(place, rank)
-        elif place < 0:
+            position = normal_axis(position, rank)
+        elif position < 0:
             raise refuse(
-                f"axis {place} is counted from the end, but the rank is not known",
+                f"axis {position} is counted from the end, but the rank is not known",
                 axis,
                 hint="say the rank with R.match_cast first",
             )
-        return PrimValue(ops.const(place, INT64))
+        return PrimValue(ops.const(position, INT64))
 
     def _rank(self) -> int | None:
         sinfo = self.tensor.struct_info

@@ -45,14 +45,14 @@ def sinfo_list(sinfo_args: StructInfos) -> tuple[StructInfo, ...]:
 
 
 def flat_operands(
-    given: Sequence[object], shape: object, sinfo_args: StructInfos | None
+    arguments: Sequence[object], shape: object, sinfo_args: StructInfos | None
 ) -> tuple[Any, Any] | None:
     """The operands and the shape of `f, args..., shape, sinfo_args=[A]` (OP-1, OP-9).
 
-    `given` are the arguments after `f`. None if the call has another form: with the operands in
+    `arguments` are the arguments after `f`. None if the call has another form: with the operands in
     a tuple, and with `out_sinfo` or `shape` by name.
     """
-    values = [value for value in given if value is not None]
+    values = [value for value in arguments if value is not None]
     if sinfo_args is None or shape is not None or not values:
         return None
     *operands, last = values
@@ -98,15 +98,15 @@ def declared_outputs(
     if out_sinfo is not None:
         sinfo = output_sinfo(out_sinfo)
     else:
-        given = sinfo_list(sinfo_args or ())
-        if len(given) != 1:
+        declared = sinfo_list(sinfo_args or ())
+        if len(declared) != 1:
             raise StructInfoError(
-                f"takes the struct info of one output, found {len(given)}",
+                f"takes the struct info of one output, found {len(declared)}",
                 rule=rule,
                 hint="several outputs are one R.Tuple",
                 about=sinfo_args,
             )
-        [sinfo] = given
+        [sinfo] = declared
     return sinfo if shape is None else _sized(sinfo, shape)
 
 
@@ -115,9 +115,9 @@ def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
     if isinstance(sinfo, TupleStructInfo):
         shapes = shape.fields if isinstance(shape, Tuple) else shape
         if not isinstance(shapes, (list, tuple)) or len(shapes) != len(sinfo.fields):
-            found = counted(len(shapes), "shape") if isinstance(shapes, (list, tuple)) else shape
+            actual = counted(len(shapes), "shape") if isinstance(shapes, (list, tuple)) else shape
             raise StructInfoTypeError(
-                f"shape holds one for each of {len(sinfo.fields)} outputs, found {found}",
+                f"shape holds one for each of {len(sinfo.fields)} outputs, found {actual}",
                 rule="OP-3",
                 about=shape,
             )
@@ -146,12 +146,12 @@ def _read_shape(shape: object) -> Expr:
         case ShapeExpr() | Var(struct_info=ShapeStructInfo()):
             return shape
         case Expr():
-            held = shape.struct_info
+            sinfo = shape.struct_info
             raise StructInfoTypeError(
-                f"shape is a shape, found {shape if held is None else held}",
+                f"shape is a shape, found {shape if sinfo is None else sinfo}",
                 rule="OP-2",
                 hint="bind the shape to a variable first and write that"
-                if isinstance(held, ShapeStructInfo)
+                if isinstance(sinfo, ShapeStructInfo)
                 else None,
                 about=shape,
             )

@@ -176,11 +176,11 @@ class OpDef:
         """By the identity of each operand and attribute, the argument that it was built from."""
         if not bound:
             return {}
-        found = {id(call.attrs[name]): bound[name] for name in self.signature.attributes}
+        result = {id(call.attrs[name]): bound[name] for name in self.signature.attributes}
         if not self.signature.is_variadic:
             named = zip(call.args, self.signature.operands, strict=False)
-            found |= {id(operand): bound[p.name] for operand, p in named}
-        return found
+            result |= {id(operand): bound[p.name] for operand, p in named}
+        return result
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
         """DER-35: the struct info of a call whose operands have theirs; a BlockBuilder is a `ctx`.
@@ -213,18 +213,18 @@ class OpDef:
         rule = self.record.gradient
         if rule is None:
             raise MisuseError(f"{self.name} has no gradient", about=self)
-        found = apply_column(
+        result = apply_column(
             self.name, "gradient", rule, var=var, call=call, gradient=gradient, builder=builder
         )
-        is_list = isinstance(found, (list, tuple)) and len(found) == len(call.args)
-        if not is_list or not all(isinstance(grad, Expr) for grad in found):
+        is_list = isinstance(result, (list, tuple)) and len(result) == len(call.args)
+        if not is_list or not all(isinstance(grad, Expr) for grad in result):
             raise MisuseError(
                 f"the gradient of {self.name} returns a list of one expression for each of "
-                f"{counted(len(call.args), 'operand')}, found {found!r:.80}",
+                f"{counted(len(call.args), 'operand')}, found {result!r:.80}",
                 hint="relax.op.grad.no_grad(operand) is that of an operand without a gradient",
-                about=found,
+                about=result,
             )
-        return tuple(found)
+        return tuple(result)
 
     def implement(self, function: F) -> F:
         """Register the decorated function as the implementation on run-time values."""
@@ -282,11 +282,11 @@ def enter(record: OpRecord) -> OpDef:
     present = _table.get(record.name)
     if present is not None and not _replaces(record.function, present.record):
         raise _taken(present)
-    found = _table[record.name] = OpDef(record)
+    definition = _table[record.name] = OpDef(record)
     policy = 2 if record.precision_policy is None else record.precision_policy
-    set_fields(record, infer=found.infer, pure=record.pure is True, precision_policy=policy)
-    found.op.enter(record)
-    return found
+    set_fields(record, infer=definition.infer, pure=record.pure is True, precision_policy=policy)
+    definition.op.enter(record)
+    return definition
 
 
 @user_facing
@@ -333,18 +333,18 @@ def unregister(name: str) -> None:
         UnknownNameError (also ValueError, KeyError): there is none of this name.
         MisuseError: it belongs to relaxpy.
     """
-    found = _table.get(name)
-    if found is None:
+    definition = _table.get(name)
+    if definition is None:
         raise UnknownNameError(
             f"no operator is registered as {name!r:.60}",
             rule="OP-16",
             hint=close_names(str(name), _table),
             about=name,
         )
-    if found.record.is_of_relaxpy:
+    if definition.record.is_of_relaxpy:
         raise MisuseError(f"operator {name} belongs to relaxpy", about=name)
     del _table[name]
-    found.op.forget()
+    definition.op.forget()
 
 
 def _replaces(function: object, present: OpRecord) -> bool:
@@ -496,8 +496,8 @@ def infer_op_call(op: Op, call: Call, ctx: Context) -> StructInfo:
     """
     rule = op.record.infer
     if rule is not None:
-        found = _table.get(op.name)
-        if found is None or rule != found.infer:
+        definition = _table.get(op.name)
+        if definition is None or rule != definition.infer:
             return _inferred(rule(call, _for_rules_of_users(call, ctx)), rule)
         return rule(call, ctx)
     if op.record.pure is None:

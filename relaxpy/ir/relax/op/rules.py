@@ -73,9 +73,9 @@ def tensor(
     ndim: int | None = None,
 ) -> TensorStructInfo:
     """The struct info of a tensor; `ndim` counts where there is no shape."""
-    found = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
-    if found is not None:
-        return TensorStructInfo(found, dtype, vdevice)
+    dims = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
+    if dims is not None:
+        return TensorStructInfo(dims, dtype, vdevice)
     return TensorStructInfo(None, dtype, vdevice, -1 if ndim is None else ndim)
 
 
@@ -140,13 +140,13 @@ def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int
     Errors:
         StructInfoError: one is outside [-ndim, ndim), or occurs twice.
     """
-    found: list[int] = []
+    result: list[int] = []
     for axis in axes:
-        place = normal_axis(axis, ndim, name)
-        if place in found:
+        position = normal_axis(axis, ndim, name)
+        if position in result:
             raise refuse(f"{name} {axis} occurs twice in {list(axes)}", axes)
-        found.append(place)
-    return tuple(found)
+        result.append(position)
+    return tuple(result)
 
 
 def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -> DataType:
@@ -304,10 +304,10 @@ def of_bits(legalize: Legalize) -> Legalize:
     def checked(builder: BlockBuilder, call: Call) -> Expr:
         assert isinstance(call.op, Op)
         for arg in call.args:
-            found = builder.struct_info_of(arg)
-            assert isinstance(found, (TensorStructInfo, PrimStructInfo))
-            if not found.dtype.is_int:
-                raise refuse_type(f"{call.op.name}: only integers have bits, found {found}", call)
+            sinfo = builder.struct_info_of(arg)
+            assert isinstance(sinfo, (TensorStructInfo, PrimStructInfo))
+            if not sinfo.dtype.is_int:
+                raise refuse_type(f"{call.op.name}: only integers have bits, found {sinfo}", call)
         return legalize(builder, call)
 
     return checked

@@ -53,19 +53,19 @@ class Signature:
     @cached_property
     def _hints(self) -> dict[str, Any]:
         try:
-            found = typing.get_type_hints(self.function)
+            hints = typing.get_type_hints(self.function)
         except NameError as error:
             raise MisuseError(
                 f"the annotations of {self.function.__qualname__} have no value: {error}",
                 hint="they are looked up in its module, not in a function around it",
             ) from None
-        for name, hint in found.items() if self.is_rule else ():
+        for name, hint in hints.items() if self.is_rule else ():
             if any(isinstance(m, StructInfo) or hasattr(m, _OF_PROGRAMS) for m in _members(hint)):
                 raise MisuseError(
                     f"the rule {self.function.__qualname__} annotates {name} as a program does",
                     hint="a rule is annotated with classes, as in relax.TensorStructInfo",
                 )
-        return found
+        return hints
 
     @cached_property
     def injected(self) -> dict[str, type]:
@@ -77,20 +77,20 @@ class Signature:
     @cached_property
     def public(self) -> inspect.Signature:
         """The parameters that users see."""
-        found = self._python.parameters.items()
-        return self._python.replace(parameters=[p for n, p in found if n not in self.injected])
+        parameters = self._python.parameters.items()
+        return self._python.replace(parameters=[p for n, p in parameters if n not in self.injected])
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What the operator takes, in order."""
         out = []
-        for name, found in self.public.parameters.items():
+        for name, parameter in self.public.parameters.items():
             if name == "span":
                 continue
             members = _members(self._hints.get(name, object))
             kinds = typing.cast("tuple[type[StructInfo], ...]", tuple(filter(_is_sinfo, members)))
-            variadic = found.kind is inspect.Parameter.VAR_POSITIONAL
-            out.append(Parameter(name, kinds, members, variadic, found.default))
+            variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            out.append(Parameter(name, kinds, members, variadic, parameter.default))
         return tuple(out)
 
     @cached_property
@@ -137,14 +137,14 @@ class Signature:
     @cached_property
     def _names(self) -> tuple[str, ...] | None:
         """The parameters by position, or None where some can be passed only so, or only by name."""
-        found = self.public.parameters
-        usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in found.values())
-        return tuple(found) if usual else None
+        parameters = self.public.parameters
+        usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters.values())
+        return tuple(parameters) if usual else None
 
     @cached_property
     def _defaults(self) -> dict[str, object]:
-        found = self.public.parameters.values()
-        return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+        parameters = self.public.parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
     def bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any]:
         """The arguments by the names of the parameters, with the defaults of those left out.
@@ -160,11 +160,11 @@ class Signature:
                 if len(bound) == len(names):
                     return bound
         try:
-            found = self.public.bind(*args, **kwargs)
+            call = self.public.bind(*args, **kwargs)
         except TypeError as error:
             raise MisuseError(str(error)) from None
-        found.apply_defaults()
-        return found.arguments
+        call.apply_defaults()
+        return call.arguments
 
     def divided(self, bound: Mapping[str, Any]) -> tuple[tuple[Expr, ...], Attrs]:
         """The operands and the attributes that arguments by name are.
@@ -195,15 +195,15 @@ class Signature:
         return tuple(operands), Attrs(attributes) if attributes else EMPTY_ATTRS
 
     def _attribute(self, parameter: Parameter, value: object) -> object:
-        found = parameter.attribute(value)
-        if self.is_rule and isinstance(found, Expr):
+        result = parameter.attribute(value)
+        if self.is_rule and isinstance(result, Expr):
             raise MisuseError(
-                f"{parameter.name} is an attribute, found the expression {found}",
+                f"{parameter.name} is an attribute, found the expression {result}",
                 hint="operands are annotated with struct info in the rule, as in "
                 f"{parameter.name}: relax.TensorStructInfo",
                 about=value,
             )
-        return found
+        return result
 
     def present(self, call: Call) -> tuple[Expr | None, ...]:
         """The operands of a call by position, None for an optional one that is absent.
@@ -211,8 +211,10 @@ class Signature:
         Absent operands at the end are left out.
         """
         named = zip(call.args, self.operands, strict=False)
-        found = [None if parameter.is_absent(arg.struct_info) else arg for arg, parameter in named]
-        return (*found, *call.args[len(found) :])
+        operands = [
+            None if parameter.is_absent(arg.struct_info) else arg for arg, parameter in named
+        ]
+        return (*operands, *call.args[len(operands) :])
 
     def rule_arguments(self, call: Call, ctx: Context) -> CallArguments:
         """The arguments of the rule: struct info, attributes, the call and the context.

@@ -33,7 +33,7 @@ class IRModuleFrame(IRBuilderFrame):
         self.attrs: dict[str, object] = {}
         self.global_infos: dict[str, Sequence[object]] = {}
         self.devices = Devices()
-        self.devices.infos = self.global_infos
+        self.devices.global_infos = self.global_infos
 
     @override
     @contextmanager

@@ -122,7 +122,7 @@ def check_index(owner: object, index: Any) -> None:
     if not isinstance(owner, (*_CONTAINERS, str, range, np.ndarray)):
         return
     members = index if isinstance(owner, np.ndarray) and isinstance(index, tuple) else (index,)
-    parts = [
+    comparisons = [
         part
         for member in members
         for part in (
@@ -131,7 +131,7 @@ def check_index(owner: object, index: Any) -> None:
     ]
     if isinstance(owner, dict) and (index in owner or not is_of_program([index, *owner])):
         return
-    for part in parts:
+    for part in comparisons:
         if is_of_program(part):
             raise MisuseError(
                 f"the members of a {type(owner).__name__} are chosen while the program is read, and"

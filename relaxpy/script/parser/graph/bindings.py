@@ -27,8 +27,8 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
     match target:
         case ast.Name(id=name):
             bind(state, name, value, at, target)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            names = [part.id for part in parts if isinstance(part, ast.Name)]
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            names = [part.id for part in elements if isinstance(part, ast.Name)]
             if len(set(names)) != len(names):
                 raise state.error(target, "a name is bound twice in one statement", rule="SC-9")
             for part, member in displays.paired(
@@ -53,11 +53,11 @@ def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
     if not isinstance(value, rx.Var):
         with state.at(at):
             var = state.builder.emit(value, span=state.program.span(at))
-    info = state.builder.struct_info_of(var)
-    if not isinstance(info, rx.TupleStructInfo):
-        raise state.error(at, f"only a tuple can be taken apart, found {info}", rule="DER-32")
+    sinfo = state.builder.struct_info_of(var)
+    if not isinstance(sinfo, rx.TupleStructInfo):
+        raise state.error(at, f"only a tuple can be taken apart, found {sinfo}", rule="DER-32")
     span = state.program.span(at)
-    return [rx.TupleGetItem(var, k, span=span) for k in range(len(info.fields))]
+    return [rx.TupleGetItem(var, k, span=span) for k in range(len(sinfo.fields))]
 
 
 def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
@@ -67,7 +67,7 @@ def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
     if node.value is None:
         annotation_ahead(state, node, node.target)
         return
-    annotation = annotation_info(state, node.annotation)
+    annotation = annotated_sinfo(state, node.annotation)
     value = state.values.value(node.value)
     bind(state, node.target.id, value, node.value, node.target, annotation)
 
@@ -82,12 +82,12 @@ def annotation_ahead(state: GraphState, node: ast.AnnAssign, target: ast.Name) -
         case _:
             raise missing_value(state, node)
     state.now.pending.name = target.id
-    state.now.pending.annotation = annotation_info(state, node.annotation)
+    state.now.pending.annotation = annotated_sinfo(state, node.annotation)
 
 
 def missing_value(state: GraphState, node: ast.stmt | ast.expr) -> ParseError:
     """The error for an annotation that no binding follows."""
-    return state.error(node, "a name is bound with a value: write name: info = value")
+    return state.error(node, "a name is bound with a value: write name: sinfo = value")
 
 
 def take_pending(state: GraphState) -> Pending:
@@ -120,7 +120,7 @@ def bind_compound(
         state.scope.set(var.name_hint, bound)
 
 
-def annotation_info(state: GraphState, node: ast.expr) -> rx.StructInfo:
+def annotated_sinfo(state: GraphState, node: ast.expr) -> rx.StructInfo:
     """The struct info of an annotation in a body."""
     with state.values.in_annotation():
         value = state.values.value(node)
@@ -152,7 +152,7 @@ def bind(
         declare_size(state, name, value, at)
         return
     if isinstance(value, records.UnknownShape):
-        value = state.values.settled(value, at)
+        value = state.values.bind_casts(value, at)
     if isinstance(value, TypeVar):
         declare_size(state, name, SizeVar("", INT64), at)
         return
@@ -172,10 +172,10 @@ def bind(
             state.scope.set(name, named)
             return
     if isinstance(value, (records.MatchCastForm, records.MatchShapeForm)):
-        expr, info = cast_operands(state, value, at)
+        expr, sinfo = cast_operands(state, value, at)
         with state.at(at):
             bound = state.builder.match_cast(
-                expr, info, annotation=annotation, var=var, span=span_of_cast(state, at)
+                expr, sinfo, annotation=annotation, var=var, span=span_of_cast(state, at)
             )
     else:
         expr = bindable(state, value, at)
@@ -188,9 +188,9 @@ def cast_inside(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr
 ) -> rx.Expr:
     """The variable to which a cast inside an expression is bound."""
-    expr, info = cast_operands(state, form, node)
+    expr, sinfo = cast_operands(state, form, node)
     with state.at(node):
-        bound = state.builder.match_cast(expr, info, span=span_of_cast(state, node))
+        bound = state.builder.match_cast(expr, sinfo, span=span_of_cast(state, node))
     assert bound is not None
     return bound
 
@@ -212,10 +212,10 @@ def cast_operands(
     location = at
     if isinstance(at, ast.Call) and len(at.args) > 1:
         location = at.args[1]
-    info = struct_info_at(state, form.annotation, location)
-    if isinstance(info, rx.AnyStructInfo):
-        info = replace(info, span=state.program.span(location))
-    return expr, info
+    sinfo = struct_info_at(state, form.annotation, location)
+    if isinstance(sinfo, rx.AnyStructInfo):
+        sinfo = replace(sinfo, span=state.program.span(location))
+    return expr, sinfo
 
 
 def bindable(state: GraphState, value: object, at: ast.expr) -> rx.Expr:
@@ -262,9 +262,9 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
         case records.AttrsForm(of="function", attrs=attrs):
             func_attr(state, attrs, node)
         case records.MatchCastForm() | records.MatchShapeForm():
-            expr, info = cast_operands(state, value, node)
+            expr, sinfo = cast_operands(state, value, node)
             with state.at(node):
-                state.builder.match_cast(expr, info, bind=False, span=span_of_cast(state, node))
+                state.builder.match_cast(expr, sinfo, bind=False, span=span_of_cast(state, node))
         case rx.Call() | records.EmitForm():
             emit_unit(state, value, node)
         case records.DataflowForm():

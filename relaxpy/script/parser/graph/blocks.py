@@ -28,10 +28,10 @@ def with_statement(state: GraphState, node: ast.With) -> None:
     """Read `with R.dataflow():`, or `with R.SeqExpr():`, whose bindings are added here (NF-14)."""
     item = node.items[0]
     match item.context_expr:
-        case ast.Call(func, [ast.Constant(value=first), info]) if first is ...:
+        case ast.Call(func, [ast.Constant(value=first), sinfo]) if first is ...:
             if state.values.value(func) is match_cast:
-                check_alone(state, node, "R.match_cast(..., info)")
-                cast_block(state, node, bindings.annotation_info(state, info))
+                check_alone(state, node, "R.match_cast(..., sinfo)")
+                cast_block(state, node, bindings.annotated_sinfo(state, sinfo))
                 return
     form = state.values.value(item.context_expr)
     if not isinstance(form, (records.DataflowForm, records.SeqForm)):
@@ -68,8 +68,8 @@ def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
         raise state.error(extra, f"with {display_name} stands alone, without `as`")
 
 
-def cast_block(state: GraphState, node: ast.With, info: rx.StructInfo) -> None:
-    """Read `with R.match_cast(..., info):`, which casts the value of the if or function in it."""
+def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
+    """Read `with R.match_cast(..., sinfo):`, which casts the value of the if or function in it."""
     item = node.items[0]
     match node.body:
         case [ast.If() | ast.FunctionDef()]:
@@ -79,10 +79,10 @@ def cast_block(state: GraphState, node: ast.With, info: rx.StructInfo) -> None:
         case _:
             raise state.error(
                 item.context_expr,
-                "with R.match_cast(..., info) holds one if or one function",
+                "with R.match_cast(..., sinfo) holds one if or one function",
                 hint="other values stand in the place of the dots",
             )
-    pending = state.now.pending = Pending(cast=info)
+    pending = state.now.pending = Pending(cast=sinfo)
     state.statements.read(node.body, state.reader.statement)
     if state.now.pending is pending:
         state.now.pending = Pending()
@@ -107,8 +107,8 @@ def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.st
                 outputs: Sequence[ast.expr] = args
             case ast.Return(value=ast.Name() as value):
                 outputs = [value]
-            case ast.Return(value=ast.Tuple(elts=parts)):
-                outputs = parts
+            case ast.Return(value=ast.Tuple(elts=elements)):
+                outputs = elements
             case _:
                 continue
         names |= {part.id: None for part in outputs if isinstance(part, ast.Name)}
@@ -161,8 +161,8 @@ def if_statement(state: GraphState, node: ast.If) -> None:
     state.values.forget()
     if pending.annotation is None and annotations:
         pending = Pending(name, reduce(struct_info_lca, annotations), pending.cast)
-    found = rx.If(test, yes, no, span=state.program.span(node.test))
-    bindings.bind_compound(state, found, var, pending, node.test)
+    branch = rx.If(test, yes, no, span=state.program.span(node.test))
+    bindings.bind_compound(state, branch, var, pending, node.test)
 
 
 def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bool) -> None:
@@ -251,9 +251,9 @@ def branch_value(
     state.values.forget()
     match node:
         case ast.Assign(targets=[target], value=value):
-            result, info = state.values.value(value), None
+            result, sinfo = state.values.value(value), None
         case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
-            info = bindings.annotation_info(state, annotation)
+            sinfo = bindings.annotated_sinfo(state, annotation)
             result = state.values.value(value)
         case ast.Expr(value=call):
             return bindings.emit_unit(state, state.values.value(call), call)
@@ -266,11 +266,11 @@ def branch_value(
         if is_leaf(leaf):
             with state.at(value):
                 known = state.builder.struct_info_of(leaf)
-            if info is None or is_base_of(info, known):
-                annotations += [info] if info is not None else []
+            if sinfo is None or is_base_of(sinfo, known):
+                annotations += [sinfo] if sinfo is not None else []
                 return leaf
         result = leaf
-    bindings.bind(state, name, result, value, target, info)
+    bindings.bind(state, name, result, value, target, sinfo)
     return bound_value(state, name)
 
 

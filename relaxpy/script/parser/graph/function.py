@@ -114,7 +114,7 @@ class GraphReader:
         func = rx.Function(
             signature.params, result, signature.ret, pure, Attrs(body.attrs), span=name
         )
-        state.values.places[id(result)] = state.program, returned
+        state.values.positions[id(result)] = state.program, returned
         try:
             return state.builder.normalize_function(func)
         except RelaxpyError as error:
@@ -202,7 +202,7 @@ class GraphReader:
             raise state.error(
                 name_of(node),
                 "a function inside a function is decorated with @R.function",
-                hint="kernels (@T.prim_func) belong into the module",
+                hint="kernels (@T.prim_func) belong in the module",
             )
         if decorator.name is not None:
             raise state.error(name_of(node), "a function inside a function goes by its own name")

@@ -138,7 +138,7 @@ class SignatureReader:
         names = self.result.names
         if arg is None:
             return names.get(name, POISON)
-        info: rx.StructInfo | None = rx.ObjectStructInfo()
+        sinfo: rx.StructInfo | None = rx.ObjectStructInfo()
         if arg.annotation is None and name == "self":
             error = self.values.error(
                 arg,
@@ -146,13 +146,13 @@ class SignatureReader:
                 hint="leave it out; others are called by the name of the class",
             )
             self.wrong(error)
-            info = None
+            sinfo = None
         elif arg.annotation is not None:
             for used in ast.walk(arg.annotation):
                 if isinstance(used, ast.Name) and used.id in self.waiting:
                     self.parameter(used.id)
-            info = self.struct_info(arg.annotation)
-        param = POISON if info is None else rx.Var(name, info, self.values.span(arg))
+            sinfo = self.struct_info(arg.annotation)
+        param = POISON if sinfo is None else rx.Var(name, sinfo, self.values.span(arg))
         names[name] = param
         return param
 
@@ -288,9 +288,9 @@ def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, Dat
             case ast.Constant(value=str() as text):
                 name, dtype = _named(text)
             case ast.Call(func=ast.Attribute(attr="Prim"), args=args, keywords=keywords):
-                parts = dict(zip(("dtype", "value"), args, strict=False))
-                parts.update((k.arg, k.value) for k in keywords if k.arg is not None)
-                texts = [getattr(parts.get(key), "value", None) for key in ("dtype", "value")]
+                operands = dict(zip(("dtype", "value"), args, strict=False))
+                operands.update((k.arg, k.value) for k in keywords if k.arg is not None)
+                texts = [getattr(operands.get(key), "value", None) for key in ("dtype", "value")]
                 dtype, name = (text.strip() if isinstance(text, str) else "" for text in texts)
             case _:
                 pass

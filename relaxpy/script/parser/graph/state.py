@@ -41,7 +41,7 @@ class Dataflow:
 class Pending:
     """The annotation and the cast of the variable that the next if or local function is bound to.
 
-    `name: info` before it is an annotation, `with R.match_cast(..., info):` around it a cast.
+    `name: sinfo` before it is an annotation, `with R.match_cast(..., sinfo):` around it a cast.
     """
 
     name: str = ""
@@ -97,7 +97,7 @@ class GraphState:
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
         self.values.size_of = self.size
-        builder.context.span_of = self.values.place_of
+        builder.context.span_of = self.values.position_of
 
     @property
     def program(self) -> Program:

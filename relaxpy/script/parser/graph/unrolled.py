@@ -133,7 +133,7 @@ class FunctionHost:
                 case records.TeForm():
                     return self.kernel_call(form, node)
                 case _:
-                    raise self.state.error(node, f"{describe(form)} belongs into the text itself")
+                    raise self.state.error(node, f"{describe(form)} belongs in the text itself")
 
         with handling(handler):
             yield
@@ -142,7 +142,7 @@ class FunctionHost:
     def nested(self) -> Iterator[None]:
         """The reading of other statements in the middle of one."""
         now, values = self.state.now, self.state.values
-        enclosing, returned, places = now.enclosing, now.returned, dict(values.places)
+        enclosing, returned, positions = now.enclosing, now.returned, dict(values.positions)
         now.enclosing, now.returned = [], None
         now.depth += 1
         try:
@@ -150,7 +150,7 @@ class FunctionHost:
         finally:
             now.enclosing, now.returned = enclosing, returned
             now.depth -= 1
-            values.places.update(places)
+            values.positions.update(positions)
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
         """The call of a kernel computing tensor expressions; the kernel is added to the module."""

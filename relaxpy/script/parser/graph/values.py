@@ -53,7 +53,7 @@ from relaxpy.script.parser.evaluate.macros import Macro
 from relaxpy.script.parser.source.scope import MISSING, ModuleRef
 from relaxpy.script.parser.source.text import Positioned, Program
 
-#: The operators of Python that have a meaning between Relax values, and the methods behind them.
+#: The operators of Python that have a meaning between Relax values, and their methods.
 _METHODS = {
     "+": "__add__",
     "-": "__sub__",
@@ -106,7 +106,7 @@ _SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
 
 
 class GraphEvaluator(Evaluator):
-    """Expressions of a graph function; `places` maps ids of values to their last positions.
+    """Expressions of a graph function; `positions` maps ids of values to their last positions.
 
     `host` is the function that is being read, if one is; `devices` are those of the module.
     """
@@ -117,38 +117,38 @@ class GraphEvaluator(Evaluator):
         self.devices = Devices()
         self.annotating = False
         self._current: ast.expr | None = None
-        self.places: dict[int, tuple[Program, Positioned]] = {}
+        self.positions: dict[int, tuple[Program, Positioned]] = {}
         self.gone: dict[str, str] = {}
         self._kept: list[object] = []
         self._known: dict[ast.expr, Inspected | DataType] = {}
-        self._infos: list[tuple[Annotation, tuple[Program, Positioned]]] = []
+        self._annotations: list[tuple[Annotation, tuple[Program, Positioned]]] = []
 
     def forget(self) -> None:
         """Forget the positions of values at the start of a statement."""
-        self.places.clear()
+        self.positions.clear()
         self._kept.clear()
         self._known.clear()
-        self._infos.clear()
+        self._annotations.clear()
 
-    def place_of(self, expr: rx.Expr) -> Span | None:
+    def position_of(self, expr: rx.Expr) -> Span | None:
         """The position of `expr` in this statement."""
         span = self._written(expr)
         return written_at(expr) if span is None else span
 
     def _written(self, value: object) -> Span | None:
         """The position of `value` in this statement, or None."""
-        position = self.places.get(id(value))
+        position = self.positions.get(id(value))
         return None if position is None else position[0].span(position[1])
 
     def located(self, error: RelaxpyError, otherwise: Span) -> RelaxpyError:
         """Locate `error` at its operand, if that is in this statement."""
         about = error.about
-        place = self._written(about)
+        position = self._written(about)
         # A variable that was bound on the way to normal form has the span of the operand.
-        if place is None and isinstance(about, rx.Var):
-            written = [program.span(node) for program, node in self.places.values()]
-            place = about.span if about.span in written else None
-        return as_parse_error(error, place or otherwise)
+        if position is None and isinstance(about, rx.Var):
+            written = [program.span(node) for program, node in self.positions.values()]
+            position = about.span if about.span in written else None
+        return as_parse_error(error, position or otherwise)
 
     @override
     def unknown(self, node: ast.Name) -> RelaxpyError:
@@ -176,11 +176,11 @@ class GraphEvaluator(Evaluator):
 
     @override
     def _name(self, node: ast.Name) -> object:
-        if node.id == "_" and self._says_nothing():
+        if node.id == "_" and self._means_unknown_shape():
             return RuntimeDepShape
         return Evaluator._name(self, node)
 
-    def _says_nothing(self) -> bool:
+    def _means_unknown_shape(self) -> bool:
         """Whether `_` means an unknown shape; it may also be an ordinary name."""
         known = self.scope.find_bound("_")
         return known is MISSING or (self.annotating and not isinstance(known, PrimExpr))
@@ -205,11 +205,11 @@ class GraphEvaluator(Evaluator):
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
         """`owner.shape` and the like: what is known, or what reads it when the program runs."""
-        info = owner.struct_info
-        if not isinstance(info, rx.TensorStructInfo):
-            actual = "no tensor" if info is None else str(info)
+        sinfo = owner.struct_info
+        if not isinstance(sinfo, rx.TensorStructInfo):
+            actual = "no struct info" if sinfo is None else str(sinfo)
             raise self.error(node, f"only a tensor has .{node.attr}, found {actual}")
-        known = known_property(info, node.attr)
+        known = known_property(sinfo, node.attr)
         value = inspected(owner, node.attr)
         if known is not None:
             self._known[node] = value
@@ -224,7 +224,7 @@ class GraphEvaluator(Evaluator):
         if self.host is None:
             return expr
         if isinstance(expr, rx.Call) and isinstance(node, ast.Call):
-            self._place_parts(expr, node)
+            self._locate_operands(expr, node)
         try:
             return self.host.evaluate(expr, shared=shared)
         except RelaxpyError as error:
@@ -243,10 +243,10 @@ class GraphEvaluator(Evaluator):
         value = Evaluator.value(self, node)
         self._current = outer
         if isinstance(value, rx.Expr):
-            self.places[id(value)] = self.program, node
+            self.positions[id(value)] = self.program, node
             self._kept.append(value)
         elif isinstance(value, Annotation) and not self.annotating:
-            self._infos.append((value, (self.program, node)))
+            self._annotations.append((value, (self.program, node)))
         return value
 
     @override
@@ -268,21 +268,21 @@ class GraphEvaluator(Evaluator):
                 return
             yield self.evaluate(member, node) if isinstance(member, rx.Expr) else member
 
-    def _place_parts(self, call: rx.Call, node: ast.Call) -> None:
+    def _locate_operands(self, call: rx.Call, node: ast.Call) -> None:
         """Note the positions of tuple operands, of struct infos, and of a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
-            self.places[id(call.op)] = self.program, node.func
-        for info in call.sinfo_args:
-            same = (place for found, place in self._infos if resolve(found) == info)
-            self.places |= {id(info): place for place in same}
+            self.positions[id(call.op)] = self.program, node.func
+        for sinfo in call.sinfo_args:
+            same = [at for annotation, at in self._annotations if resolve(annotation) == sinfo]
+            self.positions |= {id(sinfo): at for at in same}
         tuples = [a for a in call.args if isinstance(a, rx.Tuple) and a.fields]
         written = [*node.args, *(keyword.value for keyword in node.keywords)] if tuples else []
         displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
         for operand in tuples:
             last = self._written(operand.fields[-1])
-            found = next((d for d in displays if self.span(d.elts[-1]) == last), None)
-            if found is not None:
-                self.places[id(operand)] = self.program, found
+            display = next((d for d in displays if self.span(d.elts[-1]) == last), None)
+            if display is not None:
+                self.positions[id(operand)] = self.program, display
 
     @override
     def on_binary(self, sign: str, left: object, right: object) -> object:
@@ -328,9 +328,9 @@ class GraphEvaluator(Evaluator):
                 raise self.error(node, "a macro is used inside a function")
             return self.host.expand(function, args, kwargs, node)
         if function is len and args and isinstance(args[0], rx.Expr):
-            info = args[0].struct_info
-            if isinstance(info, rx.TupleStructInfo):
-                return len(info.fields)
+            sinfo = args[0].struct_info
+            if isinstance(sinfo, rx.TupleStructInfo):
+                return len(sinfo.fields)
         shared = is_helper(function)
         if shared and self.host is not None:
             result = self.host.help(function, args, kwargs, node)
@@ -345,7 +345,7 @@ class GraphEvaluator(Evaluator):
             result = self.devices.find(f"{result.kind}:{result.number}")
         if isinstance(result, records.TeForm):
             if self.host is None:
-                raise self.error(node, "R.emit_te belongs into a function")
+                raise self.error(node, "R.emit_te belongs in a function")
             result = self.host.kernel_call(result, node)
         return self.evaluate(result, node, shared=shared) if isinstance(result, rx.Expr) else result
 
@@ -404,15 +404,15 @@ class GraphEvaluator(Evaluator):
         ):
             return args
         starred = any(isinstance(arg, ast.Starred) for arg in node.args)
-        places: Sequence[ast.expr] = [node] * len(args) if starred else node.args
-        return [self.settled(arg, at) for arg, at in zip(args, places, strict=True)]
+        nodes: Sequence[ast.expr] = [node] * len(args) if starred else node.args
+        return [self.bind_casts(arg, at) for arg, at in zip(args, nodes, strict=True)]
 
-    def settled(self, value: Any, node: ast.expr) -> Any:
-        """`value`, with the casts in it bound to variables."""
+    def bind_casts(self, value: Any, node: ast.expr) -> Any:
+        """Return `value` with the casts in it bound to variables."""
         if isinstance(value, records.UnknownShape):
             raise self.error(
                 node,
-                "RuntimeDepShape is no value: it belongs into annotations",
+                "RuntimeDepShape is not a value: it belongs in annotations",
                 rule="LEG-5",
                 hint="R.shape_of(x) gives the shape of x when the program runs",
             )
@@ -420,10 +420,10 @@ class GraphEvaluator(Evaluator):
             return self.host.cast(value, node)
         if isinstance(value, (tuple, list)) and any(isinstance(v, _SPECIAL) for v in value):
             inner = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
-            places = inner if len(inner) == len(value) else [node] * len(value)
-            settled = [self.settled(v, at) for v, at in zip(value, places, strict=True)]
-            if any(new is not old for new, old in zip(settled, value, strict=True)):
-                return settled if isinstance(value, list) else tuple(settled)
+            nodes = inner if len(inner) == len(value) else [node] * len(value)
+            bound = [self.bind_casts(v, at) for v, at in zip(value, nodes, strict=True)]
+            if any(new is not old for new, old in zip(bound, value, strict=True)):
+                return bound if isinstance(value, list) else tuple(bound)
         return value
 
     def _at(self, expr: rx.Expr, node: ast.expr) -> rx.Expr:
@@ -482,9 +482,9 @@ class GraphEvaluator(Evaluator):
         """
         if isinstance(value, records.EmitForm):
             value = value.value
-        value = self.settled(value, node)
+        value = self.bind_casts(value, node)
         if isinstance(value, (records.Form, ModuleRef, IRModule)):
-            raise self.error(node, f"{describe(value)} is no value")
+            raise self.error(node, f"{describe(value)} is not a value")
         try:
             expr = self._at(rx.convert_to_expr(value), node)
         except MisuseError as error:
