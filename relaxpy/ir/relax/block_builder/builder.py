@@ -13,7 +13,7 @@ from relaxpy.errors import BuilderStateError, MisuseError, Span
 from relaxpy.ir.core.node import Attrs, as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.emitter import Emitter
-from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.block_builder.function_table import FunctionTable, as_gvar
 from relaxpy.ir.relax.block_builder.global_names import normalize_global_names
 from relaxpy.ir.relax.block_builder.normalize import Normalizer, is_leaf
 from relaxpy.ir.relax.block_builder.signatures import Signatures
@@ -57,12 +57,6 @@ def _as_params(params: Var | Sequence[Var]) -> tuple[Var, ...]:
     if isinstance(params, (Var, list, tuple)):
         return (params,) if isinstance(params, Var) else tuple(params)
     raise MisuseError(f"parameters are a Var or a list of them, found {params!r:.60}", about=params)
-
-
-def _as_gvar(gvar: object) -> GlobalVar:
-    if not isinstance(gvar, GlobalVar):
-        raise MisuseError(f"a function is known by its GlobalVar, found {gvar!r:.60}", about=gvar)
-    return gvar
 
 
 _active: ContextVar[tuple[BlockBuilder, ...]] = ContextVar("relaxpy_builders", default=())
@@ -424,6 +418,10 @@ class BlockBuilder:
             return None
         return self._out.close_scope(self._normalizer.leaf(convert_to_expr(result)))
 
+    def scope_is_empty(self) -> bool:
+        """Whether nothing was emitted in the innermost scope."""
+        return not any(block.bindings for block in self._out.scope.blocks)
+
     def declare(self, var: Var) -> None:
         """Make `var` visible before it is bound: a local function may call itself (SC-4)."""
         self._out.declare(var)
@@ -484,7 +482,7 @@ class BlockBuilder:
 
     def declare_global(self, gvar: GlobalVar, struct_info: StructInfo) -> None:
         """Declare the signature of a function of the module that is defined later."""
-        self._out.declare_global(_as_gvar(gvar).name_hint, as_struct_info(struct_info))
+        self._out.declare_global(as_gvar(gvar).name_hint, as_struct_info(struct_info))
 
     @user_facing
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
@@ -584,7 +582,7 @@ class BlockBuilder:
     @user_facing
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace the function `gv` of the module."""
-        self._table.set(_as_gvar(gv), self._derived(updated_func))
+        self._table.set(as_gvar(gv), self._derived(updated_func))
 
     def get(self) -> IRModule:
         """A copy of the module in its present state."""

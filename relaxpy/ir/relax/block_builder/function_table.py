@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.link import brought_along
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
+
+
+def as_gvar(gvar: object) -> GlobalVar:
+    """`gvar`, if it is a GlobalVar.
+
+    Errors:
+        MisuseError (also TypeError): it is something else.
+    """
+    if not isinstance(gvar, GlobalVar):
+        raise MisuseError(f"a function is known by its GlobalVar, found {gvar!r:.60}", about=gvar)
+    return gvar
 
 
 class FunctionTable:
