@@ -48,9 +48,9 @@ FLOORS = {
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
         link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py base.py
         relax/expect.py relax/call_graph.py te te/topi short_text
-        relax/relations relax/op relax/shapes.py relax/block_builder relax/utils.py relax/analysis
-        pass_infra relax/rewrite instrument.py relax/transform relax/dump_ast.py relax/dpl
-        transform.py
+        relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
+        relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/transform
+        relax/dump_ast.py relax/dpl transform.py
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py executable.py

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operators.md"

@@ -18,8 +18,8 @@ import relaxpy.exec.runtime.operators  # noqa: F401  (registers the implementati
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.gradients import no_gradient
-from relaxpy.ir.relax.op.registry import OpDef, registered_ops
+from relaxpy.ir.relax.op.definition.gradients import no_gradient
+from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

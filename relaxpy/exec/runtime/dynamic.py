@@ -21,7 +21,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.registry import infer_op_call, registered_ops
+from relaxpy.ir.relax.op.definition.registry import infer_op_call, registered_ops
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps, is_known
 from relaxpy.ir.tir import expr as tir

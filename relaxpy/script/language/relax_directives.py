@@ -13,8 +13,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op as _op  # noqa: F401  (registers the operators)
 from relaxpy.ir.relax.op.call import call_packed as _call_packed
+from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 from relaxpy.ir.relax.op.nn.activation import relu6
-from relaxpy.ir.relax.op.registry import OpDef, registered_ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.annotations import resolve

@@ -20,7 +20,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from relaxpy.ir.relax.op.registry import infer_op_call
+from relaxpy.ir.relax.op.definition.registry import infer_op_call
 from relaxpy.ir.relax.relations import (
     Compatibility,
     bound_shape_vars,

@@ -51,7 +51,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.nodes.base import set_fields
-from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations import definable_shape_vars, is_base_of
 from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.tir import expr as tir

@@ -22,9 +22,7 @@ from relaxpy.ir.relax.op.call import (
     call_tir_inplace,
     call_tir_with_grad,
 )
-from relaxpy.ir.relax.op.linear_algebra import linear
-from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
-from relaxpy.ir.relax.op.registry import (
+from relaxpy.ir.relax.op.definition.registry import (
     OpDef,
     R,
     register,
@@ -32,6 +30,8 @@ from relaxpy.ir.relax.op.registry import (
     registered_ops,
     unregister,
 )
+from relaxpy.ir.relax.op.linear_algebra import linear
+from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
 from relaxpy.ir.relax.op.scatter import masked_fill
 
 for _home in iter_modules(__path__):

@@ -19,9 +19,9 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     const,
 )
-from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
-from relaxpy.ir.relax.op.registry import R, Rows, family
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family
+from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     broadcast,
     joint_dtype,

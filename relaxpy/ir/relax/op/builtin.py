@@ -12,8 +12,8 @@ from relaxpy.ir.relax.nodes import (
     ShapeStructInfo,
     TensorStructInfo,
 )
+from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.memory import datatype_by_name, tensor_in
-from relaxpy.ir.relax.op.registry import register
 
 
 def global_scope(arguments: dict[str, Any]) -> None:

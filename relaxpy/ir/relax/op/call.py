@@ -30,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
+from relaxpy.ir.relax.op.definition.registry import Operand, register
 from relaxpy.ir.relax.op.outputs import (
     OutputShape,
     StructInfos,
@@ -38,7 +39,6 @@ from relaxpy.ir.relax.op.outputs import (
     output_sinfo,
     sinfo_list,
 )
-from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import (
     explain_disjointness,
     map_params,

@@ -8,9 +8,9 @@ import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax.nodes import TensorStructInfo
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import literal_shape, refuse, tensor
 from relaxpy.ir.relax.op.distributed import require_workers, shard
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import literal_shape, refuse, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
 

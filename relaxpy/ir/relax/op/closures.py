@@ -17,8 +17,8 @@ from relaxpy.ir.relax.nodes import (
     convert_to_expr,
 )
 from relaxpy.ir.relax.op.call import Operands, operand_tuple
+from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.outputs import StructInfos, sinfo_list
-from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.relations.context import Context
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
-from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, sinfo_of
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import te_kernel, with_dtype
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, sinfo_of
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from relaxpy.ir.core.device import Device
 from relaxpy.ir.global_info import VDevice
 from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.registry import register
+from relaxpy.ir.relax.op.definition.registry import register
 
 
 @register("relax.to_vdevice", pure=True)

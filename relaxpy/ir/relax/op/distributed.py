@@ -9,9 +9,9 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import by_te, normal_axis, refuse, require_integer
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import by_te, normal_axis, refuse, require_integer
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 

@@ -18,9 +18,9 @@ from relaxpy.ir.relax.nodes import (
     Var,
     const,
 )
-from relaxpy.ir.relax.op.gradients import of_operand, require_shape
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     differ,
     literal_shape,

@@ -9,10 +9,10 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeStructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.definition.registry import R, enter
+from relaxpy.ir.relax.op.definition.rules import Legalize, literal_shape, refuse, te_kernel, tensor
 from relaxpy.ir.relax.op.grid import affine_grid as affine_grid, grid_sample as grid_sample
-from relaxpy.ir.relax.op.registry import R, enter
-from relaxpy.ir.relax.op.rules import Legalize, literal_shape, refuse, te_kernel, tensor
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.image import CROP

@@ -13,8 +13,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimStructInfo, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import is_evaluating
-from relaxpy.ir.relax.op.registry import OpDef, register
-from relaxpy.ir.relax.op.rules import normal_axis, refuse, refuse_type
+from relaxpy.ir.relax.op.definition.registry import OpDef, register
+from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, refuse_type
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 

@@ -15,9 +15,9 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import require_rank, sinfo_of, tuple_fields
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import require_rank, sinfo_of, tuple_fields
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     by_te,
     common_dtype,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import of_operand, require_shape
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     known_shape,
     literal_shape,
     refuse,

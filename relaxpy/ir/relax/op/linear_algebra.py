@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.binary import BINARY
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
     require_rank,
@@ -25,9 +25,8 @@ from relaxpy.ir.relax.op.gradients import (
     sinfo_of,
     unbroadcast,
 )
-from relaxpy.ir.relax.op.manipulate import permute_dims
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     broadcast_sizes,
     by_te,
     common_dtype,
@@ -44,6 +43,7 @@ from relaxpy.ir.relax.op.rules import (
     te_kernel,
     tensor,
 )
+from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.contraction import Subscripts, label_sizes, parse_subscripts

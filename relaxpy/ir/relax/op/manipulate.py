@@ -19,14 +19,14 @@ from relaxpy.ir.relax.nodes import (
     as_shape,
     const,
 )
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     of_operand,
     shape_like,
     unbroadcast,
 )
-from relaxpy.ir.relax.op.parameter import integer_literal
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.parameter import integer_literal
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     by_te,
     differ,

@@ -20,9 +20,8 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
-from relaxpy.ir.relax.op.misc import UNIT
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import (
     literal_shape,
     refuse,
     refuse_type,
@@ -30,6 +29,7 @@ from relaxpy.ir.relax.op.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
 

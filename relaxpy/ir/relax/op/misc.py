@@ -18,8 +18,8 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
-from relaxpy.ir.relax.op.registry import Operand, register
-from relaxpy.ir.relax.op.rules import tensor
+from relaxpy.ir.relax.op.definition.registry import Operand, register
+from relaxpy.ir.relax.op.definition.rules import tensor
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm

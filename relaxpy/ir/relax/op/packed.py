@@ -25,8 +25,8 @@ from relaxpy.ir.relax.op.call import (
     packed_result,
 )
 from relaxpy.ir.relax.op.closures import declared_sinfo
+from relaxpy.ir.relax.op.definition.registry import Operand, register
 from relaxpy.ir.relax.op.outputs import StructInfos, sinfo_list
-from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 

@@ -15,8 +15,8 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     convert_to_expr,
 )
+from relaxpy.ir.relax.op.definition.registry import Operand, register
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
-from relaxpy.ir.relax.op.registry import Operand, register
 from relaxpy.ir.relax.relations.context import Context
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     no_gradient,
     require_rank,
     shape_like,
     sinfo_of,
 )
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     is_one,
     literal_shape,
     normal_axis,

@@ -16,15 +16,15 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     no_gradient,
     of_operand,
     require_shape,
     shape_like,
     tuple_fields,
 )
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     common_dtype,
     joint_vdevice,

@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import of_operand, shape_like
-from relaxpy.ir.relax.op.registry import R, Rows, family
-from relaxpy.ir.relax.op.rules import literal_shape, normal_axis, refuse_type, te_kernel, tensor
+from relaxpy.ir.relax.op.definition.gradients import of_operand, shape_like
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family
+from relaxpy.ir.relax.op.definition.rules import (
+    literal_shape,
+    normal_axis,
+    refuse_type,
+    te_kernel,
+    tensor,
+)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import product
 

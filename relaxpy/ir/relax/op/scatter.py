@@ -18,15 +18,15 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     masked,
     require_rank,
     require_shape,
     shape_like,
 )
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     broadcast,
     by_te,

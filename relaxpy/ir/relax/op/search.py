@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     broadcast,
     by_te,

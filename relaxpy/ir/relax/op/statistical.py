@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     count_reduced,
     masked,
     of_operand,
     shape_like,
     with_reduced_axes,
 )
-from relaxpy.ir.relax.op.registry import R, Rows, family
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     literal_shape,
     normal_axes,

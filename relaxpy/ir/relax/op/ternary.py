@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.gradients import elementwise
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import elementwise
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     common_dtype,
     common_rank,

@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import elementwise, masked, no_gradient
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import by_te, of_bits, refuse_type, require_float, with_dtype
+from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import (
+    by_te,
+    of_bits,
+    refuse_type,
+    require_float,
+    with_dtype,
+)
 from relaxpy.ir.te import topi
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT64
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo, TupleStructInfo
-from relaxpy.ir.relax.op.gradients import no_gradient
-from relaxpy.ir.relax.op.registry import register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import no_gradient
+from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.rules import (
     differ,
     joint_vdevice,
     literal_shape,

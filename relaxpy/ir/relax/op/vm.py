@@ -20,9 +20,9 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.builtin import global_scope
 from relaxpy.ir.relax.op.call import Operands, operand_tuple, packed_callee
+from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.memory import IN_STORAGE, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.misc import UNIT
-from relaxpy.ir.relax.op.registry import register
 from relaxpy.ir.relax.relations.context import Context
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
-from relaxpy.ir.relax.op.parameter import integer_literal
-from relaxpy.ir.relax.op.registry import find
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.parameter import integer_literal
+from relaxpy.ir.relax.op.definition.registry import find
+from relaxpy.ir.relax.op.definition.rules import (
     differ,
     literal_shape,
     refuse,

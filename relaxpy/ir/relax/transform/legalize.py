@@ -33,7 +33,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
-from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import (
     explain_incompatibility,
     provably_disjoint,

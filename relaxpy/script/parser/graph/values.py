@@ -18,6 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh
 from relaxpy.ir.relax.op import operators
+from relaxpy.ir.relax.op.definition.registry import OpDef
 from relaxpy.ir.relax.op.inspect import (
     NUMBERS,
     PROPERTIES,
@@ -28,7 +29,6 @@ from relaxpy.ir.relax.op.inspect import (
     known_property,
 )
 from relaxpy.ir.relax.op.outputs import sinfo_list
-from relaxpy.ir.relax.op.registry import OpDef
 from relaxpy.ir.relax.relations.context import written_at
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from relaxpy.ir.op import UNREGISTERED
-from relaxpy.ir.relax.op import registry
-from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.relax.op.definition import registry
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 
 
 @contextmanager

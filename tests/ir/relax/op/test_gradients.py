@@ -14,8 +14,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.gradients import no_gradient
-from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.relax.op.definition.gradients import no_gradient
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, Array, Case
 from tests.ir.relax.op.test_kernels import doubles

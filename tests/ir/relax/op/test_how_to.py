@@ -18,7 +18,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import COLUMNS, OpRecord
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op.registry import registered_ops
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.script import from_source
 from tests.ir.relax.op import test_gradients, test_kernels
 from tests.ir.relax.op.cases import CASES, Case

@@ -11,8 +11,8 @@ from relaxpy.exec.compile import compile
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.ir.relax.op.registry import OpDef, register
-from relaxpy.ir.relax.op.rules import by_te
+from relaxpy.ir.relax.op.definition.registry import OpDef, register
+from relaxpy.ir.relax.op.definition.rules import by_te
 from relaxpy.ir.serialize import load_json, save_json
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor

@@ -4,7 +4,7 @@ import pytest
 
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relax.op.registry import register, registered_ops
+from relaxpy.ir.relax.op.definition.registry import register, registered_ops
 from tests.ir.relax.op.scratch import forgotten_operators
 
 #: Sums of products: most of the time of a model, and accumulated in float32.

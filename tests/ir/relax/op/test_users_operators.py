@@ -22,7 +22,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.registry import OpDef, registered_ops
+from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 from relaxpy.ir.te import topi
 from relaxpy.script import from_source, relax as R
 from tests.ir.relax.graphs import var

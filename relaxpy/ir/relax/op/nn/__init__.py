@@ -3,8 +3,8 @@
 from pkgutil import iter_modules, resolve_name
 from typing import Any
 
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.nn.activation import relu6
-from relaxpy.ir.relax.op.registry import R
 
 __all__ = ["relu6"]
 

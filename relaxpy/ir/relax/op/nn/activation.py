@@ -6,15 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
-from relaxpy.ir.relax.op.gradients import (
+from relaxpy.ir.relax.op.definition.gradients import (
     masked,
     of_operand,
     require_rank,
     tuple_fields,
     unbroadcast,
 )
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     differ,
     is_one,

@@ -15,7 +15,15 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.definition.rules import (
+    Legalize,
+    known_shape,
+    shape_operand,
+    te_kernel,
+    tensor,
+)
 from relaxpy.ir.relax.op.nn.pooling import (
     RANKS,
     Gradients,
@@ -25,8 +33,6 @@ from relaxpy.ir.relax.op.nn.pooling import (
     require_numbers,
     sizes_of,
 )
-from relaxpy.ir.relax.op.registry import OpDef, R, enter
-from relaxpy.ir.relax.op.rules import Legalize, known_shape, shape_operand, te_kernel, tensor
 from relaxpy.ir.relax.op.windows import (
     completed,
     fills_blocks,

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like, sinfo_of
-from relaxpy.ir.relax.op.registry import OpDef, R, find, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import (
+    is_differentiable,
+    no_gradient,
+    shape_like,
+    sinfo_of,
+)
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, register
+from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     differ,
     joint_dtype,

@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, ShapeStructInfo, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient, shape_like
-from relaxpy.ir.relax.op.nn.convolution import (
-    RANKS,
-    Convolution,
-    Gradients,
-    Ints,
-    arguments_of,
-    dtype_of,
-    shapes_of,
-    swapped,
-    with_dtypes,
-)
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, shape_like
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     differ,
     joint_dtype,
@@ -32,6 +21,17 @@ from relaxpy.ir.relax.op.rules import (
     shown,
     te_kernel,
     tensor,
+)
+from relaxpy.ir.relax.op.nn.convolution import (
+    RANKS,
+    Convolution,
+    Gradients,
+    Ints,
+    arguments_of,
+    dtype_of,
+    shapes_of,
+    swapped,
+    with_dtypes,
 )
 from relaxpy.ir.relax.op.windows import completed, shortest, sizes_by_axis
 from relaxpy.ir.te import topi

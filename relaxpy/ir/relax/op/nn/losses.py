@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import is_differentiable, require_rank, require_shape, sinfo_of
-from relaxpy.ir.relax.op.registry import R, find, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import (
+    is_differentiable,
+    require_rank,
+    require_shape,
+    sinfo_of,
+)
+from relaxpy.ir.relax.op.definition.registry import R, find, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     differ,
     joint_dtype,

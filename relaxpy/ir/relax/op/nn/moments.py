@@ -14,9 +14,14 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import require_rank, require_shape, shape_like, tuple_fields
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import (
+    require_rank,
+    require_shape,
+    shape_like,
+    tuple_fields,
+)
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     differ,
     literal_shape,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
-from relaxpy.ir.relax.op.gradients import of_operand, require_rank
-from relaxpy.ir.relax.op.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import of_operand, require_rank
+from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
+from relaxpy.ir.relax.op.definition.rules import (
     by_te,
     literal_shape,
     normal_axes,

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from relaxpy.errors import counted
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, ShapeExpr, TensorStructInfo
-from relaxpy.ir.relax.op.gradients import of_operand, require_rank, require_shape, shape_like
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import (
+    of_operand,
+    require_rank,
+    require_shape,
+    shape_like,
+)
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     differ,
     known_shape,

@@ -14,9 +14,9 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import is_differentiable, no_gradient
-from relaxpy.ir.relax.op.registry import OpDef, R, enter
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
+from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
+from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
     differ,
     joint_dtype,

@@ -19,9 +19,9 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     Var,
 )
-from relaxpy.ir.relax.op.gradients import is_differentiable, require_shape, unbroadcast
-from relaxpy.ir.relax.op.registry import R, register
-from relaxpy.ir.relax.op.rules import (
+from relaxpy.ir.relax.op.definition.gradients import is_differentiable, require_shape, unbroadcast
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     common_dtype,
     differ,

@@ -16,7 +16,7 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
-from relaxpy.ir.relax.op.parameter import Parameter
+from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context, written_at
 from relaxpy.ir.tir import expr as tir
 

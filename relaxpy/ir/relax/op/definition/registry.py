@@ -45,9 +45,9 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.nodes.base import set_fields
 from relaxpy.ir.relax.nodes.evaluation import evaluated
-from relaxpy.ir.relax.op.errors import Named
-from relaxpy.ir.relax.op.parameter import Parameter
-from relaxpy.ir.relax.op.signature import Signature
+from relaxpy.ir.relax.op.definition.errors import Named
+from relaxpy.ir.relax.op.definition.parameter import Parameter
+from relaxpy.ir.relax.op.definition.signature import Signature
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
 

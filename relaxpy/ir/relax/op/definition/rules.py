@@ -22,7 +22,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Var,
 )
-from relaxpy.ir.relax.op.registry import find
+from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
 from relaxpy.ir.te.topi import shapes as te_shapes
 from relaxpy.ir.tir import ops

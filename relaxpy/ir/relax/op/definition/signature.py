@@ -16,8 +16,8 @@ from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
 from relaxpy.ir.relax.nodes.base import set_fields
-from relaxpy.ir.relax.op.errors import wrong_kind
-from relaxpy.ir.relax.op.parameter import Parameter
+from relaxpy.ir.relax.op.definition.errors import wrong_kind
+from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context
 
 _OF_PROGRAMS = "__struct_info__"

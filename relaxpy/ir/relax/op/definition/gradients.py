@@ -20,8 +20,8 @@ from relaxpy.ir.relax.nodes import (
     TupleGetItem,
     Var,
 )
-from relaxpy.ir.relax.op.registry import R
-from relaxpy.ir.relax.op.rules import Sizes, literal_shape, normal_axes, refuse, same
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, normal_axes, refuse, same
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
 
