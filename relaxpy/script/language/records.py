@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
-from numbers import Integral
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.dtype import INT32, DataType
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, SizeVar, Var
 from relaxpy.ir.tir.stmt import ForKind
+from relaxpy.script.language.buffer_fields import dimensions, integers, strides
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
@@ -237,43 +237,6 @@ def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object])
         raise MisuseError(f"global_symbol is a string, found {symbol!r:.60}", about=symbol)
 
 
-def _dimensions(shape: Any) -> tuple[ExprLike, ...]:
-    return _integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
-
-
-def _integers(values: Any, what: str) -> tuple[ExprLike, ...]:
-    """`values` as a tuple, checking that they are integers or integer expressions."""
-    if not isinstance(values, (tuple, list)):
-        raise MisuseError(
-            f"{what} of a buffer is a member of a list, found {values!r:.60}", about=values
-        )
-    for value in values:
-        if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
-            continue
-        kind = value.dtype if isinstance(value, PrimExpr) else None
-        is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
-        if not is_int or isinstance(value, bool):
-            raise MisuseError(
-                f"{what} of a buffer is an integer, found {value!r:.60}",
-                about=value,
-                hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
-                if isinstance(value, str) and what == "a dimension"
-                else None,
-            )
-    return tuple(values)
-
-
-def _strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
-    """The strides; a string becomes a new variable of the datatype of the dimensions."""
-    first = shape[0] if shape else 0
-    dtype = first.dtype if isinstance(first, PrimExpr) else INT32
-    if isinstance(arguments, (tuple, list)):
-        arguments = [
-            Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in arguments
-        ]
-    return _integers(arguments, "a stride")
-
-
 @user_constructed
 @dataclass(frozen=True, slots=True)
 class BufferSpec(Form):
@@ -305,14 +268,14 @@ class BufferSpec(Form):
         return cls(*arguments) if named else cls(arguments)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _dimensions(self.shape))
+        object.__setattr__(self, "shape", dimensions(self.shape))
         object.__setattr__(self, "dtype", as_dtype(self.dtype or "float32"))
         if self.strides is not None:
-            object.__setattr__(self, "strides", _strides(self.strides, self.shape))
+            object.__setattr__(self, "strides", strides(self.strides, self.shape))
         if self.elem_offset is not None:
-            _integers((self.elem_offset,), "the offset")
+            integers((self.elem_offset,), "the offset")
         if self.axis_separators is not None:
-            separators = _integers(self.axis_separators, "an axis separator")
+            separators = integers(self.axis_separators, "an axis separator")
             object.__setattr__(self, "axis_separators", separators)
         if not (self.data is None or isinstance(self.data, Var)):
             raise MisuseError(
@@ -323,7 +286,7 @@ class BufferSpec(Form):
                 f"a scope is named by a string, found {self.scope!r}", about=self.scope
             )
         for name in ("align", "offset_factor"):
-            _integers((getattr(self, name),), name)
+            integers((getattr(self, name),), name)
 
     def make(self, name: str, span: Span | None = None) -> Buffer:
         """Create a buffer from this description."""

@@ -2,6 +2,7 @@
 
 from relaxpy.ir.te.topi import (
     contraction,
+    creation,
     elementwise,
     image,
     indexing,
@@ -18,6 +19,7 @@ from relaxpy.ir.te.topi import (
 )
 from relaxpy.ir.te.topi.arguments import checked
 from relaxpy.ir.te.topi.contraction import *
+from relaxpy.ir.te.topi.creation import *
 from relaxpy.ir.te.topi.elementwise import *
 from relaxpy.ir.te.topi.indexing import *
 from relaxpy.ir.te.topi.layouts import *
@@ -32,6 +34,7 @@ from relaxpy.ir.te.topi.transform import *
 __all__ = ["image", "nn", "utils"]
 _SPACES = tuple(__all__)
 __all__ += contraction.__all__
+__all__ += creation.__all__
 __all__ += elementwise.__all__
 __all__ += indexing.__all__
 __all__ += layouts.__all__

@@ -212,3 +212,12 @@ def _unknown(what: str, about: object) -> MisuseError:
         about=about,
         hint="compare the values one by one",
     )
+
+
+def denied_if(denied: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
+    """The condition, or its negation if `denied` is set."""
+    if not denied:
+        return condition
+    if isinstance(condition, tir.EQ):
+        return tir.NE(condition.a, condition.b)
+    return ops.logical_not(condition) if isinstance(condition, PrimExpr) else not condition

@@ -50,6 +50,7 @@ from relaxpy.script.parser.evaluate.comparisons import (
     check_lookup,
     contains,
     decided,
+    denied_if,
     equal,
     identical,
     is_of_program,
@@ -538,12 +539,12 @@ class Evaluator:
                 return result
             self.guard.binary(sign, left, right, node, self)
             if sign in _MEMBERSHIP:
-                return _denied_if(sign == "not in", contains(right, left))
+                return denied_if(sign == "not in", contains(right, left))
             if sign in _IDENTITY:
                 return identical(left, right) != (sign == "is not")
             tensors = isinstance(left, Expr) or isinstance(right, Expr)
             if sign in _EQUALITY and not tensors and is_of_program([left, right]):
-                return _denied_if(sign == "!=", equal(left, right))
+                return denied_if(sign == "!=", equal(left, right))
             if sign in _IN_ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
                 return ops.compare(_IN_ORDER[sign], left, right)  # Python would turn it around
             return door.operate(function, left, right)
@@ -589,14 +590,6 @@ class Evaluator:
                 hint = "it is known only when the program runs; in a kernel, choose by element"
                 raise self.error(part, message, hint=hint)
         return self._prim(node, intrin.if_then_else, condition, *chosen)
-
-
-def _denied_if(denied: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
-    if not denied:
-        return condition
-    if isinstance(condition, tir.EQ):
-        return tir.NE(condition.a, condition.b)
-    return ops.logical_not(condition) if isinstance(condition, PrimExpr) else not condition
 
 
 def _operands_of(function: object) -> str | None:

@@ -21,7 +21,6 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, index_count, vect
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives
-from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
 from relaxpy.script.language.wording import as_parse_error, describe, shown
@@ -29,7 +28,7 @@ from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.kernel.values import KernelEvaluator
+from relaxpy.script.parser.kernel.values import KernelEvaluator, parameter_hint
 from relaxpy.script.parser.source.report import (
     Report,
     Statements,
@@ -172,7 +171,7 @@ class KernelReader(KernelBuilder):
             raise self.error(
                 arg.annotation,
                 f"a parameter is a buffer, a handle or a scalar, found {describe(annotation)}",
-                hint=_parameter_hint(annotation),
+                hint=parameter_hint(annotation),
             )
         self.parameter(arg.arg, var)
         return var
@@ -579,19 +578,6 @@ class KernelReader(KernelBuilder):
                 )
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
-
-
-def _parameter_hint(annotation: object) -> str | None:
-    """What to write in place of an annotation that declares no parameter."""
-    if annotation is records.BufferSpec:
-        return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
-    if is_annotation(annotation):
-        return 'tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
-    if annotation in (int, float, bool):
-        return "scalars are of a datatype, as in n: T.int32"
-    if isinstance(annotation, str):
-        return "annotations are no strings: write n: T.int32"
-    return None
 
 
 def _same(present: object, value: object) -> bool:

@@ -10,9 +10,10 @@ from typing_extensions import override
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion
+from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.eager import PendingFrame, handling, is_helper
 from relaxpy.script.language.kernel_builder import FRAMES
-from relaxpy.script.language.records import Form
+from relaxpy.script.language.records import BufferSpec, Form
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
@@ -110,3 +111,16 @@ class KernelEvaluator(Evaluator):
             for frame in frames:
                 frame.is_used = True
         return result.form if isinstance(result, PendingFrame) else result
+
+
+def parameter_hint(annotation: object) -> str | None:
+    """What to write in place of an annotation that declares no parameter."""
+    if annotation is BufferSpec:
+        return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
+    if is_annotation(annotation):
+        return 'tensors of a kernel are buffers, as in T.Buffer((4, 4), "float32")'
+    if annotation in (int, float, bool):
+        return "scalars are of a datatype, as in n: T.int32"
+    if isinstance(annotation, str):
+        return "annotations are no strings: write n: T.int32"
+    return None

@@ -1,0 +1,282 @@
+"""Operators that gather elements at indices in tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimValue,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.definition.gradients import (
+    require_shape,
+    shape_like,
+)
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import (
+    broadcast,
+    by_te,
+    literal_shape,
+    normal_axis,
+    refuse,
+    refuse_type,
+    require_integer,
+    tensor,
+)
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def require_indices(sinfo: TensorStructInfo, name: str = "indices") -> None:
+    """Refuse a tensor that is known to hold something else than integers.
+
+    Errors:
+        StructInfoTypeError: it does.
+    """
+    require_integer(sinfo.dtype, name, sinfo)
+
+
+def require_same_rank(first: TensorStructInfo, second: TensorStructInfo, names: str) -> None:
+    """Refuse two tensors whose ranks are known to differ.
+
+    Errors:
+        StructInfoError: they do.
+    """
+    if first.ndim >= 0 and second.ndim >= 0 and first.ndim != second.ndim:
+        raise refuse(f"{names} have one rank, found {first} and {second}", second)
+
+
+def _known(x: TensorStructInfo, shape: Sequence[PrimExpr] | None, ndim: int) -> TensorStructInfo:
+    return tensor(shape, x.dtype, x.vdevice, ndim)
+
+
+def _gather_elements(data: Tensor, indices: Tensor, axis: int) -> Tensor:
+    return topi.gather(data, axis, indices)
+
+
+def _gradient_gather_elements(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    data, indices = call.args
+    zeros, axis = R.zeros_like(data), call.attrs["axis"]
+    grad = R.scatter_elements(zeros, indices, gradient, axis=axis, reduction="add")
+    return [grad, R.grad.no_grad(indices)]
+
+
+@register(
+    "relax.gather_elements",
+    pure=True,
+    legalize=by_te(_gather_elements, "gather_elements"),
+    gradient=_gradient_gather_elements,
+)
+def gather_elements(
+    data: TensorStructInfo, indices: TensorStructInfo, axis: int = 0
+) -> TensorStructInfo:
+    """The elements of data at `indices` along an axis, each in its own line along that axis.
+
+    In two dimensions and along axis 0, element [i, j] is data[indices[i, j], j].
+
+    Shapes:
+        data     any of rank 1 at least
+        indices  integers, of the rank of data
+        result   the shape of indices
+    Errors:
+        StructInfoError: indices are known not to be integers, the ranks differ, or the axis is out
+            of range.
+    """
+    require_indices(indices)
+    require_same_rank(data, indices, "data and indices")
+    ndim = max(data.ndim, indices.ndim)
+    if ndim >= 0:
+        normal_axis(axis, ndim)
+    return _known(data, literal_shape(indices), ndim)
+
+
+def position_count(indices: TensorStructInfo) -> int | None:
+    """How many positions the last axis of indices holds, if that is a literal."""
+    shape = literal_shape(indices)
+    if not shape or not isinstance(shape[-1], IntImm):
+        return None
+    return shape[-1].value
+
+
+def legalize_at_positions(name: str) -> Any:
+    """The kernel takes the axis of positions first."""
+
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
+        data, indices, *updates = call.args
+        sinfo = builder.struct_info_of(indices)
+        assert isinstance(sinfo, TensorStructInfo)
+        if position_count(sinfo) is None:
+            return call
+        order = (sinfo.ndim - 1, *range(sinfo.ndim - 1))
+
+        def kernel(data: Tensor, indices: Tensor, *rest: Any, **attrs: Any) -> Tensor:
+            turned = indices if len(order) == 1 else topi.transpose(indices, order)
+            function = topi.gather_nd if name == "gather_nd" else topi.scatter_nd
+            return function(data, turned, *rest, **attrs)
+
+        mode = {"mode": call.attrs["reduction"]} if updates else dict(call.attrs)
+        return builder.call_te(
+            kernel, data, indices, *updates, primfunc_name_hint=name, **cast("Any", mode)
+        )
+
+    return legalize
+
+
+def _gradient_gather_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The gradient added at the positions; leading batch axes are positions as well."""
+    data, indices = call.args
+    zeros = R.zeros_like(data)
+    batch = cast("int", call.attrs["batch_dims"])
+    positions = indices
+    if batch:
+        shape = require_shape(indices, "gather_nd")
+        columns = []
+        for axis in range(batch):
+            line = R.reshape(
+                R.arange(PrimValue(shape[axis])),
+                ShapeExpr(
+                    tuple(n if k == axis else ops.const(1, INT64) for k, n in enumerate(shape))
+                ),
+            )
+            whole = ShapeExpr((*shape[:-1], ops.const(1, INT64)))
+            columns.append(R.broadcast_to(line, whole))
+        columns.append(R.astype(indices, "int64"))
+        positions = R.concat(columns, -1)
+    return [R.scatter_nd(zeros, positions, gradient, "add"), R.grad.no_grad(indices)]
+
+
+@register(
+    "relax.gather_nd",
+    pure=True,
+    legalize=legalize_at_positions("gather_nd"),
+    gradient=_gradient_gather_nd,
+)
+def gather_nd(
+    data: TensorStructInfo, indices: TensorStructInfo, batch_dims: int = 0
+) -> TensorStructInfo:
+    """The slices of data at the positions that lie along the last axis of indices.
+
+    The first `batch_dims` axes of both belong together; positions count for the axes after them.
+
+    Shapes:
+        data     any
+        indices  integers, (batch..., ..., k)
+        result   the shape of indices without its last axis, then the axes of data after the first
+                 batch_dims + k
+    Errors:
+        StructInfoError: indices are known not to be integers or have rank 0, `batch_dims` is out of
+            range, or there are more positions than axes.
+    """
+    require_indices(indices)
+    if indices.ndim == 0:
+        raise refuse(f"indices has rank 1 at least, found {indices}", indices)
+    for sinfo, name, most in ((data, "data", data.ndim), (indices, "indices", indices.ndim - 1)):
+        if sinfo.ndim >= 0 and not 0 <= batch_dims <= most:
+            raise refuse(f"batch_dims is from 0 to {most} for {name} {sinfo}, found {batch_dims}")
+    count = position_count(indices)
+    if data.ndim < 0 or indices.ndim < 0 or count is None:
+        return _known(data, None, -1)
+    if batch_dims + count > data.ndim:
+        raise refuse(
+            f"indices {indices} hold {count} positions, but data {data} has "
+            f"{data.ndim - batch_dims} axes after {batch_dims} batch axes",
+            indices,
+        )
+    ndim = indices.ndim - 1 + data.ndim - batch_dims - count
+    shape, places = literal_shape(data), literal_shape(indices)
+    if shape is None or places is None:
+        return _known(data, None, ndim)
+    return _known(data, (*places[:-1], *shape[batch_dims + count :]), ndim)
+
+
+def index_fields(tensors: TupleStructInfo, name: str) -> list[TensorStructInfo]:
+    """The struct infos of a tuple of integer tensors, one at least."""
+    out = []
+    for k, sinfo in enumerate(tensors.fields):
+        if not isinstance(sinfo, TensorStructInfo):
+            raise refuse_type(f"{name} holds tensors, found {sinfo} as number {k + 1}", sinfo)
+        require_indices(sinfo, f"number {k + 1} of {name}")
+        out.append(sinfo)
+    if not out:
+        raise refuse(f"{name} holds one tensor at least, found none", tensors)
+    return out
+
+
+def fields_of(operand: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The fields of an operand that is a tuple."""
+    if isinstance(operand, Tuple):
+        return list(operand.fields)
+    sinfo = cast("TupleStructInfo", builder.struct_info_of(operand))
+    return [TupleGetItem(operand, k) for k in range(len(sinfo.fields))]
+
+
+def _stacked_indices(indices: Sequence[Expr], shape: Expr) -> Expr:
+    """Indices that broadcast to a shape, as positions along one more axis."""
+    columns = [R.broadcast_to(R.astype(index, "int64"), shape) for index in indices]
+    return cast("Expr", R.stack(columns, -1))
+
+
+def _joint_shape(indices: Sequence[Expr]) -> Expr:
+    """The shape that indices broadcast to."""
+    total = indices[0]
+    for index in indices[1:]:
+        total = R.add(R.astype(total, "int64"), R.astype(index, "int64"))
+    return shape_like(total)
+
+
+def _gradient_index_tensor(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    data, operand = call.args
+    indices = fields_of(operand, builder)
+    positions = _stacked_indices(indices, _joint_shape(indices))
+    grad = R.scatter_nd(R.zeros_like(data), positions, gradient, "add")
+    return [grad, Tuple(tuple(R.grad.no_grad(index) for index in indices))]
+
+
+@register(
+    "relax.index_tensor",
+    pure=True,
+    legalize=by_te(topi.index_tensor),
+    gradient=_gradient_index_tensor,
+)
+def index_tensor(data: TensorStructInfo, indices: TupleStructInfo) -> TensorStructInfo:
+    """data[indices[0], indices[1], ...] as NumPy's; negative indices count from the end.
+
+    Shapes:
+        data     any
+        indices  integer tensors that broadcast, one for each of the leading axes
+        result   what they broadcast to, then the remaining axes of data
+    Errors:
+        StructInfoError: there is no index, one is known not to hold integers, there are more than
+            axes, or known sizes do not broadcast.
+    """
+    fields = index_fields(indices, "indices")
+    if 0 <= data.ndim < len(fields):
+        raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)
+    names = [f"indices[{k}]" for k in range(len(fields))]
+    shape, ndim = broadcast(fields, names)
+    if data.ndim < 0 or ndim < 0:
+        return _known(data, None, -1)
+    whole = ndim + data.ndim - len(fields)
+    sizes = literal_shape(data)
+    if not isinstance(shape, (tuple, ShapeExpr)) or sizes is None:
+        return _known(data, None, whole)
+    values = shape.values if isinstance(shape, ShapeExpr) else shape
+    return _known(data, (*values, *sizes[len(fields) :]), whole)

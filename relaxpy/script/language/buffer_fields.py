@@ -1,0 +1,52 @@
+"""The dimensions, strides and other integers of a buffer, checked as users write them."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, TypeVar
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import INT32
+from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
+
+
+def dimensions(shape: Any) -> tuple[ExprLike, ...]:
+    """The dimensions of a shape, of which a lone one need not be a list.
+
+    Errors:
+        MisuseError: one is not an integer.
+    """
+    return integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
+
+
+def integers(values: Any, what: str) -> tuple[ExprLike, ...]:
+    """`values` as a tuple, checking that they are integers or integer expressions."""
+    if not isinstance(values, (tuple, list)):
+        raise MisuseError(
+            f"{what} of a buffer is a member of a list, found {values!r:.60}", about=values
+        )
+    for value in values:
+        if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
+            continue
+        kind = value.dtype if isinstance(value, PrimExpr) else None
+        is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
+        if not is_int or isinstance(value, bool):
+            raise MisuseError(
+                f"{what} of a buffer is an integer, found {value!r:.60}",
+                about=value,
+                hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
+                if isinstance(value, str) and what == "a dimension"
+                else None,
+            )
+    return tuple(values)
+
+
+def strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
+    """The strides; a string becomes a new variable of the datatype of the dimensions."""
+    first = shape[0] if shape else 0
+    dtype = first.dtype if isinstance(first, PrimExpr) else INT32
+    if isinstance(arguments, (tuple, list)):
+        arguments = [
+            Var(s, dtype) if isinstance(s, str) and s.isidentifier() else s for s in arguments
+        ]
+    return integers(arguments, "a stride")
