@@ -172,7 +172,7 @@ X = rx.Var("x", rx.TensorStructInfo((4,), "float32"))
         (lambda: tir.AttrStmt(None, 3, 0, PASS), "named by a string"),
         (lambda: tir.MatchBufferRegion(BUFFER, BUFFER), "expected a BufferRegion"),
         (lambda: tir.MatchBufferRegion(REGION, REGION), "expected a Buffer"),
-        (lambda: tir.BufferRegion(X, [tir.Range(0, 4)]), "region is of a Buffer"),
+        (lambda: tir.BufferRegion(X, [tir.Range(0, 4)]), "expected a Buffer, found x"),
         (lambda: tir.BufferRealize(BUFFER, [0], True, PASS), "expected a Range"),
         (lambda: tir.BufferRealize(X, [], True, PASS), "expected a Buffer"),
         (lambda: tir.IterVar((0, 4), "i", 0, 3), "named by a string"),

@@ -215,7 +215,7 @@ def test_what_looks_at_each_node_once_takes_what_is_shared(make):
 @pytest.mark.timeout(60)
 def test_infos_are_compared_however_much_they_share():
     def vast(innermost: str) -> rx.StructInfo:
-        info: rx.StructInfo = rx.TensorStructInfo((4,), innermost)
+        info: rx.StructInfo = rx.TensorStructInfo(None, innermost, ndim=1)
         for _ in range(16):
             info = rx.TupleStructInfo([info, info])
         return info

@@ -185,7 +185,8 @@ class KernelReader(KernelBuilder):
 
     def read(self, nodes: Sequence[ast.stmt]) -> None:
         """Read `nodes` into the innermost body."""
-        Statements(self.values, self.report).read(nodes, self.statement)
+        in_macro = self.values.open_macros > 0
+        Statements(self.values, self.report, in_macro=in_macro).read(nodes, self.statement)
 
     def read_inside(
         self, nodes: Sequence[ast.stmt], names: dict[str, object] | None = None

@@ -34,6 +34,7 @@ class KernelEvaluator(Evaluator):
         self.reader = reader
         self.size_of = reader.shape_var
         self.unrolling = Unrolling()
+        self.open_macros = 0
 
     @override
     def operand(self, value: Any) -> Any:
@@ -75,11 +76,16 @@ class KernelEvaluator(Evaluator):
                 hint = "write its result to a buffer, or make it a Python function"
                 raise macro.program.error(child, "a macro of a kernel returns nothing", hint=hint)
         self.unrolling.add(len(macro.node.body), node, self)
+        self.open_macros += 1
         try:
             with expanded(self, macro, args, kwargs, node):
                 self.reader.read(macro.body())
         except RecursionError:
+            if self.open_macros > 1:
+                raise
             raise self.error(node, f"macro {macro.node.name} uses itself too often") from None
+        finally:
+            self.open_macros -= 1
 
     def help(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call

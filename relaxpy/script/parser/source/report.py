@@ -52,8 +52,9 @@ class Reading(Protocol):
 class Statements:
     """Reads statements one by one; an error in one is reported, and the next is read."""
 
-    def __init__(self, reading: Reading, report: Report) -> None:
+    def __init__(self, reading: Reading, report: Report, *, in_macro: bool = False) -> None:
         self.reading = reading
+        self.in_macro = in_macro
         self.report = report
         self.following: ast.stmt | None = None
 
@@ -75,6 +76,8 @@ class Statements:
                 self.poison(node)
             except RecursionError:
                 self.poison(node)
+                if self.in_macro:  # which uses itself, as its call says
+                    raise
                 self.report.add(too_deep(self.reading.program, node))
             except RelaxpyError as error:
                 self.poison(node)
