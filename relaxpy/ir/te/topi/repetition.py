@@ -10,7 +10,7 @@ from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis, product, tidy
 from relaxpy.ir.te.topi.transform import reshape
-from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
 __all__ = ["flip", "meshgrid", "one_hot", "repeat", "roll", "tile", "trilu"]
@@ -36,9 +36,21 @@ def roll(a: Tensor, shift: int, axis: int) -> Tensor:
     size = a.shape[place]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        moved = ops.sub(index[place], ops.const(shift, index[place].dtype))
-        source = moved if is_const(size, 0) else ops.floormod(moved, size)
-        return a(*index[:place], source, *index[place + 1 :])
+        here = index[place]
+
+        def at(position: PrimExpr) -> PrimExpr:
+            return a(*index[:place], position, *index[place + 1 :])
+
+        if not isinstance(size, tir.IntImm):
+            return at(ops.floormod(ops.sub(here, ops.const(shift, here.dtype)), size))
+        count = shift % size.value if size.value else 0
+        if not count:
+            return at(here)
+        # Two slices, which are copied as wholes.
+        entered = ops.add(here, ops.const(size.value - count, here.dtype))
+        start = ops.const(count, here.dtype)
+        inside = ops.compare(tir.LE, start, here)
+        return intrin.if_then_else(inside, at(ops.sub(here, start)), at(entered))
 
     made: Tensor = te.compute(a.shape, element, name="T_roll", tag=INJECTIVE)
     return made
