@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, computed
 from relaxpy.ir.te.topi.shapes import as_sizes
@@ -29,8 +28,7 @@ def eye(
         inside = ops.compare(tir.EQ, row, ops.sub(column, offset))
         return intrin.if_then_else(inside, ops.const(1, dtype), ops.const(0, dtype))
 
-    made: Tensor = te.compute(as_sizes((n, n if m is None else m)), element, name="eye")
-    return made
+    return computed(as_sizes((n, n if m is None else m)), element, "eye")
 
 
 def hamming_window(
@@ -53,8 +51,7 @@ def hamming_window(
         value = ops.sub(low, ops.mul(swing, wave))
         return ops.cast_to(tir.Select(single, ops.const(1, wide), value), dtype)
 
-    made: Tensor = te.compute((size,), element, name="hamming_window")
-    return made
+    return computed((size,), element, "hamming_window")
 
 
 def arange(start: ExprLike, stop: ExprLike, step: ExprLike, dtype: str, length: PrimExpr) -> Tensor:

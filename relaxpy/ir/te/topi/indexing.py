@@ -8,7 +8,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed
 from relaxpy.ir.te.topi.shapes import broadcast_index, broadcast_shapes, normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -58,8 +58,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
         chosen = ops.cast_to(indices(*index), "int64")
         return data(*index[:place], chosen, *index[place + 1 :])
 
-    made: Tensor = te.compute(indices.shape, element, name="T_gather", tag=INJECTIVE)
-    return made
+    return computed(indices.shape, element, "T_gather", INJECTIVE)
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
@@ -78,8 +77,7 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
         )
         return a(*index[:batch_dims], *places, *after)
 
-    made: Tensor = te.compute(shape, element, name="T_gather_nd", tag=INJECTIVE)
-    return made
+    return computed(shape, element, "T_gather_nd", INJECTIVE)
 
 
 def _positions(indices: Tensor, axis: int) -> int:
@@ -107,8 +105,7 @@ def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
         )
         return data(*places, *inner)
 
-    made: Tensor = te.compute((*shape, *rest), element, name="advanced_index", tag=INJECTIVE)
-    return made
+    return computed((*shape, *rest), element, "advanced_index", INJECTIVE)
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -224,8 +221,7 @@ def _mean_scattered(
         quotient = ops.floordiv if wide.is_int else ops.div
         return ops.cast_to(quotient(total(*index), count(*index)), data.dtype)
 
-    made: Tensor = te.compute(data.shape, element, name="mean")
-    return made
+    return computed(data.shape, element, "mean")
 
 
 def scatter_elements(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis, product, tidy
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -26,8 +26,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
         last = ops.sub(a.shape[place], ops.const(1, index[place].dtype))
         return a(*index[:place], ops.sub(last, index[place]), *index[place + 1 :])
 
-    made: Tensor = te.compute(a.shape, element, name="T_flip", tag=INJECTIVE)
-    return made
+    return computed(a.shape, element, "T_flip", INJECTIVE)
 
 
 def roll(a: Tensor, shift: int, axis: int) -> Tensor:
@@ -52,8 +51,7 @@ def roll(a: Tensor, shift: int, axis: int) -> Tensor:
         inside = ops.compare(tir.LE, start, here)
         return intrin.if_then_else(inside, at(ops.sub(here, start)), at(entered))
 
-    made: Tensor = te.compute(a.shape, element, name="T_roll", tag=INJECTIVE)
-    return made
+    return computed(a.shape, element, "T_roll", INJECTIVE)
 
 
 def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
@@ -66,8 +64,7 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
         source = ops.floordiv(index[place], count) if repeats else index[place]
         return a(*index[:place], source, *index[place + 1 :])
 
-    made: Tensor = te.compute(shape, element, name="T_repeat", tag=INJECTIVE)
-    return made
+    return computed(shape, element, "T_repeat", INJECTIVE)
 
 
 def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
@@ -87,8 +84,7 @@ def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
         inner = zip(index[leading:], a.shape, times[leading:], strict=True)
         return a(*(i if k == 1 or is_const(n, 0) else ops.floormod(i, n) for i, n, k in inner))
 
-    made: Tensor = te.compute(shape, element, name="T_tile", tag=INJECTIVE)
-    return made
+    return computed(shape, element, "T_tile", INJECTIVE)
 
 
 def meshgrid(a_tuple: Sequence[Tensor], indexing: Literal["ij", "xy"] = "ij") -> list[Tensor]:
@@ -107,8 +103,7 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: Literal["ij", "xy"] = "ij") ->
     shape = [a_tuple[axes.index(k)].shape[0] for k in range(len(axes))]
 
     def spread(x: Tensor, axis: int) -> Tensor:
-        made: Tensor = te.compute(shape, lambda *i: x(i[axis]), name="T_meshgrid", tag=INJECTIVE)
-        return made
+        return computed(shape, lambda *i: x(i[axis]), "T_meshgrid", INJECTIVE)
 
     return [spread(x, axis) for x, axis in zip(a_tuple, axes, strict=True)]
 
@@ -127,8 +122,7 @@ def one_hot(
         return tir.Select(ops.compare(tir.EQ, ops.cast_to(chosen, "int64"), here), on, off)
 
     shape = (*indices.shape[:place], size, *indices.shape[place:])
-    made: Tensor = te.compute(shape, element, name="T_one_hot", tag=INJECTIVE)
-    return made
+    return computed(shape, element, "T_one_hot", INJECTIVE)
 
 
 def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
@@ -142,8 +136,7 @@ def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
         inside = ops.compare(tir.LE if upper else tir.GE, row, diagonal)
         return tir.Select(inside, data(*index), zero)
 
-    made: Tensor = te.compute(data.shape, element, name="trilu", tag=INJECTIVE)
-    return made
+    return computed(data.shape, element, "trilu", INJECTIVE)
 
 
 def repeat_elements(a: Tensor, repeats: int, axis: int | None) -> Tensor:

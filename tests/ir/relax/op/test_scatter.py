@@ -122,10 +122,6 @@ def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) ->
 @I.ir_module
 class Stores:
     @R.function
-    def rows(x: R.Tensor(("n", 2), "float32"), i: R.Tensor(("k",), "int64")):
-        return R.take(x, i, axis=0)
-
-    @R.function
     def put(
         x: R.Tensor(("n",), "float32"),
         i: R.Tensor(("k",), "int64"),

@@ -33,6 +33,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shape_text,
     shown,
 )
+from relaxpy.ir.relax.op.nn.normalization import through_moments
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import product
@@ -117,7 +118,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
         momentum = attrs["momentum"]
         count = _number(x, require_shape(x, "batch_norm"), others)
         moved = along(mean_out) + 2 * along(var_out) * centered
-        data_grad = _through_moments(g, normal, inverse, others) + moved * momentum / count
+        data_grad = through_moments(g, normal, inverse, others) + moved * momentum / count
         moving = [mean_out * (1 - momentum), var_out * (1 - momentum)]
     else:
         inverse = R.rsqrt(along(moving_var) + attrs["epsilon"])
@@ -131,15 +132,6 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
         R.sum(out, others) if attrs["center"] else R.grad.no_grad(beta),
         *moving,
     ]
-
-
-def _through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> Any:
-    """The gradient of the data from that of the normalised data."""
-
-    def mean(value: Any) -> Any:
-        return R.mean(value, tuple(axes), keepdims=True)
-
-    return inverse * (g - mean(g) - normal * mean(g * normal))
 
 
 @register(
@@ -212,7 +204,7 @@ def _gradient_instance_norm(
     normal = centered * inverse
     g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
     return [
-        _through_moments(g, normal, inverse, axes),
+        through_moments(g, normal, inverse, axes),
         *_gradient_of_channels(gradient, normal, call, channel, rank),
     ]
 
@@ -284,7 +276,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     inverse = R.rsqrt(R.mean(centered * centered, within, keepdims=True) + attrs["epsilon"])
     normal = centered * inverse
     g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
-    data_grad = R.reshape(_through_moments(grouped(g), normal, inverse, within), shape_like(x))
+    data_grad = R.reshape(through_moments(grouped(g), normal, inverse, within), shape_like(x))
     whole = R.reshape(normal, shape_like(x))
     return [data_grad, *_gradient_of_channels(gradient, whole, call, channel, rank)]
 

@@ -128,6 +128,15 @@ class _Axes:
         return R.permute_dims(total, [self._ascending.index(k) for k in range(len(self.axes))])
 
 
+def through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> Any:
+    """The gradient of the data from that of the normalised data."""
+
+    def mean(value: Any) -> Any:
+        return R.mean(value, tuple(axes), keepdims=True)
+
+    return inverse * (g - mean(g) - normal * mean(g * normal))
+
+
 def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, gamma, beta = cast("Any", call.args)
     along = _Axes(call)
@@ -140,7 +149,7 @@ def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     normal = centered * inverse
     g = gradient * along.beside_data(gamma) if call.attrs["scale"] else gradient
     return [
-        inverse * (g - mean(g) - normal * mean(g * normal)),
+        through_moments(g, normal, inverse, along.axes),
         along.of_parameter(gradient * normal) if call.attrs["scale"] else R.grad.no_grad(gamma),
         along.of_parameter(gradient) if call.attrs["center"] else R.grad.no_grad(beta),
     ]
