@@ -34,5 +34,5 @@ if not TYPE_CHECKING:  # it would make a type checker accept every name
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "intset" if name == "IntervalSet" else "analyzer"
-        return getattr(import_module(f"{__name__}.tvm.{home}"), name)
+        module = "intset" if name == "IntervalSet" else "analyzer"
+        return getattr(import_module(f"{__name__}.tvm.{module}"), name)

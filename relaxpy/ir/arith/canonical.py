@@ -1,8 +1,8 @@
-"""The canonical form of integer expressions, which decides equality by being the same.
+"""The canonical form of integer expressions: equal expressions have the same form.
 
 `Canonical.poly` maps an expression to a polynomial, operand by operand, so that two expressions
-with one polynomial are equal, and "has the same polynomial" is an equivalence (CMP-2). Remainders
-are written by quotients, a % b = a - b * (a // b), and extrema by positive parts,
+with the same polynomial are equal, and having the same polynomial is an equivalence (CMP-2).
+Remainders are written by quotients, a % b = a - b * (a // b), and extrema by positive parts,
 max(a, b) = b + max(a - b, 0), so that sums of them cancel by themselves.
 """
 
@@ -36,7 +36,7 @@ from relaxpy.ir.arith.rules import (
     sums,
     vectors,
 )
-from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_room
+from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
@@ -59,10 +59,10 @@ def is_integer(dtype: DataType) -> bool:
 
 
 class Canonical:
-    """Canonical forms under some facts; with none, what holds for all values of the variables.
+    """Canonical forms under some facts; with none, they hold for all values of the variables.
 
     Results are stored in tables, and never depend on what is stored. Large tables are emptied
-    between two questions, which limits what an engine keeps alive.
+    between two queries, which limits the memory of an engine.
     """
 
     # Rules take the engine first, and so are methods of it.
@@ -110,53 +110,53 @@ class Canonical:
 
     @cached_property
     def _inequalities(self) -> dict[Monomial, list[int]]:
-        """The positions of the known inequalities by their monomials."""
+        """The positions of the assumed inequalities by their monomials."""
         positions: dict[Monomial, list[int]] = {}
-        for position, known in enumerate(self.facts.negative):
-            for monomial in known:
+        for position, inequality in enumerate(self.facts.negative):
+            for monomial in inequality:
                 if monomial:
                     positions.setdefault(monomial, []).append(position)
         return positions
 
-    def known_about(self, p: Poly) -> list[Poly]:
-        """The known negative polynomials that have a term of p.
+    def inequalities_with(self, p: Poly) -> list[Poly]:
+        """The polynomials assumed to be negative that share a term with p.
 
-        Others prove nothing of p: p less such a one is below 0 only where p is by itself.
+        Others prove nothing about p: p less such a polynomial is below 0 only where p already is.
         """
-        result = {k for monomial in p for k in self._inequalities.get(monomial, ())}
-        return [self.facts.negative[k] for k in sorted(result)]
+        positions = {k for monomial in p for k in self._inequalities.get(monomial, ())}
+        return [self.facts.negative[k] for k in sorted(positions)]
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`: the same at any depth of the stack, and in any thread.
+        """Call `work`, with the same result at any depth of the stack and in any thread.
 
-        Every question from outside comes in here, so that rules need not count how deep they are.
+        Every query enters here, so that rules need not count their own depth.
         """
         if WORKING.band is not None:
             return work()
         for engine in (self._root, GENERAL):
             if engine._entries > _MOST_ENTRIES:
                 engine._forget()
-        return with_room(work)
+        return with_stack_space(work)
 
     def _prepare(self, expr: tir.PrimExpr) -> None:
-        """Store the results for subexpressions of a nested expression, from below."""
+        """Store the results for subexpressions of a nested expression, innermost first."""
         if not is_nested(expr):
             return
         outer = WORKING.band
         try:
-            for part in from_below(expr, self._simple):
-                WORKING.band = part.height // BAND
-                if isinstance(part, (Positive, Quotient)):
-                    bounds.of_atom(self, part)
+            for node in from_below(expr, self._simple):
+                WORKING.band = node.height // BAND
+                if isinstance(node, (Positive, Quotient)):
+                    bounds.of_atom(self, node)
                 else:
-                    self.simplify(part)
-                    self.bound(part)
-                    self.residue(part)
+                    self.simplify(node)
+                    self.bound(node)
+                    self.residue(node)
         finally:
             WORKING.band = outer
 
     def remember(self, table: dict[K, T], key: K, work: Callable[[K], T]) -> T:
-        """The result of `work` for `key`, which was not in `table`, entered there."""
+        """Call `work` with `key`, which is not in `table`, and store the result there."""
         outer = WORKING.band
         if outer is None:
             return self.run(lambda: self.remember(table, key, work))
@@ -198,17 +198,17 @@ class Canonical:
             case tir.Let():
                 return self.poly(folding.inlined(expr))
             case tir.Select() | tir.Call():
-                parts = folding.parts_of_choice(expr)
-                if parts is not None:
-                    return choices.choice(self, expr, parts)
+                operands = folding.operands_of_choice(expr)
+                if operands is not None:
+                    return choices.choice(self, expr, operands)
                 assert isinstance(expr, tir.Call)
                 return calls.call(self, expr)
             case tir.BinaryOpExpr() if expr.dtype.family == "int":
-                result = self._binary(expr)
-                if result is None:
+                polynomial = self._binary(expr)
+                if polynomial is None:
                     return self.opaque(expr)
                 # Remainders of remainders double at each step: beyond a limit they stay opaque.
-                return result if weight(result) <= _WEIGHT_LIMIT else poly.atom(expr)
+                return polynomial if weight(polynomial) <= _WEIGHT_LIMIT else poly.atom(expr)
             case _:
                 return self.opaque(expr)
 
@@ -220,10 +220,10 @@ class Canonical:
             case tir.FloorDiv() | tir.Div() | tir.FloorMod() | tir.Mod():
                 p, q = self.poly(expr.a), self.poly(expr.b)
                 floor = isinstance(expr, (tir.FloorDiv, tir.FloorMod))
-                result = self.quotient(p, q, floor=floor)
-                if result is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
-                    return result
-                return poly.add(p, poly.multiply(q, result), -1)
+                ratio = self.quotient(p, q, floor=floor)
+                if ratio is None or isinstance(expr, (tir.FloorDiv, tir.Div)):
+                    return ratio
+                return poly.add(p, poly.multiply(q, ratio), -1)
             case _:
                 return None
 
@@ -239,9 +239,9 @@ class Canonical:
     def _sum(self, expr: tir.Add | tir.Sub) -> Poly:
         """A chain of sums at once, without recursion over its length."""
         out: dict[poly.Monomial, int] = {}
-        for part, times in folding.terms(expr).items():
+        for term, times in folding.terms(expr).items():
             if times:
-                poly.accumulate(out, self.poly(part), times)
+                poly.accumulate(out, self.poly(term), times)
         return out
 
     def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:
@@ -265,20 +265,20 @@ class Canonical:
         """
         if any(expr.height > _HIGHEST_CHOICE >> self._depth for expr in exprs):
             return self
-        result = self._engines.get(condition)
-        if result is None:
+        engine = self._engines.get(condition)
+        if engine is None:
             facts = self.assume(self.facts, condition)
-            result = self._engines[condition] = Canonical(facts, self, self._depth + 1)
+            engine = self._engines[condition] = Canonical(facts, self, self._depth + 1)
             self._root._entries += 1
-        return result
+        return engine
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
-        result = self.over_simple_operands(expr)
-        return poly.atom(result) if type(result) is type(expr) else self.poly(result)
+        simple = self.over_simple_operands(expr)
+        return poly.atom(simple) if type(simple) is type(expr) else self.poly(simple)
 
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """`expr` over its operands simplified."""
+        """`expr` with its operands simplified."""
         if isinstance(expr, Reduce):
             return reductions.simplify(self, expr)
         return folding.folded(map_children(self._simplify_node, expr))
@@ -295,8 +295,8 @@ class Canonical:
 
     def _simplify(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         if is_integer(expr.dtype):
-            result = self.written(self.poly(expr), expr.dtype)
-            return expr if result is None else result
+            canonical = self.written(self.poly(expr), expr.dtype)
+            return expr if canonical is None else canonical
         if expr.dtype.vector:
             return vectors.simplify(self, expr) if not isinstance(expr, tir.Var) else expr
         if expr.dtype.is_bool:
@@ -305,21 +305,21 @@ class Canonical:
             return expr
         if isinstance(expr, tir.Let):
             return self.let(expr)
-        parts = folding.parts_of_choice(expr)
-        if parts is not None:
-            return choices.simplify(self, expr, parts)
+        operands = folding.operands_of_choice(expr)
+        if operands is not None:
+            return choices.simplify(self, expr, operands)
         return self.over_simple_operands(expr)
 
     def let(self, expr: tir.Let) -> tir.PrimExpr:
         """A Let of floats or truths; literals, variables and values used once are inlined."""
         value = self.simplify(expr.value)
-        plain = isinstance(value, (tir.ConstExpr, tir.Var))
-        if plain or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
+        is_leaf = isinstance(value, (tir.ConstExpr, tir.Var))
+        if is_leaf or (folding.is_safe(value) and folding.uses(expr.body, expr.var) <= 1):
             return self.simplify(substitute(expr.body, {expr.var: value}))
         return tir.Let(expr.var, value, self.simplify(expr.body))
 
     def bound(self, expr: tir.PrimExpr) -> Interval:
-        """An interval around all values of an expression."""
+        """An interval that contains all values of an expression."""
         result = self._bounds.get(expr)
         if result is None:
             result = self.remember(self._bounds, expr, lambda expr: bounds.of_expr(self, expr))
@@ -355,10 +355,10 @@ class Canonical:
 
 def _wrapped(terms: Poly, bits: int) -> Poly:
     """A polynomial modulo 2**bits, coefficients nearest to 0: unsigned arithmetic wraps around."""
-    half, whole = 1 << (bits - 1), 1 << bits
+    half, modulus = 1 << (bits - 1), 1 << bits
     if all(-half < c <= half for c in terms.values()):
         return terms
-    reduced = {m: (c + half - 1) % whole - half + 1 for m, c in terms.items()}
+    reduced = {m: (c + half - 1) % modulus - half + 1 for m, c in terms.items()}
     return {m: c for m, c in reduced.items() if c}
 
 

@@ -28,7 +28,7 @@ class Engine(Protocol):
     atom_residues: dict[tir.PrimExpr, Residue]
 
     def remember(self, table: dict[K, T], key: K, work: Callable[[K], T]) -> T:
-        """The result of `work` for `key`, which was not in `table`, entered there."""
+        """Call `work` with `key`, which is not in `table`, and store the result there."""
 
     def where(self, condition: tir.PrimExpr, *exprs: tir.PrimExpr) -> Engine:
         """The engine for `exprs` where `condition`, which is simplified, holds as well."""
@@ -37,8 +37,8 @@ class Engine(Protocol):
     def without_inequalities(self) -> Engine:
         """The engine under the same facts but for the inequalities between several terms."""
 
-    def known_about(self, p: Poly) -> list[Poly]:
-        """The known negative polynomials that have a term of p."""
+    def inequalities_with(self, p: Poly) -> list[Poly]:
+        """The polynomials assumed to be negative that share a term with p."""
 
     # --- expressions
 
@@ -49,13 +49,13 @@ class Engine(Protocol):
         """`expr` in canonical, readable form."""
 
     def over_simple_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
-        """`expr` over its operands simplified."""
+        """`expr` with its operands simplified."""
 
     def opaque(self, expr: tir.PrimExpr) -> Poly:
         """The atom of an expression of which only the operands are simplified."""
 
     def bound(self, expr: tir.PrimExpr) -> Interval:
-        """An interval around all values of an expression."""
+        """An interval that contains all values of an expression."""
 
     def residue(self, expr: tir.PrimExpr) -> Residue:
         """The residue class of an expression."""
@@ -80,10 +80,10 @@ class Engine(Protocol):
         """p as an expression of `dtype`; None where a literal is too large."""
 
     def bound_of_poly(self, p: Poly) -> Interval:
-        """An interval around all values of p, term by term."""
+        """An interval that contains all values of p, term by term."""
 
     def bound_by_cases(self, p: Poly) -> Interval:
-        """An interval around p, by the two cases of its one positive part."""
+        """An interval that contains p, by the two cases of its only positive part."""
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
         """Whether p and the operands of its atoms lie in the range of `dtype`."""

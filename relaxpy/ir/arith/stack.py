@@ -1,4 +1,4 @@
-"""Stack space: a question has the same result at any depth of the stack, and in any thread."""
+"""Stack space: a query has the same result at any depth of the stack and in any thread."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from relaxpy.ir.tir.expr import PrimExpr
 T = TypeVar("T")
 
 BAND = 16
-"""Expressions nested deeper than this are visited from below, this many levels at a time."""
+"""Expressions nested deeper than this are visited innermost first, this many levels at a time."""
 _FRAMES = 1000
 """The limit of frames that Python has by default, which the work on one band stays below."""
 
 
 class _Working(threading.local):
-    """The band of heights in which this thread works on a question; None outside of questions."""
+    """The band of heights in which this thread works on a query; None outside of queries."""
 
     band: int | None = None
 
@@ -31,15 +31,15 @@ WORKING = _Working()
 _changing_limit = threading.Lock()
 
 
-def with_room(work: Callable[[], T]) -> T:
-    """The result of `work`, from a new thread where the caller's stack is too small."""
+def with_stack_space(work: Callable[[], T]) -> T:
+    """Call `work`, in a new thread where the caller's stack is too small."""
     if WORKING.band is not None:
         return work()
     WORKING.band = 0
     try:
         return work()
     except RecursionError:
-        pass  # at the outermost question, so that the work can start again in a thread
+        pass  # at the outermost query, so that the work can start again in a thread
     finally:
         WORKING.band = None
     return _in_thread(work)
@@ -70,7 +70,7 @@ def _in_thread(work: Callable[[], T]) -> T:
 
 
 def _with_frames(work: Callable[[], T]) -> T:
-    """The result of `work` where Python allows at least its default number of frames."""
+    """Call `work` where Python allows at least its default number of frames."""
     limit = sys.getrecursionlimit()
     if limit >= _FRAMES:
         return work()
@@ -82,28 +82,28 @@ def _with_frames(work: Callable[[], T]) -> T:
             sys.setrecursionlimit(limit)
 
 
-def from_below(expr: PrimExpr, known: Container[PrimExpr]) -> Iterator[PrimExpr]:
+def from_below(expr: PrimExpr, done: Container[PrimExpr]) -> Iterator[PrimExpr]:
     """The subexpressions of `expr` at which a path down enters another band, lowest first.
 
-    Subexpressions in `known` are not entered. A caller that visits them in this order and stores
+    Subexpressions in `done` are not entered. A caller that visits them in this order and stores
     its results never recurses deeper than one band.
     """
-    seen: set[PrimExpr] = {expr}
+    visited: set[PrimExpr] = {expr}
     finished: set[PrimExpr] = set()
     marked: set[PrimExpr] = set()
-    stack = [(expr, iter(_parts(expr)))]
+    stack = [(expr, iter(_operands(expr)))]
     while stack:
-        node, below = stack[-1]
-        for part in below:
-            if not part.height or part in known:
+        node, operands = stack[-1]
+        for operand in operands:
+            if not operand.height or operand in done:
                 continue
-            if part.height // BAND < node.height // BAND and part not in marked:
-                marked.add(part)
-                if part in finished:
-                    yield part
-            if part not in seen:
-                seen.add(part)
-                stack.append((part, iter(_parts(part))))
+            if operand.height // BAND < node.height // BAND and operand not in marked:
+                marked.add(operand)
+                if operand in finished:
+                    yield operand
+            if operand not in visited:
+                visited.add(operand)
+                stack.append((operand, iter(_operands(operand))))
                 break
         else:
             stack.pop()
@@ -112,8 +112,8 @@ def from_below(expr: PrimExpr, known: Container[PrimExpr]) -> Iterator[PrimExpr]
                 yield node
 
 
-def _parts(expr: PrimExpr) -> list[PrimExpr]:
-    return [part for part in children(expr) if isinstance(part, PrimExpr)] if expr.height else []
+def _operands(expr: PrimExpr) -> list[PrimExpr]:
+    return [c for c in children(expr) if isinstance(c, PrimExpr)] if expr.height else []
 
 
 def is_nested(node: Node) -> bool:

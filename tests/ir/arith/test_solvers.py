@@ -223,7 +223,7 @@ def test_parts_of_a_system_are_checked() -> None:
         IntConstraints([x], {x: 3}, [])  # type: ignore[dict-item]
     with pytest.raises(MisuseError, match="expected integer variables"):
         IntConstraints([T.Var("f", "float32")], {}, [])
-    with pytest.raises(MisuseError, match="of its own"):
+    with pytest.raises(MisuseError, match="already has variables and ranges"):
         solve_linear_inequalities(IntConstraints([x], {}, []), [x])
     with pytest.raises(MisuseError, match="Boolean"):
         solve_linear_equations([x + 1], [x])

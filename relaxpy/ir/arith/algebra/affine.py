@@ -47,12 +47,12 @@ class IndexPoly:
         return IndexPoly(poly.multiply(self.terms, as_poly(other).terms))
 
     def same(self, other: IndexPoly | int) -> bool:
-        """Whether both are one polynomial."""
+        """Whether both are the same polynomial."""
         return self.terms == as_poly(other).terms
 
     @property
     def constant(self) -> int | None:
-        """The value, if no atom is left."""
+        """The value, if the polynomial has no atoms."""
         return poly.constant_of(self.terms)
 
     def atoms(self) -> Iterable[PrimExpr]:
@@ -64,10 +64,10 @@ class IndexPoly:
         """This polynomial with `value` for `atom`."""
         total: dict[Monomial, int] = {}
         for monomial, factor in self.terms.items():
-            part: Poly = {tuple(a for a in monomial if a is not atom): factor}
+            product: Poly = {tuple(a for a in monomial if a is not atom): factor}
             for _ in range(sum(a is atom for a in monomial)):
-                part = poly.multiply(part, value.terms)
-            poly.accumulate(total, part)
+                product = poly.multiply(product, value.terms)
+            poly.accumulate(total, product)
         return IndexPoly(total)
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
@@ -99,14 +99,14 @@ class IndexPoly:
 
     def expr(self) -> PrimExpr:
         """An int64 expression of this value: terms of higher degree first, the constant last."""
-        parts = sorted(self.terms.items(), key=lambda item: (-len(item[0]), _names(item[0])))
-        parts.sort(key=lambda item: (item[0] == (), item[1] < 0))
+        terms = sorted(self.terms.items(), key=lambda item: (-len(item[0]), _names(item[0])))
+        terms.sort(key=lambda item: (item[0] == (), item[1] < 0))
         total: PrimExpr = ops.const(0, INT64)
-        for monomial, factor in parts:
-            part = _number(abs(factor))
+        for monomial, factor in terms:
+            product = _number(abs(factor))
             for atom in sorted(monomial, key=lambda a: _names((a,))):
-                part = ops.mul(part, ops.cast_to(atom, INT64))
-            total = ops.sub(total, part) if factor < 0 else ops.add(total, part)
+                product = ops.mul(product, ops.cast_to(atom, INT64))
+            total = ops.sub(total, product) if factor < 0 else ops.add(total, product)
         return total
 
 
@@ -127,9 +127,9 @@ def _not_negative(atom: PrimExpr, sizes: Container[Var]) -> bool:
         case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
             return as_poly(a).is_at_least(0, sizes)
         case Min(a=a, b=b):
-            return all(as_poly(part).is_at_least(0, sizes) for part in (a, b))
+            return all(as_poly(operand).is_at_least(0, sizes) for operand in (a, b))
         case Max(a=a, b=b):
-            return any(as_poly(part).is_at_least(0, sizes) for part in (a, b))
+            return any(as_poly(operand).is_at_least(0, sizes) for operand in (a, b))
         case _:
             return False
 
@@ -200,13 +200,13 @@ def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     """`value` divided by the product `divisor`, or None where that leaves a remainder."""
     if len(divisor.terms) != 1:
         return None
-    [(taken, number)] = divisor.terms.items()
+    [(denominator, number)] = divisor.terms.items()
     result: dict[Monomial, int] = {}
     for monomial, factor in value.terms.items():
-        left = poly.quotient(monomial, taken)
-        if left is None or factor % number:
+        ratio = poly.quotient(monomial, denominator)
+        if ratio is None or factor % number:
             return None
-        result[left] = factor // number
+        result[ratio] = factor // number
     return IndexPoly(result)
 
 
@@ -219,11 +219,11 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
     rest: dict[Monomial, int] = {}
     for monomial, number in p.items():
         inside = [a for a in monomial if isinstance(a, Var) and a in variables]
-        others = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
-        if len(inside) > 1 or any(mentions(a, variables) for a in others):
+        cofactor = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
+        if len(inside) > 1 or any(mentions(a, variables) for a in cofactor):
             return None
         target = coefficients.setdefault(inside[0], {}) if inside else rest
-        target[others] = number
+        target[cofactor] = number
     return dict(coefficients), rest
 
 

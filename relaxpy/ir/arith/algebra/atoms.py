@@ -74,8 +74,8 @@ def without_squares(p: Poly) -> Poly:
         twice = next(
             (
                 atom
-                for place, atom in enumerate(monomial[1:])
-                if isinstance(atom, Positive) and monomial[place] is atom
+                for position, atom in enumerate(monomial[1:])
+                if isinstance(atom, Positive) and monomial[position] is atom
             ),
             None,
         )

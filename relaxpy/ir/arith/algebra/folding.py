@@ -81,8 +81,8 @@ def _call(node: PrimExpr) -> PrimExpr:
 def _bits(node: PrimExpr, name: str, a: tir.IntImm, b: tir.IntImm) -> PrimExpr:
     if not name.startswith(("tir.bitwise_", "tir.shift_")) or a.dtype != b.dtype:
         return node
-    outside = name.startswith("tir.shift_") and not 0 <= b.value < a.dtype.bits
-    return node if outside else ops.bitwise(name, a, b)
+    is_out_of_range = name.startswith("tir.shift_") and not 0 <= b.value < a.dtype.bits
+    return node if is_out_of_range else ops.bitwise(name, a, b)
 
 
 def _select(node: PrimExpr) -> PrimExpr:
@@ -105,12 +105,12 @@ def _choice(node: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) ->
         return yes if condition.value else no
     if yes is no:
         return yes
-    inner = parts_of_choice(yes)
-    if inner is None or inner[2] is not no or type(yes) is not type(node):
+    nested = operands_of_choice(yes)
+    if nested is None or nested[2] is not no or type(yes) is not type(node):
         return node
-    if inner[0].dtype != condition.dtype or not is_safe(inner[0]):
+    if nested[0].dtype != condition.dtype or not is_safe(nested[0]):
         return node
-    return chosen(node, ops.all_of(condition, inner[0]), inner[1], no)
+    return chosen(node, ops.all_of(condition, nested[0]), nested[1], no)
 
 
 def inlined(expr: PrimExpr) -> PrimExpr:
@@ -132,18 +132,18 @@ def uses(expr: PrimExpr, var: Var) -> int:
 
 def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
     """The operands of a chain of Min, Max, And or Or, from the left, shared subchains once."""
-    result: list[PrimExpr] = []
-    seen: set[PrimExpr] = set()
+    leaves: list[PrimExpr] = []
+    visited: set[PrimExpr] = set()
     stack = [expr]
     while stack:
-        part = stack.pop()
-        if type(part) is not kind:
-            result.append(part)
-        elif part not in seen:
-            assert isinstance(part, (tir.BinaryOpExpr, tir.And))
-            seen.add(part)
-            stack += [part.b, part.a]
-    return result
+        node = stack.pop()
+        if type(node) is not kind:
+            leaves.append(node)
+        elif node not in visited:
+            assert isinstance(node, (tir.BinaryOpExpr, tir.And))
+            visited.add(node)
+            stack += [node.b, node.a]
+    return leaves
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
@@ -151,11 +151,11 @@ def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
     match condition:
         case tir.IntImm(value=1):
             return
-        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
-            yield from conjuncts(inner)
+        case tir.Call(op=Op(name="tir.likely"), args=(hint,)):
+            yield from conjuncts(hint)
         case tir.And() if type(condition) is tir.And:
-            for part in operands(condition, tir.And):
-                yield from conjuncts(part)
+            for operand in operands(condition, tir.And):
+                yield from conjuncts(operand)
         case _:
             yield condition
 
@@ -167,24 +167,24 @@ def terms(expr: tir.Add | tir.Sub) -> dict[PrimExpr, int]:
         sign = 1 if isinstance(expr, tir.Add) else -1
         return {a: 1, b: sign} if a is not b else {a: 1 + sign}
     order: list[PrimExpr] = []
-    seen: set[PrimExpr] = set()
+    visited: set[PrimExpr] = set()
     stack: list[tuple[PrimExpr, bool]] = [(expr, False)]
     while stack:
-        part, ready = stack.pop()
+        node, ready = stack.pop()
         if ready:
-            order.append(part)
-        elif part not in seen:
-            seen.add(part)
-            stack.append((part, True))
-            if isinstance(part, (tir.Add, tir.Sub)):
-                stack += [(part.b, False), (part.a, False)]
+            order.append(node)
+        elif node not in visited:
+            visited.add(node)
+            stack.append((node, True))
+            if isinstance(node, (tir.Add, tir.Sub)):
+                stack += [(node.b, False), (node.a, False)]
     times: dict[PrimExpr, int] = {expr: 1}
-    for part in reversed(order):
-        if isinstance(part, (tir.Add, tir.Sub)):
-            factor = times.pop(part)
-            times[part.a] = times.get(part.a, 0) + factor
-            sign = 1 if isinstance(part, tir.Add) else -1
-            times[part.b] = times.get(part.b, 0) + sign * factor
+    for node in reversed(order):
+        if isinstance(node, (tir.Add, tir.Sub)):
+            factor = times.pop(node)
+            times[node.a] = times.get(node.a, 0) + factor
+            sign = 1 if isinstance(node, tir.Add) else -1
+            times[node.b] = times.get(node.b, 0) + sign * factor
     return times
 
 
@@ -192,7 +192,7 @@ def _is_number(value: PrimExpr) -> bool:
     return isinstance(value, tir.IntImm) and value.value != 0
 
 
-def parts_of_choice(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+def operands_of_choice(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
     """The condition and both values of a Select or an if_then_else; None for anything else."""
     match expr:
         case tir.Select(condition=condition, true_value=yes, false_value=no):

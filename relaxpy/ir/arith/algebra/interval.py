@@ -54,7 +54,7 @@ def meet(a: Interval, b: Interval) -> Interval:
 
 
 def join(a: Interval, b: Interval) -> Interval:
-    """The least interval around both."""
+    """The least interval that contains both."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 
@@ -78,11 +78,11 @@ def _trunc(a: Bound, b: Bound) -> Bound:
 
 def divide(a: Interval, b: Interval, *, floor: bool) -> Interval:
     """All quotients of a member of `a` by a member of `b` that is not 0."""
-    parts = [(max(b[0], 1), b[1])] if b[1] >= 1 else []
+    signed_divisors = [(max(b[0], 1), b[1])] if b[1] >= 1 else []
     if b[0] <= -1:
-        parts.append((b[0], min(b[1], -1)))
+        signed_divisors.append((b[0], min(b[1], -1)))
     rounded = _floor if floor else _trunc
-    corners = [rounded(x, y) for part in parts for y in part for x in a]
+    corners = [rounded(x, y) for ends in signed_divisors for y in ends for x in a]
     return (min(corners), max(corners)) if corners else EVERYTHING
 
 

@@ -1,4 +1,4 @@
-"""Sums and products in the order of a written expression."""
+"""Sums and products in the order of an original expression."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from relaxpy.ir.core.traverse import children, rewrite, walk
 from relaxpy.ir.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
 
 
-def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
-    """`expr` with the terms and factors of integers in the order that `written` has them in.
+def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
+    """Order the integer terms and factors of `expr` as they occur in `original`.
 
-    A term that `written` does not have is placed by its first variable; literals come last, and a
+    A term that `original` does not have is ordered by its first variable; literals come last, and a
     sum starts with a negative term only if all its terms are negative.
     """
-    if expr is written:
+    if expr is original:
         return expr
-    positions = _positions(written)
+    positions = _positions(original)
 
-    def position(part: PrimExpr) -> int:
-        if isinstance(part, IntImm):
+    def position(node: PrimExpr) -> int:
+        if isinstance(node, IntImm):
             return len(positions) + 1
-        result = positions.get(part)
-        if result is not None:
-            return result
-        below = (positions[v] for v in walk(part) if isinstance(v, Var) and v in positions)
+        known = positions.get(node)
+        if known is not None:
+            return known
+        below = (positions[v] for v in walk(node) if isinstance(v, Var) and v in positions)
         return min(below, default=len(positions))
 
     def rule(node: Node) -> Node | None:
@@ -33,57 +33,59 @@ def ordered_as(expr: PrimExpr, written: PrimExpr) -> PrimExpr:
             return None
         if isinstance(node, Mul):
             factors = _factors(node)
-            wanted = sorted(factors, key=position)
-            same = all(a is b for a, b in zip(factors, wanted, strict=True))
-            return None if same else reduce(Mul, wanted)
+            ordered = sorted(factors, key=position)
+            same = all(a is b for a, b in zip(factors, ordered, strict=True))
+            return None if same else reduce(Mul, ordered)
         terms = _terms(node)
-        result = sorted(terms, key=lambda term: position(term[0]))
-        first = next((i for i, (_, negative) in enumerate(result) if not negative), 0)
-        result.insert(0, result.pop(first))
-        same = all(a[0] is b[0] for a, b in zip(terms, result, strict=True))
-        if same or result[0][1]:
+        signed = sorted(terms, key=lambda term: position(term[0]))
+        first = next((i for i, (_, negative) in enumerate(signed) if not negative), 0)
+        signed.insert(0, signed.pop(first))
+        same = all(a[0] is b[0] for a, b in zip(terms, signed, strict=True))
+        if same or signed[0][1]:
             return None
         return reduce(
-            lambda total, term: (Sub if term[1] else Add)(total, term[0]), result[1:], result[0][0]
+            lambda total, term: (Sub if term[1] else Add)(total, term[0]),
+            signed[1:],
+            signed[0][0],
         )
 
-    after = rewrite(expr, rule)
-    assert isinstance(after, PrimExpr)
-    return after
+    rewritten = rewrite(expr, rule)
+    assert isinstance(rewritten, PrimExpr)
+    return rewritten
 
 
-def _positions(written: PrimExpr) -> dict[Node, int]:
+def _positions(root: PrimExpr) -> dict[Node, int]:
     """The position of each subexpression, counted from the left, parents before children."""
     positions: dict[Node, int] = {}
-    stack = [written]
+    stack = [root]
     while stack:
         node = stack.pop()
         if node not in positions:
             positions[node] = len(positions)
-            stack += reversed([part for part in children(node) if isinstance(part, PrimExpr)])
+            stack += reversed([child for child in children(node) if isinstance(child, PrimExpr)])
     return positions
 
 
 def _factors(product: PrimExpr) -> list[PrimExpr]:
-    result: list[PrimExpr] = []
+    factors: list[PrimExpr] = []
     stack = [product]
     while stack:
         node = stack.pop()
         if isinstance(node, Mul):
             stack += [node.b, node.a]
         else:
-            result.append(node)
-    return result
+            factors.append(node)
+    return factors
 
 
 def _terms(total: PrimExpr) -> list[tuple[PrimExpr, bool]]:
     """The terms of a sum, each with whether it is subtracted."""
-    result: list[tuple[PrimExpr, bool]] = []
+    terms: list[tuple[PrimExpr, bool]] = []
     stack = [(total, False)]
     while stack:
         node, negative = stack.pop()
         if isinstance(node, (Add, Sub)):
             stack += [(node.b, negative != isinstance(node, Sub)), (node.a, negative)]
         else:
-            result.append((node, negative))
-    return result
+            terms.append((node, negative))
+    return terms

@@ -23,7 +23,7 @@ _KEY_PARTS = 256
 
 @lru_cache(maxsize=1 << 10)
 def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
-    """A text to sort by, and the numbers of the variables in it; the same in every run.
+    """Return a text to sort by and the numbers of its variables; the same in every run.
 
     Variables sort by name, before anything compound. Only the first few hundred nodes count, so
     that the cost does not grow with shared subexpressions.
@@ -31,25 +31,25 @@ def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
     if isinstance(node, tir.Var):
         return node.name, (node.number,)
     numbers: list[int] = []
-    parts: list[str] = []
+    tokens: list[str] = []
     stack: list[object] = [node]
-    while stack and len(parts) < _KEY_PARTS:
+    while stack and len(tokens) < _KEY_PARTS:
         match stack.pop():
             case tir.Var(name=name, number=number):
-                parts.append(name)
+                tokens.append(name)
                 numbers.append(number)
             case tir.ConstExpr(value=value):
-                parts.append(f"{value!r:>20}")
+                tokens.append(f"{value!r:>20}")
             case tir.PrimExpr() as compound:
-                parts.append(f"~{type(compound).__name__}")
+                tokens.append(f"~{type(compound).__name__}")
                 stack += [getattr(compound, name) for name in reversed(compound._fields)]
             case tuple() as items:
                 stack += reversed(items)
-            case Node() as other:
-                parts.append(str(getattr(other, "name", "")))
+            case Node() as leaf:
+                tokens.append(str(getattr(leaf, "name", "")))
             case value:
-                parts.append(str(value))
-    return ",".join(parts), tuple(numbers)
+                tokens.append(str(value))
+    return ",".join(tokens), tuple(numbers)
 
 
 Key: TypeAlias = tuple[str, tuple[int, ...], int]
@@ -115,8 +115,8 @@ def scaled(poly: Poly, factor: int) -> Poly:
 
 def multiply(a: Poly, b: Poly) -> Poly:
     """a * b."""
-    for one, other in ((a, b), (b, a)):
-        factor = constant_of(one)
+    for constant_side, other in ((a, b), (b, a)):
+        factor = constant_of(constant_side)
         if factor is not None:
             return scaled(other, factor)
     out: dict[Monomial, int] = {}
@@ -135,11 +135,11 @@ def multiply(a: Poly, b: Poly) -> Poly:
 
 def content(poly: Poly, *, with_constant: bool = True) -> int:
     """The greatest common divisor of the coefficients, 0 for none of them."""
-    result = 0
+    divisor = 0
     for monomial, coefficient in poly.items():
         if monomial or with_constant:
-            result = gcd(result, coefficient)
-    return result
+            divisor = gcd(divisor, coefficient)
+    return divisor
 
 
 def divide_exactly(poly: Poly, divisor: int) -> Poly:
@@ -159,12 +159,12 @@ def common_factor(monomials: Iterable[Monomial]) -> Monomial:
         if shared is None:
             shared = list(monomial)
             continue
-        rest, kept = list(monomial), []
+        rest, common = list(monomial), []
         for factor in shared:
             if factor in rest:
                 rest.remove(factor)
-                kept.append(factor)
-        shared = kept
+                common.append(factor)
+        shared = common
         if not shared:
             break
     return tuple(shared or ())
@@ -174,9 +174,9 @@ def without_factor(poly: Poly, factor: Monomial) -> Poly:
     """poly / factor, which must be a factor of every monomial."""
     out = {}
     for monomial, coefficient in poly.items():
-        left = quotient(monomial, factor)
-        assert left is not None
-        out[left] = coefficient
+        ratio = quotient(monomial, factor)
+        assert ratio is not None
+        out[ratio] = coefficient
     return out
 
 

@@ -28,7 +28,7 @@ def multiply(a: Residue, b: Residue) -> Residue:
 
 
 def join(a: Residue, b: Residue) -> Residue:
-    """The class around both."""
+    """The least class that contains both."""
     return least(gcd(a[0], b[0], a[1] - b[1]), a[1])
 
 

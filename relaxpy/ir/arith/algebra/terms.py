@@ -41,7 +41,7 @@ class Extremum:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Product:
     """`coefficient` times a product of atoms."""
 
     coefficient: int
@@ -57,64 +57,64 @@ class Plain:
         """None: this is not a remainder."""
 
 
-Term = Remainder | Extremum | Plain
+Term = Remainder | Extremum | Product
 
 
-def is_plain(p: Poly) -> bool:
-    """Whether every factor is a leaf, so that there is nothing to put together."""
+def has_only_leaves(p: Poly) -> bool:
+    """Whether every factor is a leaf, so that no terms form a group."""
     return not any(isinstance(f, (Quotient, Positive)) for monomial in p for f in monomial)
 
 
 def grouped(p: Poly) -> list[Term]:
-    """The terms of p, with those that make a remainder or an extremum together."""
-    if is_plain(p):
-        return [Plain(c, m) for m, c in p.items()]
-    result: list[Term] = []
-    left = dict(p)
+    """Group the terms of p that form a remainder or an extremum; others stay single."""
+    if has_only_leaves(p):
+        return [Product(c, m) for m, c in p.items()]
+    groups: list[Term] = []
+    remaining = dict(p)
     extrema = [m for m in p if len(m) == 1 and isinstance(m[0], Positive)]
     if len(extrema) > 1:
-        # An extremum around others comes first, as it takes some of their terms.
+        # An extremum that contains others comes first, as it uses some of their terms.
         extrema.sort(key=lambda m: (-weight({m: 1}), poly.monomial_key(m)))
     for monomial in extrema:
         [atom] = monomial
-        if monomial in left and isinstance(atom, Positive):
-            group = _extremum(left, atom, left[monomial])
-            poly.accumulate(left, group.unit, -group.coefficient)
-            result.append(group)
-    return [*result, *remainders(left)]
+        if monomial in remaining and isinstance(atom, Positive):
+            group = _extremum(remaining, atom, remaining[monomial])
+            poly.accumulate(remaining, group.unit, -group.coefficient)
+            groups.append(group)
+    return [*groups, *remainders(remaining)]
 
 
-def remainders(p: Poly) -> list[Remainder | Plain]:
-    """The terms of p, with those that make a remainder together."""
-    result: list[Remainder | Plain] = []
-    left = dict(p)
+def remainders(p: Poly) -> list[Remainder | Product]:
+    """Group the terms of p that form a remainder; others stay single."""
+    groups: list[Remainder | Product] = []
+    remaining = dict(p)
     quotients = dict.fromkeys(f for m in p for f in m if isinstance(f, Quotient))
     for candidate in sorted(quotients, key=poly.atom_key):
-        for monomial in [m for m in left if candidate in m]:
-            group = _remainder(left, monomial, candidate, list(quotients))
+        for monomial in [m for m in remaining if candidate in m]:
+            group = _remainder(remaining, monomial, candidate, list(quotients))
             if group is not None:
-                poly.accumulate(left, group.unit, -group.coefficient)
-                result.append(group)
-    return [*result, *(Plain(c, m) for m, c in left.items())]
+                poly.accumulate(remaining, group.unit, -group.coefficient)
+                groups.append(group)
+    return [*groups, *(Product(c, m) for m, c in remaining.items())]
 
 
 def _remainder(
-    left: Poly, monomial: Monomial, candidate: Quotient, others: list[Quotient]
+    remaining: Poly, monomial: Monomial, candidate: Quotient, others: list[Quotient]
 ) -> Remainder | None:
-    """A remainder that -den * cofactor * candidate in `left` belongs to."""
-    if monomial not in left:
+    """The remainder that has the term -den * cofactor * candidate of `remaining`."""
+    if monomial not in remaining:
         return None
     for num, den in _dividends(candidate, others):
         head, factor = poly.leading(den)
         cofactor = poly.quotient(monomial, (candidate, *head))
-        times, odd = divmod(-left[monomial], factor)
+        times, odd = divmod(-remaining[monomial], factor)
         if cofactor is None or odd:
             continue
-        taken = poly.multiply(den, poly.multiply({cofactor: 1}, poly.atom(candidate)))
+        subtracted = poly.multiply(den, poly.multiply({cofactor: 1}, poly.atom(candidate)))
         value = poly.multiply({cofactor: 1}, num)
-        exact = all(left.get(m, 0) == -times * c for m, c in taken.items())
-        if exact and _contains(left, value, times):
-            unit = poly.add(value, taken, -1)
+        exact = all(remaining.get(m, 0) == -times * c for m, c in subtracted.items())
+        if exact and _contains(remaining, value, times):
+            unit = poly.add(value, subtracted, -1)
             return Remainder(times, cofactor, num, den, candidate.floor, unit)
     return None
 
@@ -123,59 +123,59 @@ def _dividends(candidate: Quotient, others: list[Quotient]) -> Iterator[tuple[Po
     """The dividends and divisors of `candidate`: num/(a*b) is also (num/a)/b."""
     num = dict(candidate.num)
     yield num, dict(candidate.den)
-    whole = divisor(candidate)
+    by = divisor(candidate)
     for other in others:
-        part = divisor(other)
-        if whole is None or part is None or other is candidate or whole % part:
+        step = divisor(other)
+        if by is None or step is None or other is candidate or by % step:
             continue
         difference = poly.constant_of(poly.add(num, dict(other.num), -1))
         same_rounding = other.floor == candidate.floor and (other.floor or difference == 0)
-        if difference is not None and difference % part == 0 and same_rounding and whole != part:
-            shifted = poly.add(poly.atom(other), poly.constant(difference // part))
-            yield shifted, poly.constant(whole // part)
+        if difference is not None and difference % step == 0 and same_rounding and by != step:
+            shifted = poly.add(poly.atom(other), poly.constant(difference // step))
+            yield shifted, poly.constant(by // step)
 
 
-def _contains(left: Poly, part: Poly, times: int) -> bool:
-    """Whether `times` times `part` can be taken out of `left` without turning a sign."""
-    for monomial, coefficient in part.items():
+def _contains(remaining: Poly, terms: Poly, times: int) -> bool:
+    """Whether `times` times `terms` can be subtracted from `remaining` without changing a sign."""
+    for monomial, coefficient in terms.items():
         if monomial != ONE:
-            have, need = left.get(monomial, 0), times * coefficient
+            have, need = remaining.get(monomial, 0), times * coefficient
             if have * need <= 0 or abs(have) < abs(need):
                 return False
     return True
 
 
-def _extremum(left: Poly, atom: Positive, times: int) -> Extremum:
-    """times * max(p - n, 0) as an extremum of p and n, together with their terms in `left`.
+def _extremum(remaining: Poly, atom: Positive, times: int) -> Extremum:
+    """times * max(p - n, 0) as an extremum of p and n, together with their terms in `remaining`.
 
     Rule:
-        max(p, n) = n + max(p - n, 0) and min(p, n) = p - max(p - n, 0); the constant of `left`
+        max(p, n) = n + max(p - n, 0) and min(p, n) = p - max(p - n, 0); the constant of `remaining`
         moves inside where `times` divides it.
     """
     inner = dict(atom.inner)
     shift = inner.pop(ONE, 0)
     p, n = _sides(atom)
-    size, rest = abs(times), left.get(ONE, 0)
+    size, rest = abs(times), remaining.get(ONE, 0)
     sign = 1 if times > 0 else -1
     moved = rest // size if rest % size == 0 else 0
     positive = poly.atom(atom)
-    if n and _contains(left, inner, -times):
+    if n and _contains(remaining, inner, -times):
         offset = sign * moved + shift
         turned = poly.add(poly.scaled(inner, -1), poly.constant(offset - shift))
         unit = poly.add(poly.add(positive, inner, -1), poly.constant(offset - shift))
         return Extremum(times, tir.Max, turned, poly.constant(offset), unit)
-    if sign > 0 and n and _contains(left, n, size):
+    if sign > 0 and n and _contains(remaining, n, size):
         return _maximum(p, n, shift, moved, positive, size)
-    if _contains(left, p, -times):
+    if _contains(remaining, p, -times):
         offset = -sign * moved
         a, b = poly.add(p, poly.constant(offset)), poly.add(n, poly.constant(offset - shift))
         return Extremum(-times, tir.Min, a, b, poly.add(a, positive, -1))
-    if sign < 0 and n and _contains(left, n, times):
+    if sign < 0 and n and _contains(remaining, n, times):
         return _maximum(p, n, shift, -moved, positive, times)
     if size == 1:
-        whole = _around_rest(left, atom, sign)
-        if whole is not None:
-            return whole
+        wrapped = _with_rest_inside(remaining, atom, sign)
+        if wrapped is not None:
+            return wrapped
     return _maximum(inner, poly.ZERO, shift, sign * moved, positive, times)
 
 
@@ -190,11 +190,11 @@ def _sides(atom: Positive) -> tuple[Poly, Poly]:
     return p, n
 
 
-def _around_rest(left: Poly, atom: Positive, sign: int) -> Extremum | None:
+def _with_rest_inside(remaining: Poly, atom: Positive, sign: int) -> Extremum | None:
     """r + max(d, 0) = max(r + d, r) and r - max(d, 0) = min(r - d, r), where that is shorter."""
-    rest = {m: c for m, c in left.items() if m != (atom,)}
+    rest = {m: c for m, c in remaining.items() if m != (atom,)}
     other = poly.add(rest, dict(atom.inner), sign)
-    if not rest or len(other) >= len(atom.inner) or not is_plain(rest):
+    if not rest or len(other) >= len(atom.inner) or not has_only_leaves(rest):
         return None
     kind = tir.Max if sign > 0 else tir.Min
     return Extremum(1, kind, other, rest, poly.add(rest, {(atom,): sign}))

@@ -1,11 +1,11 @@
-"""Polynomials as expressions that people read."""
+"""Polynomials written as readable expressions."""
 
 from __future__ import annotations
 
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
-from relaxpy.ir.arith.algebra.terms import Extremum, Plain, Remainder, Term, grouped
+from relaxpy.ir.arith.algebra.terms import Extremum, Product, Remainder, Term, grouped
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir import expr as tir, ops
 
@@ -37,14 +37,15 @@ class _Writer:
         return tir.IntImm(self.dtype, value)
 
     def sum(self, p: Poly) -> tir.PrimExpr:
-        """All terms: the first positive one first, so that no sign leads."""
-        result = grouped(p)
-        if all(term.coefficient < 0 for term in result):
-            result = [_turned(term) for term in result]
-        terms = [(self.factors(term), term.coefficient) for term in result]
+        """The sum of all terms, a positive one first, so that no minus sign leads."""
+        groups = grouped(p)
+        if all(group.coefficient < 0 for group in groups):
+            groups = [_negated(group) for group in groups]
+        terms = [(self.factors(group), group.coefficient) for group in groups]
         terms.sort(key=lambda term: poly.monomial_key(term[0]))
         first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
-        terms.insert(0, terms.pop(first)) if terms else None
+        if terms:
+            terms.insert(0, terms.pop(first))
         total: tir.PrimExpr | None = None
         for factors, coefficient in terms:
             if total is None:
@@ -73,30 +74,30 @@ class _Writer:
     def factors(self, term: Term) -> Monomial:
         """The factors of a term, as expressions."""
         match term:
-            case Plain(monomial=monomial):
+            case Product(monomial=monomial):
                 return tuple(self.atom(f) for f in monomial)
             case Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
-                others = (self.atom(f) for f in cofactor)
+                factors = (self.atom(f) for f in cofactor)
                 digit = self.digit(num, den, floor=floor)
                 if digit is not None:
-                    return (*others, digit)
+                    return (*factors, digit)
                 kind = tir.FloorMod if floor else tir.Mod
-                return (*others, kind(self.sum(num), self.sum(den)))
+                return (*factors, kind(self.sum(num), self.sum(den)))
             case Extremum(kind=extreme, a=a, b=b):
                 return (extreme(self.sum(a), self.sum(b)),)
 
     def digit(self, num: Poly, den: Poly, *, floor: bool) -> tir.PrimExpr | None:
         """x // c % d, of positive literals c and d, as x % (c * d) // c; None for anything else."""
         match list(num.items()):
-            case [((Quotient(num=inner, den=step, floor=also),), 1)] if also == floor:
-                by, size = poly.constant_of(dict(step)), poly.constant_of(den)
-                if by is None or size is None or by <= 0 or size <= 0:
+            case [((Quotient(num=inner, den=step, floor=inner_floor),), 1)] if inner_floor == floor:
+                low, size = poly.constant_of(dict(step)), poly.constant_of(den)
+                if low is None or size is None or low <= 0 or size <= 0:
                     return None
-                if by * size > self.range[1]:
+                if low * size > self.range[1]:
                     return None
                 quotient, remainder = (tir.FloorDiv, tir.FloorMod) if floor else (tir.Div, tir.Mod)
-                whole = remainder(self.sum(dict(inner)), self.literal(by * size))
-                return quotient(whole, self.literal(by))
+                digits = remainder(self.sum(dict(inner)), self.literal(low * size))
+                return quotient(digits, self.literal(low))
         return None
 
     def atom(self, factor: tir.PrimExpr) -> tir.PrimExpr:
@@ -111,8 +112,8 @@ class _Writer:
                 return factor
 
 
-def _turned(term: Term) -> Term:
-    """-max(a, b) as min(-a, -b), so that a sum of nothing else begins without a sign."""
+def _negated(term: Term) -> Term:
+    """-max(a, b) as min(-a, -b), so that a sum of such terms begins without a sign."""
     if not isinstance(term, Extremum) or term.coefficient != -1:
         return term
     kind = tir.Min if term.kind is tir.Max else tir.Max

@@ -10,15 +10,15 @@ from relaxpy.ir.tir import expr as tir
 
 
 def assume(engine: Engine, facts: Facts, condition: tir.PrimExpr) -> Facts:
-    """`facts`, and those that follow where `condition` holds."""
-    for part in folding.operands(condition, tir.And):
-        for simple in folding.operands(engine.simplify(part), tir.And):
-            facts = _assume_part(engine, facts, simple)
+    """Add to `facts` those that follow where `condition` holds."""
+    for conjunct in folding.operands(condition, tir.And):
+        for simple in folding.operands(engine.simplify(conjunct), tir.And):
+            facts = _assume_conjunct(engine, facts, simple)
     return facts
 
 
-def _assume_part(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Facts:
-    """`facts`, and those that follow from a condition that is simplified and not a conjunction."""
+def _assume_conjunct(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Facts:
+    """Add to `facts` those that follow from a simplified condition that is not a conjunction."""
     if isinstance(simple, tir.IntImm):
         return facts
     facts = facts.with_truth(simple, True).with_truth(engine.negation(simple), False)
@@ -34,7 +34,7 @@ def _assume_part(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Facts:
 
 
 def _assume_negative(facts: Facts, p: Poly) -> Facts:
-    """`facts` and p < 0; a bound, where p has one atom."""
+    """Add p < 0 to `facts`: as a bound, where p has one atom."""
     number = p.get(ONE, 0)
     match [(m, c) for m, c in p.items() if m]:
         case [((atom,), coefficient)]:
@@ -46,14 +46,13 @@ def _assume_negative(facts: Facts, p: Poly) -> Facts:
 
 
 def _assume_residue(facts: Facts, p: Poly) -> Facts:
-    """`facts` and p == 0 where p is a remainder less a constant: a residue of its dividend."""
+    """Add p == 0 to `facts`, where p is a remainder less a constant: a residue of its dividend."""
     groups = [g for g in terms.remainders(p) if isinstance(g, terms.Remainder)]
     number = -p.get(ONE, 0)
     if len(groups) != 1 or groups[0].modulus is None:
         return facts
     group = groups[0]
-    rest = poly.add(p, group.unit, -group.coefficient)
-    value = poly.constant_of(rest)
+    value = poly.constant_of(poly.add(p, group.unit, -group.coefficient))
     if value is None or value % group.coefficient:
         return facts
     number = -value // group.coefficient

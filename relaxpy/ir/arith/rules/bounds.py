@@ -1,4 +1,4 @@
-"""Intervals around the values of expressions and of canonical polynomials."""
+"""Intervals that contain the values of expressions and of canonical polynomials."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from relaxpy.ir.tir import expr as tir, ops
 
 
 def of_poly(engine: Engine, p: Poly) -> Interval:
-    """An interval around all values of p, term by term."""
+    """An interval that contains all values of p, term by term."""
     if not engine.facts.bounds and _hopeless(p):
         return EVERYTHING
-    result = _by_pieces(engine, p)
+    result = _by_terms(engine, p)
     if 1 < len(p) < 5 and engine.facts.bounds:
         result = _by_corners(engine, p, result)
     return result
 
 
 def _by_corners(engine: Engine, p: Poly, known: Interval) -> Interval:
-    """`known`, met with an interval around k*a*b + l*a + m*b + n: between its values at corners.
+    """`known`, met with an interval that contains k*a*b + l*a + m*b + n: by its values at corners.
 
     Rule:
         For a fixed `a` this is linear in `b`, and the other way round.
@@ -34,26 +34,26 @@ def _by_corners(engine: Engine, p: Poly, known: Interval) -> Interval:
     products = [m for m in p if len(m) > 1]
     if len(products) != 1 or len(products[0]) != 2 or products[0][0] is products[0][1]:
         return known
-    one, other = products[0]
-    if not all(m in ((), (one,), (other,), products[0]) for m in p):
+    a_atom, b_atom = products[0]
+    if not all(m in ((), (a_atom,), (b_atom,), products[0]) for m in p):
         return known
-    sides = of_atom(engine, one), of_atom(engine, other)
+    sides = of_atom(engine, a_atom), of_atom(engine, b_atom)
     if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
-        one, other, sides = other, one, sides[::-1]
+        a_atom, b_atom, sides = b_atom, a_atom, sides[::-1]
         if abs(sides[0][0]) == inf or abs(sides[0][1]) == inf:
             return known
     values = []
     for a in sides[0]:  # which are integers
-        slope = p[products[0]] * a + p.get((other,), 0)
-        start = p.get((one,), 0) * a + p.get((), 0)
+        slope = p[products[0]] * a + p.get((b_atom,), 0)
+        start = p.get((a_atom,), 0) * a + p.get((), 0)
         values += [interval.plus(start, interval.times(slope, b)) for b in sides[1]]
     return interval.meet(known, (min(values), max(values)))
 
 
 def by_cases(engine: Engine, p: Poly) -> Interval:
-    """An interval around p, by the cases 0 and d of its term max(d, 0), if there is one."""
+    """An interval that contains p, by the cases 0 and d of its term max(d, 0), if there is one."""
     result = of_poly(engine, p)
-    if terms.is_plain(p):
+    if terms.has_only_leaves(p):
         return result
     positive = [m for m in p if any(isinstance(factor, Positive) for factor in m)]
     if len(positive) != 1 or len(positive[0]) != 1 or result[0] == result[1]:
@@ -62,8 +62,8 @@ def by_cases(engine: Engine, p: Poly) -> Interval:
     rest = {m: c for m, c in p.items() if m != monomial}
     [atom] = monomial
     assert isinstance(atom, Positive)
-    other = poly.add(rest, dict(atom.inner), p[monomial])
-    return interval.meet(result, interval.join(of_poly(engine, rest), of_poly(engine, other)))
+    raised = poly.add(rest, dict(atom.inner), p[monomial])
+    return interval.meet(result, interval.join(of_poly(engine, rest), of_poly(engine, raised)))
 
 
 def fits(engine: Engine, p: Poly, dtype: DataType) -> bool:
@@ -86,12 +86,12 @@ def _atom_fits(engine: Engine, atom: tir.PrimExpr, dtype: DataType) -> bool:
             return atom.dtype.bits <= dtype.bits or (least <= low and high <= greatest)
 
 
-def _by_pieces(engine: Engine, p: Poly) -> Interval:
+def _by_terms(engine: Engine, p: Poly) -> Interval:
     total: Interval = (0, 0)
-    for piece in terms.grouped(p):
-        part = interval.scale(_of_piece(engine, piece), piece.coefficient)
-        total = interval.add(total, part)
-        if part == EVERYTHING:
+    for term in terms.grouped(p):
+        bound = interval.scale(_of_term(engine, term), term.coefficient)
+        total = interval.add(total, bound)
+        if bound == EVERYTHING:
             return EVERYTHING
     return total
 
@@ -108,17 +108,17 @@ def _hopeless(p: Poly) -> bool:
     return free
 
 
-def _of_piece(engine: Engine, piece: terms.Term) -> Interval:
-    match piece:
-        case terms.Plain(monomial=monomial):
+def _of_term(engine: Engine, term: terms.Term) -> Interval:
+    match term:
+        case terms.Product(monomial=monomial):
             return _of_product(engine, monomial)
         case terms.Extremum(kind=kind, a=a, b=b):
             return _extreme(kind, of_poly(engine, a), of_poly(engine, b))
         case terms.Remainder(cofactor=cofactor, num=num, den=den, floor=floor):
-            rest = interval.remainder(of_poly(engine, num), of_poly(engine, den), floor=floor)
-            if piece.modulus is not None and engine.facts.residues:
-                rest = interval.meet(rest, _of_remainder(engine, num, piece.modulus))
-            return interval.multiply(_of_product(engine, cofactor), rest)
+            bound = interval.remainder(of_poly(engine, num), of_poly(engine, den), floor=floor)
+            if term.modulus is not None and engine.facts.residues:
+                bound = interval.meet(bound, _of_remainder(engine, num, term.modulus))
+            return interval.multiply(_of_product(engine, cofactor), bound)
 
 
 def _of_remainder(engine: Engine, num: Poly, modulus: int) -> Interval:
@@ -150,7 +150,7 @@ def _extreme(kind: type[tir.PrimExpr], a: Interval, b: Interval) -> Interval:
 
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
-    """An interval around an atom: by the facts, and by its kind."""
+    """An interval that contains an atom: by the facts, and by its kind."""
     result = engine.atom_bounds.get(atom)
     if result is None:
         result = engine.remember(engine.atom_bounds, atom, lambda atom: _of_atom(engine, atom))
@@ -165,8 +165,8 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
         case tir.Var():
             result = interval.of_dtype(atom.dtype)
         case Quotient(num=num, den=den, floor=floor):
-            parts = of_poly(engine, dict(num)), of_poly(engine, dict(den))
-            result = interval.divide(*parts, floor=floor)
+            operands = of_poly(engine, dict(num)), of_poly(engine, dict(den))
+            result = interval.divide(*operands, floor=floor)
         case Positive(inner=inner):
             low, high = of_poly(engine, dict(inner))
             result = max(low, 0), max(high, 0)
@@ -176,7 +176,7 @@ def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Interval:
 
 
 def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
-    """An interval around an expression: by its operands, and by its canonical form."""
+    """An interval that contains an expression: by its operands, and by its canonical form."""
     if isinstance(expr, tir.Var):
         value = engine.facts.values.get(expr)
         return of_atom(engine, expr) if value is None else engine.bound(value)
@@ -188,16 +188,16 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Interval:
 
 def _of_node(engine: Engine, expr: tir.PrimExpr) -> Interval:
     """By the operands alone; the whole datatype for unsigned arithmetic that may wrap around."""
-    whole = interval.of_dtype(expr.dtype)
+    of_dtype = interval.of_dtype(expr.dtype)
     if not expr.dtype.is_int:
         return EVERYTHING
-    result = _of_operands(engine, expr, whole)
-    if expr.dtype.family == "uint" and not (whole[0] <= result[0] and result[1] <= whole[1]):
-        return whole
+    result = _of_operands(engine, expr, of_dtype)
+    if expr.dtype.family == "uint" and not (of_dtype[0] <= result[0] and result[1] <= of_dtype[1]):
+        return of_dtype
     return result
 
 
-def _of_operands(engine: Engine, expr: tir.PrimExpr, whole: Interval) -> Interval:
+def _of_operands(engine: Engine, expr: tir.PrimExpr, of_dtype: Interval) -> Interval:
     bound = engine.bound
     match expr:
         case tir.IntImm(value=value):
@@ -215,37 +215,37 @@ def _of_operands(engine: Engine, expr: tir.PrimExpr, whole: Interval) -> Interva
         case tir.FloorMod(a=a, b=b) | tir.Mod(a=a, b=b):
             return interval.remainder(bound(a), bound(b), floor=isinstance(expr, tir.FloorMod))
         case tir.Min() | tir.Max():
-            parts = map(bound, folding.operands(expr, type(expr)))
-            return reduce(partial(_extreme, type(expr)), parts)
+            operands = map(bound, folding.operands(expr, type(expr)))
+            return reduce(partial(_extreme, type(expr)), operands)
         case tir.Select(condition=c, true_value=a, false_value=b):
             return _of_choice(engine, c, a, b)
         case tir.Cast(value=value) if value.dtype.is_int:
-            inner = bound(value)
-            return inner if whole[0] <= inner[0] and inner[1] <= whole[1] else whole
+            source = bound(value)
+            return source if of_dtype[0] <= source[0] and source[1] <= of_dtype[1] else of_dtype
         case tir.Ramp(base=base, stride=stride, lanes=lanes):
-            more = (lanes - 1, lanes - 1) if isinstance(lanes, int) else (0, inf)
-            last = interval.add(bound(base), interval.multiply(bound(stride), more))
+            steps = (lanes - 1, lanes - 1) if isinstance(lanes, int) else (0, inf)
+            last = interval.add(bound(base), interval.multiply(bound(stride), steps))
             return interval.join(bound(base), last)
         case tir.Broadcast(value=value):
             return bound(value)
         case tir.Call(args=args):
-            return _of_call(engine, getattr(expr.op, "name", ""), args, whole)
+            return _of_call(engine, getattr(expr.op, "name", ""), args, of_dtype)
         case _:
-            return whole
+            return of_dtype
 
 
 def _of_sum(engine: Engine, expr: tir.Add | tir.Sub) -> Interval:
-    """Around a chain of sums, term by term."""
+    """An interval that contains a chain of sums, term by term."""
     total: Interval = (0, 0)
-    for part, times in folding.terms(expr).items():
-        total = interval.add(total, interval.scale(engine.bound(part), times))
+    for term, times in folding.terms(expr).items():
+        total = interval.add(total, interval.scale(engine.bound(term), times))
     return total
 
 
 def _of_choice(
     engine: Engine, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr
 ) -> Interval:
-    """Around both values, each where it is chosen."""
+    """An interval that contains both values, each where it is chosen."""
     if condition.dtype.vector or (isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm)):
         return interval.join(engine.bound(a), engine.bound(b))
     test = engine.simplify(condition)
@@ -256,19 +256,19 @@ def _of_choice(
 
 
 def _of_call(
-    engine: Engine, name: str, args: tuple[tir.PrimExpr, ...], whole: Interval
+    engine: Engine, name: str, args: tuple[tir.PrimExpr, ...], of_dtype: Interval
 ) -> Interval:
     match name, args:
         case "tir.if_then_else", (c, a, b):
             return _of_choice(engine, c, a, b)
         case "tir.bitwise_and", (a, b):
             masks = [high for low, high in (engine.bound(a), engine.bound(b)) if low >= 0]
-            return (0, min(masks)) if masks else whole
+            return (0, min(masks)) if masks else of_dtype
         case "tir.vscale", ():
-            return 1, whole[1]
+            return 1, of_dtype[1]
         case "tir.shift_right", (a, tir.IntImm(value=by)) if 0 <= by < a.dtype.bits:
             return interval.divide(engine.bound(a), (1 << by, 1 << by), floor=True)
         case "tir.clz" | "tir.popcount", (a,):
             return 0, a.dtype.bits
         case _:
-            return whole
+            return of_dtype

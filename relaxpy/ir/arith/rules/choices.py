@@ -8,13 +8,13 @@ from relaxpy.ir.arith.engine import Engine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir
 
-Parts = tuple[tir.PrimExpr, tir.PrimExpr, tir.PrimExpr]
+ChoiceOperands = tuple[tir.PrimExpr, tir.PrimExpr, tir.PrimExpr]
 """The condition of a choice, and its values where that holds and where it does not."""
 
 
-def choice(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> Poly:
+def choice(engine: Engine, expr: tir.PrimExpr, operands: ChoiceOperands) -> Poly:
     """The polynomial of a choice between integers."""
-    condition, a, b = parts
+    condition, a, b = operands
     test = engine.simplify(condition)
     if isinstance(test, tir.IntImm):
         return engine.poly(a if test.value else b)
@@ -22,12 +22,12 @@ def choice(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> Poly:
         p = engine.poly(a)
         return p if p == engine.poly(b) else engine.opaque(expr)
     result = _chosen(engine, expr, test, a, b)
-    return poly.atom(result) if folding.parts_of_choice(result) else engine.poly(result)
+    return poly.atom(result) if folding.operands_of_choice(result) else engine.poly(result)
 
 
-def simplify(engine: Engine, expr: tir.PrimExpr, parts: Parts) -> tir.PrimExpr:
+def simplify(engine: Engine, expr: tir.PrimExpr, operands: ChoiceOperands) -> tir.PrimExpr:
     """A choice between values that have no polynomial."""
-    condition, a, b = parts
+    condition, a, b = operands
     if not (_chooses(a) or _chooses(b)):
         return engine.over_simple_operands(expr)
     return _chosen(engine, expr, engine.simplify(condition), a, b)
@@ -41,10 +41,10 @@ def _chosen(
     The operand that a Select does not choose is evaluated too, and must not fail for that.
     """
     engines = engine.where(test, a), engine.where(engine.negation(test), b)
-    free = not isinstance(expr, tir.Select)
+    is_lazy = not isinstance(expr, tir.Select)
     yes, no = (
-        (inside if free or folding.is_safe(side) else engine).simplify(side)
-        for inside, side in zip(engines, (a, b), strict=True)
+        (where if is_lazy or folding.is_safe(side) else engine).simplify(side)
+        for where, side in zip(engines, (a, b), strict=True)
     )
     return folding.chosen(expr, test, yes, no)
 

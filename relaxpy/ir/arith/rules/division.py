@@ -33,44 +33,47 @@ def floor_by(engine: Engine, p: Poly, by: int) -> Poly:
         (by*q + r) // by = q + r // by; common factors of r and `by` cancel, the constant rounded
         down; -r // by = -((r + by - 1) // by) gives r a positive first term.
     """
-    whole, rest = _split(p, by)
-    number = rest.get(ONE, 0)
-    if len(rest) == (number != 0):
-        return whole
-    common = gcd(poly.content(rest, with_constant=False), by)
+    ratio, remainder = _split(p, by)
+    number = remainder.get(ONE, 0)
+    if len(remainder) == (number != 0):
+        return ratio
+    common = gcd(poly.content(remainder, with_constant=False), by)
     if common > 1:
-        rest = {m: c // common for m, c in rest.items() if c // common}
+        remainder = {m: c // common for m, c in remainder.items() if c // common}
         by //= common
         if by == 1:
-            return poly.add(whole, rest)
-    if poly.leading(rest)[1] < 0:
-        rest = poly.add(poly.scaled(rest, -1), poly.constant(by - 1))
-        return poly.add(whole, _floor_rest(engine, rest, by), -1)
-    return poly.add(whole, _floor_rest(engine, rest, by))
+            return poly.add(ratio, remainder)
+    if poly.leading(remainder)[1] < 0:
+        remainder = poly.add(poly.scaled(remainder, -1), poly.constant(by - 1))
+        return poly.add(ratio, _floor_irreducible(engine, remainder, by), -1)
+    return poly.add(ratio, _floor_irreducible(engine, remainder, by))
 
 
 def _split(p: Poly, by: int) -> tuple[Poly, Poly]:
     """(q, r) with p = by*q + r and r small; a remainder stays whole unless `by` fits its range."""
-    whole: dict[poly.Monomial, int] = {}
-    rest: dict[poly.Monomial, int] = {}
+    ratio: dict[poly.Monomial, int] = {}
+    remainder: dict[poly.Monomial, int] = {}
     for coefficient, unit, modulus in _units(p):
         if modulus is not None and coefficient % by and coefficient * modulus % by == 0:
             for monomial, factor in unit.items():
-                part = {monomial: coefficient * factor}
-                exact = coefficient * factor % by == 0
-                poly.accumulate(whole if exact else rest, _divided(part, by) if exact else part)
+                product = {monomial: coefficient * factor}
+                is_exact = coefficient * factor % by == 0
+                if is_exact:
+                    poly.accumulate(ratio, _divided(product, by))
+                else:
+                    poly.accumulate(remainder, product)
             continue
         times = coefficient // by if unit.keys() == {ONE} else ops.trunc_div(coefficient, by)
-        poly.accumulate(whole, unit, times)
-        poly.accumulate(rest, unit, coefficient - times * by)
-    if not whole:
+        poly.accumulate(ratio, unit, times)
+        poly.accumulate(remainder, unit, coefficient - times * by)
+    if not ratio:
         return poly.ZERO, p
-    more, rest_again = _split(rest, by)
-    return poly.add(whole, more), rest_again
+    nested_ratio, nested_remainder = _split(remainder, by)
+    return poly.add(ratio, nested_ratio), nested_remainder
 
 
-def _divided(part: Poly, by: int) -> Poly:
-    return {m: c // by for m, c in part.items()}
+def _divided(terms: Poly, by: int) -> Poly:
+    return {m: c // by for m, c in terms.items()}
 
 
 def _units(p: Poly) -> Iterator[tuple[int, Poly, int | None]]:
@@ -83,39 +86,39 @@ def _units(p: Poly) -> Iterator[tuple[int, Poly, int | None]]:
         yield group.coefficient, group.unit, group.modulus
 
 
-def _floor_rest(engine: Engine, rest: Poly, by: int) -> Poly:
+def _floor_irreducible(engine: Engine, num: Poly, by: int) -> Poly:
     """rest // by, where no term can be taken out."""
-    nested = _nested(rest)
+    nested = _nested(num)
     if nested is not None:
-        inner = divisor(nested)
-        assert inner is not None
-        others = poly.add(rest, poly.atom(nested), -1)
-        return floor_by(engine, poly.add(dict(nested.num), others, inner), by * inner)
-    low, high = engine.bound_of_poly(rest)
+        step = divisor(nested)
+        assert step is not None
+        addend = poly.add(num, poly.atom(nested), -1)
+        return floor_by(engine, poly.add(dict(nested.num), addend, step), by * step)
+    low, high = engine.bound_of_poly(num)
     if isinstance(low, int) and isinstance(high, int) and low // by == high // by:
         return poly.constant(low // by)
-    reduced = _without_small_part(engine, rest, by)
+    reduced = _without_small_terms(engine, num, by)
     if reduced is None:
-        reduced = _inside_extremum(engine, rest, by)
+        reduced = _inside_extremum(engine, num, by)
     if reduced is not None:
         return reduced
-    return poly.atom(quotient_atom(rest, poly.constant(by), floor=True))
+    return poly.atom(quotient_atom(num, poly.constant(by), floor=True))
 
 
-def _nested(rest: Poly) -> Quotient | None:
+def _nested(num: Poly) -> Quotient | None:
     """A term y // a by itself: (y//a + m) // b = (y + a*m) // (a*b)."""
-    result = [
+    candidates = [
         monomial[0]
-        for monomial, coefficient in rest.items()
+        for monomial, coefficient in num.items()
         if coefficient == 1 and len(monomial) == 1
         if isinstance(monomial[0], Quotient) and monomial[0].floor and divisor(monomial[0])
     ]
-    return min(result, key=poly.atom_key) if result else None
+    return min(candidates, key=poly.atom_key) if candidates else None
 
 
-def _without_small_part(engine: Engine, rest: Poly, by: int) -> Poly | None:
+def _without_small_terms(engine: Engine, num: Poly, by: int) -> Poly | None:
     """(g*a + b) // (g*c) = (a + b//g) // c where b // g is a constant."""
-    units = list(_units(rest))
+    units = list(_units(num))
     for step in sorted({gcd(c, by) for c, unit, _ in units if ONE not in unit}, reverse=True):
         if step == 1:
             continue
@@ -130,20 +133,20 @@ def _without_small_part(engine: Engine, rest: Poly, by: int) -> Poly | None:
     return None
 
 
-def _inside_extremum(engine: Engine, rest: Poly, by: int) -> Poly | None:
+def _inside_extremum(engine: Engine, num: Poly, by: int) -> Poly | None:
     """max(a, b) // c = max(a // c, b // c), where c divides one of the two; a minimum likewise."""
-    positive = [m for m in rest if any(isinstance(factor, Positive) for factor in m)]
+    positive = [m for m in num if any(isinstance(factor, Positive) for factor in m)]
     if len(positive) != 1 or len(positive[0]) != 1:
         return None
     [monomial] = positive
     [atom] = monomial
     assert isinstance(atom, Positive)
-    one = {m: c for m, c in rest.items() if m != monomial}
-    other = poly.add(one, dict(atom.inner), rest[monomial])
-    if all(poly.content(side, with_constant=False) % by for side in (one, other)):
+    without = {m: c for m, c in num.items() if m != monomial}
+    raised = poly.add(without, dict(atom.inner), num[monomial])
+    if all(poly.content(side, with_constant=False) % by for side in (without, raised)):
         return None
-    sides = [floor_by(engine, side, by) for side in (one, other)]
-    return engine.extremum_of(1 if rest[monomial] > 0 else -1, sides)
+    sides = [floor_by(engine, side, by) for side in (without, raised)]
+    return engine.extremum_of(1 if num[monomial] > 0 else -1, sides)
 
 
 def _truncate_by(engine: Engine, p: Poly, by: int) -> Poly:
@@ -172,23 +175,23 @@ def _symbolic(engine: Engine, p: Poly, q: Poly, *, floor: bool) -> Poly:
     """p / q for a q with variables, which is not 0 where the quotient has a value."""
     if not floor and engine.bound_of_poly(q)[0] >= 0 and engine.bound_of_poly(p)[0] >= 0:
         floor = True
-    whole, rest = _long_division(p, q)
-    if not rest:
-        return whole
+    ratio, remainder = _long_division(p, q)
+    if not remainder:
+        return ratio
     if not floor:
-        whole, rest = poly.ZERO, p
-    shared = poly.common_factor([*rest, *q])
-    common = gcd(poly.content(rest), poly.content(q))
+        ratio, remainder = poly.ZERO, p
+    shared = poly.common_factor([*remainder, *q])
+    common = gcd(poly.content(remainder), poly.content(q))
     if poly.leading(q)[1] < 0:
         common = -common
-    if _is_small(engine, rest, q):
-        return whole
+    if _is_small(engine, remainder, q):
+        return ratio
     if shared or common != 1:
-        rest, q = _cancelled(rest, shared, common), _cancelled(q, shared, common)
-        result = quotient(engine, rest, q, floor=floor)
+        remainder, q = _cancelled(remainder, shared, common), _cancelled(q, shared, common)
+        result = quotient(engine, remainder, q, floor=floor)
         assert result is not None
-        return poly.add(whole, result)
-    return poly.add(whole, poly.atom(quotient_atom(rest, q, floor=floor)))
+        return poly.add(ratio, result)
+    return poly.add(ratio, poly.atom(quotient_atom(remainder, q, floor=floor)))
 
 
 def _is_small(engine: Engine, p: Poly, q: Poly) -> bool:
@@ -201,27 +204,27 @@ def _is_small(engine: Engine, p: Poly, q: Poly) -> bool:
 def _cancelled(p: Poly, shared: poly.Monomial, common: int) -> Poly:
     out = {}
     for monomial, coefficient in p.items():
-        left = poly.quotient(monomial, shared)
-        assert left is not None
-        out[left] = coefficient // common
+        reduced = poly.quotient(monomial, shared)
+        assert reduced is not None
+        out[reduced] = coefficient // common
     return out
 
 
 def _long_division(p: Poly, q: Poly) -> tuple[Poly, Poly]:
     """(h, r) with p = q*h + r, dividing by the leading term of q while it goes into a term."""
     head, factor = poly.leading(q)
-    whole: dict[poly.Monomial, int] = {}
-    rest, left = dict(p), dict(p)
-    while left:
-        monomial, coefficient = poly.leading(left)
-        ratio = poly.quotient(monomial, head)
-        times = ops.trunc_div(coefficient, factor) if ratio is not None else 0
-        if ratio is None or times == 0:
-            del left[monomial]
+    ratio: dict[poly.Monomial, int] = {}
+    remainder, open_terms = dict(p), dict(p)
+    while open_terms:
+        monomial, coefficient = poly.leading(open_terms)
+        step = poly.quotient(monomial, head)
+        times = ops.trunc_div(coefficient, factor) if step is not None else 0
+        if step is None or times == 0:
+            del open_terms[monomial]
             continue
-        poly.accumulate(whole, {ratio: times})
-        taken = poly.multiply({ratio: times}, q)
-        poly.accumulate(rest, taken, -1)
-        poly.accumulate(left, taken, -1)
-        left.pop(monomial, None)
-    return whole, rest
+        poly.accumulate(ratio, {step: times})
+        subtracted = poly.multiply({step: times}, q)
+        poly.accumulate(remainder, subtracted, -1)
+        poly.accumulate(open_terms, subtracted, -1)
+        open_terms.pop(monomial, None)
+    return ratio, remainder

@@ -13,30 +13,30 @@ from relaxpy.ir.tir import expr as tir
 
 
 def extremum(engine: Engine, expr: tir.BinaryOpExpr) -> Poly:
-    """The polynomial of a Min or Max; of more than two, operand by operand in order."""
+    """The polynomial of a chain of Min or Max, operand by operand in order."""
     kind = type(expr)
     sign = 1 if kind is tir.Max else -1
-    parts = folding.operands(expr, kind)
+    operands = folding.operands(expr, kind)
     opposite = tir.Min if kind is tir.Max else tir.Max
-    if any(type(part) is opposite for part in parts):
-        inner = [[engine.poly(p) for p in folding.operands(part, opposite)] for part in parts]
-        shared = [p for p in inner[0] if all(p in others for others in inner[1:])]
+    if any(type(node) is opposite for node in operands):
+        nested = [[engine.poly(p) for p in folding.operands(node, opposite)] for node in operands]
+        shared = [p for p in nested[0] if all(p in others for others in nested[1:])]
         if shared:
-            return _around_shared(engine, sign, inner, shared)
-    candidates = [engine.poly(part) for part in parts]
+            return _with_shared(engine, sign, nested, shared)
+    candidates = [engine.poly(node) for node in operands]
     chosen = _of_choices(engine, kind, candidates, expr.dtype)
     return of_polys(engine, sign, candidates) if chosen is None else chosen
 
 
 def _of_choices(
-    engine: Engine, kind: type[tir.BinaryOpExpr], parts: list[Poly], dtype: DataType
+    engine: Engine, kind: type[tir.BinaryOpExpr], candidates: list[Poly], dtype: DataType
 ) -> Poly | None:
     """min(Select(c, a, b), Select(c, d, e)) = Select(c, min(a, d), min(b, e))."""
-    if not any(isinstance(f, (tir.Select, tir.Call)) for m in parts[0] for f in m):
+    if not any(isinstance(f, (tir.Select, tir.Call)) for m in candidates[0] for f in m):
         return None
-    atoms = [next(iter(p))[0] for p in parts if len(p) == 1 and len(next(iter(p))) == 1]
-    choices = [folding.parts_of_choice(atom) for atom in atoms]
-    if len(choices) < len(parts) or any(next(iter(p.values())) != 1 for p in parts):
+    atoms = [next(iter(p))[0] for p in candidates if len(p) == 1 and len(next(iter(p))) == 1]
+    choices = [folding.operands_of_choice(atom) for atom in atoms]
+    if len(choices) < len(candidates) or any(next(iter(p.values())) != 1 for p in candidates):
         return None
     tests = {choice[0] if choice is not None else None for choice in choices}
     if len(tests) != 1 or None in tests or len({type(atom) for atom in atoms}) != 1:
@@ -44,40 +44,42 @@ def _of_choices(
     sides = [[choice[k] for choice in choices if choice is not None] for k in (1, 2)]
     yes, no = (engine.simplify(reduce(kind, side)) for side in sides)
     result = folding.chosen(atoms[0], choices[0][0], yes, no)  # type: ignore[index]
-    return poly.atom(result) if folding.parts_of_choice(result) else engine.poly(result)
+    return poly.atom(result) if folding.operands_of_choice(result) else engine.poly(result)
 
 
-def _around_shared(engine: Engine, sign: int, inner: list[list[Poly]], shared: list[Poly]) -> Poly:
+def _with_shared(engine: Engine, sign: int, nested: list[list[Poly]], shared: list[Poly]) -> Poly:
     """min(max(a, b), max(a, c)) = max(min(b, c), a), and the same with both exchanged."""
-    rests = [[p for p in polys if p not in shared] for polys in inner]
+    rests = [[p for p in polys if p not in shared] for polys in nested]
     if all(rests):
-        parts = [of_polys(engine, -sign, rest) for rest in rests]
-        shared = [*shared, of_polys(engine, sign, parts)]
+        extrema = [of_polys(engine, -sign, rest) for rest in rests]
+        shared = [*shared, of_polys(engine, sign, extrema)]
     return of_polys(engine, -sign, shared)
 
 
 def of_polys(engine: Engine, sign: int, candidates: list[Poly]) -> Poly:
     """The greatest of some polynomials; with `sign` -1 the least."""
-    kept: list[Poly] = []
+    largest: list[Poly] = []
     for p in candidates:
-        if any(_at_least(engine, other, p, sign) for other in kept):
+        if any(_at_least(engine, q, p, sign) for q in largest):
             continue
-        kept = [other for other in kept if not _at_least(engine, p, other, sign)]
-        kept.append(p)
-    if len(kept) > 1:
-        quotients = [_lone_quotient(p) for p in kept]
+        largest = [q for q in largest if not _at_least(engine, p, q, sign)]
+        largest.append(p)
+    if len(largest) > 1:
+        quotients = [_single_quotient(p) for p in largest]
         result = _of_quotients(engine, sign, quotients)
         if result is not None:
             return result
-    kept.sort(key=lambda p: [poly.monomial_key(monomial) for monomial, _ in poly.sorted_terms(p)])
-    result = kept[0]
-    for p in kept[1:]:
+    largest.sort(
+        key=lambda p: [poly.monomial_key(monomial) for monomial, _ in poly.sorted_terms(p)]
+    )
+    result = largest[0]
+    for p in largest[1:]:
         difference = poly.scaled(poly.add(result, p, -1), sign)
         result = poly.add(p, positive_part(engine, difference), sign)
     return result
 
 
-def _lone_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
+def _single_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
     """(n, c, s, floor) where p is s * (n / c) for a literal c > 1 and a sign s."""
     number = p.get(ONE, 0)
     match [(m, c) for m, c in p.items() if m]:
@@ -91,15 +93,15 @@ def _lone_quotient(p: Poly) -> tuple[Poly, int, int, bool] | None:
 
 
 def _of_quotients(
-    engine: Engine, sign: int, parts: list[tuple[Poly, int, int, bool] | None]
+    engine: Engine, sign: int, quotients: list[tuple[Poly, int, int, bool] | None]
 ) -> Poly | None:
     """The extremum of quotients by one literal: division by it keeps the order."""
-    if parts[0] is None or any(part is None or part[1:] != parts[0][1:] for part in parts):
+    if quotients[0] is None or any(q is None or q[1:] != quotients[0][1:] for q in quotients):
         return None
-    _, by, turn, floor = parts[0]
-    inner = of_polys(engine, sign * turn, [part[0] for part in parts if part is not None])
-    result = engine.quotient(inner, poly.constant(by), floor=floor)
-    return None if result is None else poly.scaled(result, turn)
+    _, by, outer_sign, floor = quotients[0]
+    num = of_polys(engine, sign * outer_sign, [q[0] for q in quotients if q is not None])
+    result = engine.quotient(num, poly.constant(by), floor=floor)
+    return None if result is None else poly.scaled(result, outer_sign)
 
 
 def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
@@ -111,7 +113,7 @@ def _at_least(engine: Engine, a: Poly, b: Poly, sign: int) -> bool:
 
 
 def positive_part(engine: Engine, p: Poly) -> Poly:
-    """max(p, 0): common factors stand outside, and max(-p, 0) = max(p, 0) - p."""
+    """max(p, 0), with common factors moved outside; max(-p, 0) is max(p, 0) - p."""
     low, high = engine.bound_of_poly(p)
     if low >= 0:
         return p

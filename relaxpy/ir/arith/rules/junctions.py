@@ -26,26 +26,26 @@ def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
     join = both if conjunction else either
     p, q = engine.simplify(expr.a), engine.simplify(expr.b)
     if engine.facts.extensions & BRANCHES:
-        q = _beside(engine, q, p, conjunction=conjunction)
+        q = _under(engine, q, p, conjunction=conjunction)
         if folding.is_safe(q):
-            p = _beside(engine, p, q, conjunction=conjunction)
+            p = _under(engine, p, q, conjunction=conjunction)
     if conjunction or not engine.facts.extensions & AND_OF_ORS or not folding.is_safe(p):
         return join(engine, p, q)
     result: tir.PrimExpr = _TRUE
-    for one in folding.operands(p, tir.And):
-        for other in folding.operands(q, tir.And):
-            result = both(engine, result, either(engine, one, other))
+    for left in folding.operands(p, tir.And):
+        for right in folding.operands(q, tir.And):
+            result = both(engine, result, either(engine, left, right))
     return result
 
 
-def _beside(
+def _under(
     engine: Engine, expr: tir.PrimExpr, other: tir.PrimExpr, *, conjunction: bool
 ) -> tir.PrimExpr:
     """The operands of `expr` simplified where `other` does not decide the junction."""
-    inside = engine.where(other if conjunction else engine.negation(other), expr)
+    assumed = engine.where(other if conjunction else engine.negation(other), expr)
     kind = tir.And if conjunction else tir.Or
-    parts = [inside.simplify(part) for part in folding.operands(expr, kind)]
-    return (ops.all_of if conjunction else ops.any_of)(*parts)
+    operands = [assumed.simplify(operand) for operand in folding.operands(expr, kind)]
+    return (ops.all_of if conjunction else ops.any_of)(*operands)
 
 
 def both(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
@@ -57,52 +57,52 @@ def both(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
 
 def either(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> tir.PrimExpr:
     """a or b, which are simplified, without operands that imply others."""
-    given = [*folding.operands(a, tir.Or), *folding.operands(b, tir.Or)]
-    negated = [engine.negation(part) for part in given]
-    opposite = dict(zip(negated, given, strict=True))
-    known = len(given) - len(folding.operands(b, tir.Or)) - 1
-    terms = conjoined(engine, negated[:known], negated[known:])
-    if terms is None:
+    disjuncts = [*folding.operands(a, tir.Or), *folding.operands(b, tir.Or)]
+    negated = [engine.negation(disjunct) for disjunct in disjuncts]
+    opposite = dict(zip(negated, disjuncts, strict=True))
+    count = len(disjuncts) - len(folding.operands(b, tir.Or)) - 1
+    conjuncts = conjoined(engine, negated[:count], negated[count:])
+    if conjuncts is None:
         return _TRUE
-    parts = [opposite.get(part, engine.negation(part)) for part in terms]
-    return ops.any_of(*parts) if parts else _FALSE
+    remaining = [opposite.get(disjunct, engine.negation(disjunct)) for disjunct in conjuncts]
+    return ops.any_of(*remaining) if remaining else _FALSE
 
 
 def conjoined(
-    engine: Engine, known: list[tir.PrimExpr], parts: list[tir.PrimExpr]
+    engine: Engine, simplified: list[tir.PrimExpr], added: list[tir.PrimExpr]
 ) -> list[tir.PrimExpr] | None:
-    """The least conjunction of `known`, which is simplified, and `parts`; None if it is false.
+    """The least conjunction of `simplified`, which is simplified, and `added`; None if it is false.
 
     An operand may keep later ones from failing, as by a division by zero: it is neither dropped for
     a later one nor moved after it.
     """
-    kept = list(known)
-    waiting = parts[::-1]
-    size = len(known) + len(parts)
+    conjuncts = list(simplified)
+    waiting = added[::-1]
+    size = len(simplified) + len(added)
     for _ in range(_LIMIT + size * size):
         if not waiting:
             break
-        part = waiting.pop()
-        if isinstance(part, tir.IntImm):
-            if not part.value:
+        condition = waiting.pop()
+        if isinstance(condition, tir.IntImm):
+            if not condition.value:
                 return None
             continue
-        for place, other in enumerate(kept):
-            combined = _pair(engine, other, part)
+        for position, other in enumerate(conjuncts):
+            combined = _pair(engine, other, condition)
             if combined is None:
                 continue
             if _FALSE in combined:
                 return None
             if combined == [other]:
                 break
-            if not folding.is_safe(part):
+            if not folding.is_safe(condition):
                 continue
-            waiting += [*combined, *kept[place + 1 :]][::-1]
-            del kept[place:]
+            waiting += [*combined, *conjuncts[position + 1 :]][::-1]
+            del conjuncts[position:]
             break
         else:
-            kept.append(part)
-    return [*kept, *waiting[::-1]]
+            conjuncts.append(condition)
+    return [*conjuncts, *waiting[::-1]]
 
 
 def _pair(engine: Engine, a: tir.PrimExpr, b: tir.PrimExpr) -> list[tir.PrimExpr] | None:
@@ -136,9 +136,9 @@ def _compared(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimEx
 
 
 def _orderings(
-    engine: Engine, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+    engine: Engine, first: tuple[tir.CmpExpr, Poly], second: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
-    (a, p), (b, q) = one, other
+    (a, p), (b, q) = first, second
     total = poly.add(p, q)
     if engine.bound_of_poly(total)[0] > -2:
         return [_FALSE]
@@ -149,11 +149,11 @@ def _orderings(
     number = poly.constant_of(total)
     if number is not None and number < -1:
         dtype = a.a.dtype
-        return _one_value(engine, p, number, dtype) or _quotient(engine, p, q, number, dtype)
-    return _cut(engine, one, other) or _cut(engine, other, one)
+        return _single(engine, p, number, dtype) or _quotient(engine, p, q, number, dtype)
+    return _cut(engine, first, second) or _cut(engine, second, first)
 
 
-def _one_value(engine: Engine, p: Poly, total: int, dtype: DataType) -> list[tir.PrimExpr] | None:
+def _single(engine: Engine, p: Poly, total: int, dtype: DataType) -> list[tir.PrimExpr] | None:
     """p <= -1 and -p <= 1 leave p == -1."""
     return [_equation(engine, poly.add(p, poly.constant(1)), dtype)] if total == -2 else None
 
@@ -168,11 +168,11 @@ def _quotient(
             var = monomial[0] if len(monomial) == 1 else None
             if factor != by or not isinstance(var, tir.Var):
                 continue
-            rest = {m: c for m, c in lower.items() if m != monomial}
-            if any(mentions(f, (var,)) for others in rest for f in others):
+            addend = {m: c for m, c in lower.items() if m != monomial}
+            if any(mentions(f, (var,)) for monomial in addend for f in monomial):
                 continue
             # lower: c*v - n - 1 < 0
-            num = poly.add(poly.scaled(rest, -1), poly.constant(-1))
+            num = poly.add(poly.scaled(addend, -1), poly.constant(-1))
             value = writer.expression(num, dtype)
             if value is not None:
                 return [engine.simplify(tir.EQ(ops.cast_to(var, dtype), ops.floordiv(value, by)))]
@@ -180,15 +180,15 @@ def _quotient(
 
 
 def _cut(
-    engine: Engine, one: tuple[tir.CmpExpr, Poly], other: tuple[tir.CmpExpr, Poly]
+    engine: Engine, ordering: tuple[tir.CmpExpr, Poly], remainder_limit: tuple[tir.CmpExpr, Poly]
 ) -> list[tir.PrimExpr] | None:
     """n < k and n % c < m: the greatest n below k with such a remainder is a sharper limit."""
-    (a, p), (b, q) = one, other
+    (a, p), (b, q) = ordering, remainder_limit
     remainder = _remainder(q)
     if remainder is None or remainder.coefficient != 1:
         return None
-    rest = poly.add(p, remainder.num, -1)
-    number, limit = poly.constant_of(rest), _limit(q, remainder)
+    constant = poly.add(p, remainder.num, -1)
+    number, limit = poly.constant_of(constant), _limit(q, remainder)
     by = remainder.modulus
     if number is None or limit is None or by is None:
         return None
@@ -211,18 +211,18 @@ def _remainder(p: Poly) -> terms.Remainder | None:
 
 def _limit(p: Poly, remainder: terms.Remainder) -> int | None:
     """k where p is the remainder (with its sign) less k."""
-    rest = poly.constant_of(poly.add(p, remainder.unit, -remainder.coefficient))
-    return None if rest is None else -rest
+    constant = poly.constant_of(poly.add(p, remainder.unit, -remainder.coefficient))
+    return None if constant is None else -constant
 
 
 def _digits(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr] | None:
     """n // c == k and a comparison of n % c with a literal: one of n itself."""
     if not isinstance(a, tir.EQ):
         return None
-    known = _known_quotient(_difference(engine, a))
-    if known is None:
+    equation = _known_quotient(_difference(engine, a))
+    if equation is None:
         return None
-    num, by, k = known
+    num, by, k = equation
     p = engine.below_zero(b)
     q = _difference(engine, b) if p is None else p
     group = _remainder(q)
@@ -232,16 +232,16 @@ def _digits(engine: Engine, a: tir.CmpExpr, b: tir.CmpExpr) -> list[tir.PrimExpr
     assert limit is not None
     begin = poly.add(num, poly.constant(-k * by))
     if p is None:
-        wanted = limit * group.coefficient
-        if not isinstance(b, tir.EQ) or not 0 <= wanted < by:
+        digit = limit * group.coefficient
+        if not isinstance(b, tir.EQ) or not 0 <= digit < by:
             return None
-        return [_equation(engine, poly.add(begin, poly.constant(-wanted)), dtype)]
+        return [_equation(engine, poly.add(begin, poly.constant(-digit)), dtype)]
     # n % c < limit, or -(n % c) < limit: n from c*k + first on, and below c*k + beyond.
     up = group.coefficient == 1
-    first, beyond = (0, min(limit, by)) if up else (max(1 - limit, 0), by)
+    first, stop = (0, min(limit, by)) if up else (max(1 - limit, 0), by)
     loose = isinstance(b, (tir.LE, tir.GE))
     low = poly.add(poly.constant(first), begin, -1)
-    high = poly.add(begin, poly.constant(-beyond))
+    high = poly.add(begin, poly.constant(-stop))
     return [
         _ordering(engine, poly.add(low, poly.constant(-1)), dtype, loose=up or loose),
         _ordering(engine, high, dtype, loose=up and loose),
@@ -284,14 +284,14 @@ def _ordered_equation(
     """An equation beside an ordering that it decides; an inequation that leaves one end out."""
     p, (ordering, q) = _difference(engine, equation), other
     for sign in (-1, 1):
-        known = poly.add(q, p, sign)
+        shifted = poly.add(q, p, sign)
         if isinstance(equation, tir.EQ):
-            decided = engine.is_negative(known)
+            decided = engine.is_negative(shifted)
             if decided is not None:
                 return [equation] if decided else [_FALSE]
-        elif poly.constant_of(known) is not None:
+        elif poly.constant_of(shifted) is not None:
             # q = known -+ p, and p is not 0: where q may be -1 only for p = 0, q is less.
-            number = poly.constant_of(known) or 0
+            number = poly.constant_of(shifted) or 0
             if number == -1:
                 return [_ordering(engine, poly.add(q, poly.constant(1)), ordering.a.dtype)]
             if number >= 0:
@@ -312,8 +312,8 @@ def _ordering(engine: Engine, p: Poly, dtype: DataType, *, loose: bool = False) 
 
 def _written(engine: Engine, kind: type[tir.CmpExpr], p: Poly, dtype: DataType) -> tir.PrimExpr:
     """p compared with 0, simplified."""
-    for wide in (dtype, INT64):
-        left = writer.expression(p, wide)
-        if left is not None:
-            return engine.simplify(kind(left, ops.const(0, wide)))
+    for candidate in (dtype, INT64):
+        difference = writer.expression(p, candidate)
+        if difference is not None:
+            return engine.simplify(kind(difference, ops.const(0, candidate)))
     raise writer.OutOfRangeError

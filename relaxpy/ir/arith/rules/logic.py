@@ -16,9 +16,9 @@ def _truth(value: bool) -> tir.PrimExpr:
 
 def simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
     """A Boolean expression in canonical form, decided where it can be."""
-    result = _simplify(engine, expr)
-    known = engine.facts.truths.get(result)
-    return result if known is None else _truth(known)
+    simple = _simplify(engine, expr)
+    assumed = engine.facts.truths.get(simple)
+    return simple if assumed is None else _truth(assumed)
 
 
 def _simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
@@ -40,8 +40,8 @@ def _simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
         case tir.Let():
             return engine.let(expr)
         case tir.Call(args=(a,)) if getattr(expr.op, "name", "") == "tir.likely":
-            inner = engine.simplify(a)
-            return inner if isinstance(inner, tir.IntImm) else engine.over_simple_operands(expr)
+            operand = engine.simplify(a)
+            return operand if isinstance(operand, tir.IntImm) else engine.over_simple_operands(expr)
         case _:
             return engine.over_simple_operands(expr)
 
@@ -55,7 +55,7 @@ def negation(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
             return a
         case tir.And():  # a simplified junction stays so when its operands are negated
             kind = type(expr)
-            negated = [negation(engine, part) for part in folding.operands(expr, kind)]
+            negated = [negation(engine, operand) for operand in folding.operands(expr, kind)]
             return ops.all_of(*negated) if kind is tir.Or else ops.any_of(*negated)
         case tir.EQ(a=a, b=b):
             return tir.NE(a, b)
@@ -136,8 +136,8 @@ def _equation(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
     p = poly.divide_exactly(p, poly.content(p))
     factors = _factors(engine, p, expr.a.dtype)
     if factors:
-        parts = [engine.simplify(type(expr)(f, ops.const(0, f.dtype))) for f in factors]
-        return (ops.any_of if equal else ops.all_of)(*parts)
+        comparisons = [engine.simplify(type(expr)(f, ops.const(0, f.dtype))) for f in factors]
+        return (ops.any_of if equal else ops.all_of)(*comparisons)
     if poly.leading(p)[1] < 0:
         p = poly.scaled(p, -1)
     left, right, number = _sides(p)
@@ -155,9 +155,9 @@ def _factors(engine: Engine, p: Poly, dtype: DataType) -> list[tir.PrimExpr]:
     [monomial] = p
     if len(monomial) < 2:
         return []
-    result = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
-    fitting = [f for f in result if f is not None]
-    return fitting if len(fitting) == len(result) else []
+    factors = [writer.expression(poly.atom(f), dtype) for f in dict.fromkeys(monomial)]
+    fitting = [f for f in factors if f is not None]
+    return fitting if len(fitting) == len(factors) else []
 
 
 def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int], int]:
@@ -165,12 +165,12 @@ def _sides(p: Poly) -> tuple[dict[poly.Monomial, int], dict[poly.Monomial, int],
     left: dict[poly.Monomial, int] = {}
     right: dict[poly.Monomial, int] = {}
     number = 0
-    for piece in terms.grouped(p):
-        if isinstance(piece, terms.Plain) and not piece.monomial:
-            number = -piece.coefficient
+    for term in terms.grouped(p):
+        if isinstance(term, terms.Product) and not term.monomial:
+            number = -term.coefficient
             continue
-        side, sign = (left, 1) if piece.coefficient > 0 else (right, -1)
-        poly.accumulate(side, piece.unit, sign * piece.coefficient)
+        side, sign = (left, 1) if term.coefficient > 0 else (right, -1)
+        poly.accumulate(side, term.unit, sign * term.coefficient)
     return left, right, number
 
 
@@ -209,7 +209,7 @@ def _ordering(engine: Engine, p: Poly, expr: tir.CmpExpr) -> tir.PrimExpr:
 
 def _is_remainder_of_zero(p: Poly) -> bool:
     """Whether p < 0 says that a remainder by a literal, which is at least 0, is 0."""
-    if p.get(ONE, 0) != -1 or terms.is_plain(p):
+    if p.get(ONE, 0) != -1 or terms.has_only_leaves(p):
         return False
     match terms.remainders({m: c for m, c in p.items() if m}):
         case [terms.Remainder(coefficient=1, modulus=modulus)]:
@@ -222,18 +222,18 @@ def _tightened(engine: Engine, p: Poly) -> Poly:
     """A simpler polynomial that is below 0 for the same values.
 
     Rule:
-        g*p + k < 0 where p + k // g < 0; a lone quotient is compared through its dividend; and what
-        p // g has no more of does not matter.
+        g*p + k < 0 where p + k // g < 0; a single quotient is compared through its dividend; terms
+        that p // g no longer has do not matter.
     """
     while True:
         common = poly.content(p, with_constant=False)
         if common > 1:
             p = engine.floor_by(p, common)
-        opened = _opened(p)
-        if opened is None and not terms.is_plain(p):
-            opened = _without_extremum(engine, p)
-        if opened is not None:
-            p = opened
+        reduced = _by_dividend(p)
+        if reduced is None and not terms.has_only_leaves(p):
+            reduced = _without_extremum(engine, p)
+        if reduced is not None:
+            p = reduced
             continue
         smaller = _without_small_terms(engine, p)
         if smaller is None:
@@ -241,8 +241,8 @@ def _tightened(engine: Engine, p: Poly) -> Poly:
         p = smaller
 
 
-def _opened(p: Poly) -> Poly | None:
-    """A lone quotient, less a literal, below 0: its dividend compared with a literal.
+def _by_dividend(p: Poly) -> Poly | None:
+    """A single quotient, less a literal, below 0: its dividend compared with a literal.
 
     Rule:
         n // c <= k where n < (k + 1)*c. Toward zero so for k >= 0, and n <= k*c for k < 0.
@@ -271,13 +271,13 @@ def _without_extremum(engine: Engine, p: Poly) -> Poly | None:
     for monomial, factor in p.items():
         if len(monomial) != 1 or not isinstance(monomial[0], Positive):
             continue
-        one: Poly = {m: c for m, c in p.items() if m != monomial}
-        other = poly.add(one, dict(monomial[0].inner), factor)
+        without: Poly = {m: c for m, c in p.items() if m != monomial}
+        raised = poly.add(without, dict(monomial[0].inner), factor)
         # A maximum is below 0 where both are, a minimum where either is.
         needed = factor > 0
-        for side, rest in ((one, other), (other, one)):
+        for side, kept in ((without, raised), (raised, without)):
             if engine.is_negative(side) is needed:
-                return rest
+                return kept
     return None
 
 

@@ -30,18 +30,18 @@ def simplify(engine: Engine, expr: Reduce) -> PrimExpr:
     if where and not expr.axis:
         values = expr.combiner.combine(init, source) if init else source
         return engine.simplify(values[index])
-    kept = _needed(expr)
+    needed = _needed(expr)
     combiner = expr.combiner
-    if len(kept) < len(source):
+    if len(needed) < len(source):
         combiner = CommReducer(
-            tuple(combiner.lhs[k] for k in kept),
-            tuple(combiner.rhs[k] for k in kept),
-            tuple(combiner.result[k] for k in kept),
-            tuple(combiner.identity_element[k] for k in kept),
+            tuple(combiner.lhs[k] for k in needed),
+            tuple(combiner.rhs[k] for k in needed),
+            tuple(combiner.result[k] for k in needed),
+            tuple(combiner.identity_element[k] for k in needed),
         )
-        source = tuple(source[k] for k in kept)
-        init = tuple(init[k] for k in kept) if init else ()
-        index = kept.index(index)
+        source = tuple(source[k] for k in needed)
+        init = tuple(init[k] for k in needed) if init else ()
+        index = needed.index(index)
     return Reduce(combiner, source, expr.axis, condition, index, init)
 
 
@@ -52,10 +52,10 @@ def _needed(expr: Reduce) -> list[int]:
     waiting = list(needed)
     while waiting:
         used = set(walk(combiner.result[waiting.pop()]))
-        for place, operands in enumerate(zip(combiner.lhs, combiner.rhs, strict=True)):
-            if place not in needed and not used.isdisjoint(operands):
-                needed.add(place)
-                waiting.append(place)
+        for position, operands in enumerate(zip(combiner.lhs, combiner.rhs, strict=True)):
+            if position not in needed and not used.isdisjoint(operands):
+                needed.add(position)
+                waiting.append(position)
     return sorted(needed)
 
 

@@ -25,7 +25,7 @@ def of_poly(engine: Engine, p: Poly) -> Residue:
 
 
 def of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
-    """The class of an atom: by the facts, or around the values that it chooses from."""
+    """The class of an atom: by the facts, or by the values that it chooses from."""
     result = engine.facts.residues.get(atom) or engine.atom_residues.get(atom)
     if result is None:
         result = engine.remember(engine.atom_residues, atom, lambda atom: _of_atom(engine, atom))
@@ -35,10 +35,10 @@ def of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
 def _of_atom(engine: Engine, atom: tir.PrimExpr) -> Residue:
     if isinstance(atom, (tir.Min, tir.Max)):
         return residue.join(of_expr(engine, atom.a), of_expr(engine, atom.b))
-    parts = folding.parts_of_choice(atom)
-    if parts is None or parts[0].dtype.vector:
+    operands = folding.operands_of_choice(atom)
+    if operands is None or operands[0].dtype.vector:
         return residue.EVERYTHING
-    test, a, b = parts
+    test, a, b = operands
     yes, no = engine.where(test, a), engine.where(engine.negation(test), b)
     return residue.join(yes.residue(a), no.residue(b))
 
@@ -50,6 +50,6 @@ def of_expr(engine: Engine, expr: tir.PrimExpr) -> Residue:
     result = of_poly(engine, engine.poly(expr))
     if expr.dtype.family != "uint" or expr in engine.facts.residues:
         return result
-    whole = 1 << expr.dtype.bits
-    coeff = gcd(result[0], whole)
-    return residue.least(0 if coeff == whole else coeff, result[1] % whole)
+    modulus = 1 << expr.dtype.bits
+    coeff = gcd(result[0], modulus)
+    return residue.least(0 if coeff == modulus else coeff, result[1] % modulus)

@@ -8,7 +8,7 @@ from relaxpy.ir.arith.algebra.poly import ONE, Poly
 from relaxpy.ir.arith.engine import Engine
 
 _SHORT, _LONG = 2, 5
-"""How many known inequalities a proof chains, and how many with the extension for chains."""
+"""How many inequalities a proof chains, and how many with the extension for chains."""
 
 
 def is_negative(engine: Engine, p: Poly) -> bool | None:
@@ -36,19 +36,19 @@ def is_negative(engine: Engine, p: Poly) -> bool | None:
 
 
 def _follows(engine: Engine, p: Poly, steps: int, slack: int = 0) -> bool:
-    """Whether p - slack < 0 follows from at most `steps` known negative polynomials.
+    """Whether p - slack < 0 follows from at most `steps` polynomials assumed to be negative.
 
     An inequality may mention expressions whose conditions it decides in turn, so the interval of
-    the rest does not use inequalities.
+    the remaining terms does not use inequalities.
     """
-    for known in engine.known_about(p):
-        rest = poly.add(p, known, -1)
-        if len(rest) > len(p) + 1:
+    for inequality in engine.inequalities_with(p):
+        remaining = poly.add(p, inequality, -1)
+        if len(remaining) > len(p) + 1:
             continue
-        # known <= -1, hence p <= rest - 1.
-        if engine.without_inequalities.bound_of_poly(rest)[1] <= slack:
+        # inequality <= -1, hence p <= remaining - 1.
+        if engine.without_inequalities.bound_of_poly(remaining)[1] <= slack:
             return True
-        if steps > 1 and _follows(engine, rest, steps - 1, slack + 1):
+        if steps > 1 and _follows(engine, remaining, steps - 1, slack + 1):
             return True
     return False
 

@@ -14,10 +14,10 @@ _CHOICES = (tir.Select, tir.Call)
 
 def written(engine: Engine, p: Poly, dtype: DataType) -> tir.PrimExpr | None:
     """p as an expression of `dtype`; None where a literal is too large."""
-    return writer.expression(_finished(engine, p, dtype), dtype)
+    return writer.expression(_shortened(engine, p, dtype), dtype)
 
 
-def _finished(engine: Engine, p: Poly, dtype: DataType) -> Poly:
+def _shortened(engine: Engine, p: Poly, dtype: DataType) -> Poly:
     """A polynomial of the same values that is shorter to write."""
     has_halves = has_choices = False
     for monomial in p:
@@ -37,33 +37,33 @@ def _joined(engine: Engine, p: Poly, dtype: DataType) -> Poly:
     """
     groups: dict[tuple[object, ...], list[Monomial]] = {}
     for monomial in p:
-        parts = folding.parts_of_choice(monomial[0]) if len(monomial) == 1 else None
-        if parts is not None:
-            groups.setdefault((type(monomial[0]), parts[0]), []).append(monomial)
+        operands = folding.operands_of_choice(monomial[0]) if len(monomial) == 1 else None
+        if operands is not None:
+            groups.setdefault((type(monomial[0]), operands[0]), []).append(monomial)
     out = dict(p)
     for members in groups.values():
-        monomials = [m for m in members if m in out]  # others went into what was joined before
+        monomials = [m for m in members if m in out]  # others were joined before
         if not monomials:
             continue
-        rest = {m: c for m, c in out.items() if m not in monomials}
+        remaining = {m: c for m, c in out.items() if m not in monomials}
         sides: list[dict[Monomial, int]] = [{}, {}]
         for monomial in monomials:
-            parts = folding.parts_of_choice(monomial[0])
-            assert parts is not None
-            for side, branch in zip(sides, parts[1:], strict=True):
+            operands = folding.operands_of_choice(monomial[0])
+            assert operands is not None
+            for side, branch in zip(sides, operands[1:], strict=True):
                 poly.accumulate(side, engine.poly(branch), out[monomial])
-        whole = [poly.add(side, rest) for side in sides]
-        takes_all = bool(rest) and any(not side for side in whole)
+        sums = [poly.add(side, remaining) for side in sides]
+        takes_all = bool(remaining) and any(not side for side in sums)
         if len(monomials) == 1 and not takes_all:
             continue
-        node, test = monomials[0][0], folding.parts_of_choice(monomials[0][0])
+        node, test = monomials[0][0], folding.operands_of_choice(monomials[0][0])
         assert test is not None
-        values = [written(engine, s, dtype) for s in (whole if takes_all else sides)]
+        values = [written(engine, s, dtype) for s in (sums if takes_all else sides)]
         yes, no = values
         if yes is None or no is None:
             continue
         joined = folding.chosen(node, test[0], yes, no)
-        again = folding.parts_of_choice(joined)
+        again = folding.operands_of_choice(joined)
         value = engine.poly(joined) if again is None else poly.atom(joined)
-        out = dict(value) if takes_all else {**poly.add(rest, value)}
+        out = dict(value) if takes_all else {**poly.add(remaining, value)}
     return out

@@ -23,17 +23,17 @@ def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
     if isinstance(expr, tir.Let):
         return simplify(engine, substitute(expr.body, {expr.var: expr.value}))
 
-    def inner(node: Node) -> Node:
+    def simplify_node(node: Node) -> Node:
         return engine.simplify(node) if isinstance(node, PrimExpr) else node
 
-    over = map_children(inner, expr)
-    match over:
+    simple = map_children(simplify_node, expr)
+    match simple:
         case tir.Ramp(base=base, stride=tir.IntImm(value=0), lanes=count):
             return tir.Broadcast(base, count)
         case tir.BinaryOpExpr(a=a, b=b):
-            result = _binary(engine, over, a, b)
+            result = _binary(engine, simple, a, b)
         case tir.And(a=a, b=b):
-            result = _joined(engine, over, a, b)
+            result = _joined(engine, simple, a, b)
         case tir.Not(a=tir.Broadcast(value=value, lanes=count)):
             result = tir.Broadcast(engine.simplify(tir.Not(value)), count)
         case tir.Cast(dtype=dtype, value=value):
@@ -42,7 +42,7 @@ def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
             result = _choice(condition, yes, no)
         case _:
             result = None
-    return folding.folded(over) if result is None else result
+    return folding.folded(simple) if result is None else result
 
 
 def _of(engine: Engine, lanes: Lanes) -> PrimExpr:
@@ -134,19 +134,19 @@ def _divided(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) -
         return None
     if p.base.dtype.family != "int":
         return None
-    c, whole = by.value, kind is tir.FloorDiv
+    c, is_quotient = by.value, kind is tir.FloorDiv
     base = kind(p.base, by)
     if step % c == 0:
-        stride = ops.const(step // c, by.dtype) if whole else None
+        stride = ops.const(step // c, by.dtype) if is_quotient else None
         return _of(engine, Lanes(base, stride, p.count))
     if not isinstance(p.count, int):
         return _reduced(engine, kind, p, q)
-    if _in_one_block(engine, p.base, c, step * (p.count - 1)):
-        return _of(engine, Lanes(base, None if whole else p.stride, p.count))
+    if _share_quotient(engine, p.base, c, step * (p.count - 1)):
+        return _of(engine, Lanes(base, None if is_quotient else p.stride, p.count))
     return _reduced(engine, kind, p, q)
 
 
-def _in_one_block(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
+def _share_quotient(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
     """Whether base and base + length have one quotient by c, by residue or by interval."""
     coeff, residue = engine.residue(base)
     common = gcd(coeff, c)
@@ -154,7 +154,7 @@ def _in_one_block(engine: Engine, base: PrimExpr, c: int, length: int) -> bool:
     if 0 <= first + length < common:
         return True
     low, high = engine.bound(base)
-    ends = [interval.plus(end, more) for end in (low, high) for more in (0, length)]
+    ends = [interval.plus(end, offset) for end in (low, high) for offset in (0, length)]
     return all(isinstance(e, int) for e in ends) and len({e // c for e in ends}) == 1
 
 
@@ -188,10 +188,10 @@ def _compared(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) 
 
 
 def _joined(engine: Engine, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, tir.Broadcast) and isinstance(one.value, tir.IntImm):
-            absorbs = bool(one.value.value) == isinstance(expr, tir.Or)
-            return one if absorbs else other
+    for constant, other in ((a, b), (b, a)):
+        if isinstance(constant, tir.Broadcast) and isinstance(constant.value, tir.IntImm):
+            absorbs = bool(constant.value.value) == isinstance(expr, tir.Or)
+            return constant if absorbs else other
     if isinstance(a, tir.Broadcast) and isinstance(b, tir.Broadcast):
         return tir.Broadcast(engine.simplify(type(expr)(a.value, b.value)), a.lanes)
     return a if a is b else None
@@ -207,7 +207,7 @@ def _cast(engine: Engine, dtype: DataType, value: PrimExpr) -> PrimExpr | None:
         return tir.Broadcast(engine.simplify(tir.Cast(element, lanes.base)), lanes.count)
     if not source.startswith("int") or dtype.family != "int" or dtype.bits < value.dtype.bits:
         return None
-    base, stride = (tir.Cast(element, part) for part in (lanes.base, lanes.stride))
+    base, stride = (tir.Cast(element, operand) for operand in (lanes.base, lanes.stride))
     return tir.Ramp(engine.simplify(base), engine.simplify(stride), lanes.count)
 
 

@@ -104,9 +104,9 @@ def _query(method: Callable[Concatenate[Analyzer, P], T]) -> Callable[Concatenat
 
 
 class Analyzer:
-    """Integer reasoning with facts of its own: bounds, residues, values and conditions.
+    """Integer reasoning under declared facts: bounds, residues, values and conditions.
 
-    A result holds for all values of the variables that agree with the facts.
+    A result holds for all values of the variables that satisfy the facts.
     """
 
     def __init__(self) -> None:
@@ -134,17 +134,17 @@ class Analyzer:
 
     @_facts.setter
     def _facts(self, facts: Facts) -> None:
-        # Results under other facts may be wrong by now, or not be the best.
+        # Stored results under other facts may be wrong now, or less precise than they could be.
         self._engine = Canonical(facts)
 
     @_query
     def simplify(self, expr: tir.ExprLike, steps: int = 2) -> tir.PrimExpr:
-        """`expr` in canonical, readable form; a second step uses the form that the first made.
+        """`expr` in canonical, readable form; a second step starts from the result of the first.
 
         Errors:
             MisuseError: `expr` divides a vector by zero in every lane.
         """
-        result = self._given(expr)
+        result = self._convert(expr)
         for _ in range(max(1, ops.as_int(steps))):
             before, result = result, self._engine.simplify(result)
             self._attempted += 1
@@ -155,7 +155,8 @@ class Analyzer:
         return result
 
     @staticmethod
-    def _given(expr: tir.ExprLike) -> tir.PrimExpr:
+    def _convert(expr: tir.ExprLike) -> tir.PrimExpr:
+        """Convert `expr` to a PrimExpr, which must not divide a vector by zero."""
         value = ops.convert(expr)
         if divides_by_zero(value):
             raise MisuseError(f"division of `{value.a}` by zero", rule="PX-3")
@@ -171,7 +172,7 @@ class Analyzer:
 
     @property
     def rewrite_simplify_stats(self) -> RewriteSimplifyStats:
-        """The counts since the Analyzer was made, or since the last reset."""
+        """The counts since the Analyzer was created, or since the last reset."""
         return RewriteSimplifyStats(self._visited, self._entered, self._attempted, self._performed)
 
     def reset_rewrite_simplify_stats(self) -> None:
@@ -180,7 +181,7 @@ class Analyzer:
 
     @_query
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
-        """An interval around all values of `expr`."""
+        """An interval that contains all values of `expr`."""
         return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
@@ -198,9 +199,9 @@ class Analyzer:
     def int_set(
         self, expr: tir.ExprLike, dom_map: Mapping[tir.Var, IntervalSet | Range] | None = None
     ) -> IntervalSet:
-        """An interval, perhaps symbolic, around `expr` as the variables run through `dom_map`.
+        """An interval, possibly symbolic, that contains `expr` as variables run through `dom_map`.
 
-        Without `dom_map` they run through the Ranges that they were bound to.
+        Without `dom_map`, they run through the Ranges that they are bound to.
         """
         domains = self._domains if dom_map is None else dom_map
         return evaluate_set(self._engine, ops.convert(expr), domains)
@@ -213,19 +214,19 @@ class Analyzer:
         result = self.simplify(expr)
         if isinstance(result, tir.IntImm):
             return result.value != 0
-        return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_at_the_ends(result)
+        return strength == ProofStrength.SYMBOLIC_BOUND and self._holds_by_bounds(result)
 
-    def _holds_at_the_ends(self, condition: tir.PrimExpr) -> bool:
+    def _holds_by_bounds(self, condition: tir.PrimExpr) -> bool:
         """Whether an ordering holds by the symbolic interval of the difference of its sides."""
         if not isinstance(condition, (tir.LT, tir.LE)) or condition.a.dtype.family != "int":
             return False
-        apart = ops.sub(condition.b, condition.a)
-        if apart.dtype.vector:
+        difference = ops.sub(condition.b, condition.a)
+        if difference.dtype.vector:
             return False
-        covered = self.int_set(apart)
+        covered = self.int_set(difference)
         if not covered.has_lower_bound():
             return False
-        return self.can_prove(type(condition)(ops.const(0, apart.dtype), covered.min_value))
+        return self.can_prove(type(condition)(ops.const(0, difference.dtype), covered.min_value))
 
     def can_prove_equal(self, a: tir.ExprLike, b: tir.ExprLike) -> bool:
         """Whether the two are always equal; False where it is not known."""
@@ -237,8 +238,8 @@ class Analyzer:
         x, y = ops.match_dtypes(a, b)
         result = self._engine.prove_equal(x, y)
         if result is None and is_integer(x.dtype) and x.dtype.family == "int":
-            apart = self._engine.simplify(tir.Sub(x, y))
-            return apart.value == 0 if isinstance(apart, tir.IntImm) else None
+            difference = self._engine.simplify(tir.Sub(x, y))
+            return difference.value == 0 if isinstance(difference, tir.IntImm) else None
         return result
 
     @_query
@@ -271,18 +272,20 @@ class Analyzer:
         """Declare that `var` is `expr`, or that it runs through a Range.
 
         Errors:
-            MisuseError: another value or Range was declared, unless `allow_override`.
+            MisuseError: another value or Range is declared already and `allow_override` is not set.
         """
         ops.check_variable(var, "a binding")
         if isinstance(expr, Range):
             self._bind_range(var, expr, allow_override)
             return
         value = ops.cast_to(ops.convert(expr), var.dtype)
-        known = self._facts.values.get(var)
-        if known is not None and not allow_override and not self.can_prove_equal(known, value):
-            raise MisuseError(f"{var.name} is bound to `{known}` already, not to `{value}`")
-        simple = self.simplify(value)
-        self._facts = self._cleared(var).with_value(var, simple)
+        bound = self._facts.values.get(var)
+        if bound is not None and not allow_override and not self.can_prove_equal(bound, value):
+            raise MisuseError(
+                f"cannot bind {var.name} to `{value}`: it is already bound to `{bound}`"
+            )
+        simplified = self.simplify(value)
+        self._facts = self._cleared(var).with_value(var, simplified)
 
     def _bind_range(self, var: tir.Var, domain: Range, allow_override: bool) -> None:
         low, extent = self.simplify(domain.min), self.simplify(domain.extent)
@@ -295,9 +298,9 @@ class Analyzer:
         if least < greatest:
             self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
         value = ops.cast_to(var, low.dtype)
-        known = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
+        facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
-        self._facts = self._engine.assume(known, upper)
+        self._facts = self._engine.assume(facts, upper)
 
     @_query
     def update(
@@ -309,8 +312,8 @@ class Analyzer:
         """Declare that `var` lies in a ConstIntBound, in a ModularSet, or in an IntervalSet.
 
         Errors:
-            MisuseError (also TypeError): another one was declared, unless `override`, or `info`
-                is of another type.
+            MisuseError (also TypeError): another one is declared already and `override` is not set,
+                or `info` is of another type.
         """
         ops.check_variable(var, "an update")
         if isinstance(info, IntervalSet):
@@ -326,9 +329,9 @@ class Analyzer:
             if info.coeff < 0:
                 raise MisuseError(f"expected a modulus of at least 0, found {info.coeff}")
             residue = least(info.coeff, info.base)
-            known = self._facts.residues.get(var)
-            if known is not None and not override and known != residue:
-                raise MisuseError(f"{var.name} has another residue already")
+            declared_residue = self._facts.residues.get(var)
+            if declared_residue is not None and not override and declared_residue != residue:
+                raise MisuseError(f"{var.name} already has another residue")
             self._facts = replace(self._facts, residues={**self._facts.residues, var: residue})
             return
         if not isinstance(info, ConstIntBound):
@@ -336,9 +339,9 @@ class Analyzer:
                 f"expected a ConstIntBound, ModularSet or IntervalSet, found {info!r:.60}",
                 about=info,
             )
-        before = self._facts.bounds.get(var)
-        if before is not None and not override and before != info.interval:
-            raise MisuseError(f"{var.name} has other bounds already: {ConstIntBound.of(before)}")
+        declared = self._facts.bounds.get(var)
+        if declared is not None and not override and declared != info.interval:
+            raise MisuseError(f"{var.name} already has other bounds: {ConstIntBound.of(declared)}")
         if info.min_value > info.max_value:
             raise MisuseError(f"no value lies between {info.min_value} and {info.max_value}")
         self._facts = replace(self._facts, bounds={**self._facts.bounds, var: info.interval})

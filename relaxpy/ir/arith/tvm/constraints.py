@@ -1,4 +1,4 @@
-"""Systems of integer constraints, and maps between systems with as many solutions."""
+"""Systems of integer constraints, and bijections between their solutions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from relaxpy.ir.tir.substitution import mentions
 class IntConstraints:
     """`relations` between `variables`, some of which run through `ranges`.
 
-    Other variables in them are parameters. Errors: MisuseError (also TypeError) for anything else.
+    Other variables in the relations are parameters.
+
+    Errors:
+        MisuseError (also TypeError): the fields have other types.
     """
 
     variables: Sequence[Var]
@@ -58,7 +61,7 @@ class IntConstraints:
         """The system that a solver is called with: an IntConstraints, or its fields.
 
         Errors:
-            MisuseError (also TypeError): variables or ranges are given twice.
+            MisuseError (also TypeError): variables or ranges are specified twice.
         """
         if not isinstance(relations, IntConstraints):
             return IntConstraints(
@@ -67,13 +70,13 @@ class IntConstraints:
                 relations,  # type: ignore[arg-type]
             )
         if variables is not None or ranges is not None:
-            raise MisuseError("an IntConstraints has variables and ranges of its own")
+            raise MisuseError("an IntConstraints already has variables and ranges")
         return relations
 
 
 @dataclass(frozen=True, slots=True)
 class IntConstraintsTransform:
-    """Two systems with as many solutions, and the variables of each by those of the other."""
+    """Two systems, and the bijection between their solutions: variables by those of the other."""
 
     src: IntConstraints
     dst: IntConstraints
@@ -88,7 +91,7 @@ def unsolvable() -> IntConstraints:
 
 @dataclass(frozen=True, slots=True)
 class IntGroupBounds:
-    """Lower bounds, upper bounds and values of `coef` times a variable; all of them hold."""
+    """Lower bounds, upper bounds and values that all apply to `coef` times a variable."""
 
     coef: PrimExpr
     lower: Sequence[PrimExpr] = field(default_factory=tuple)
@@ -110,7 +113,7 @@ class IntGroupBounds:
         """The bounds of a variable that runs through a Range.
 
         Errors:
-            MisuseError (also TypeError): it is no Range.
+            MisuseError (also TypeError): it is not a Range.
         """
         if not isinstance(rng, Range):
             raise MisuseError(f"expected a Range, found {rng!r:.60}", about=rng)
@@ -123,10 +126,10 @@ class IntGroupBounds:
 
     @entry_point
     def find_best_range(self, vranges: Mapping[Var, Range] | None = None) -> Range | None:
-        """The shortest Range that one lower and one upper bound make; None if there is none.
+        """The shortest Range between a lower and an upper bound; None if there is none.
 
         An extent is the greatest one while the variables in `vranges` run through their Ranges. The
-        Range of an equation is one value, which the coefficient need not divide exactly.
+        Range of an equation has one value, which the coefficient need not divide exactly.
         """
         ranges = {} if vranges is None else domains_of(vranges)
         analyzer = Analyzer()
@@ -153,15 +156,15 @@ class IntGroupBounds:
 def _greatest(
     analyzer: Analyzer, value: PrimExpr, ranges: Mapping[Var, IntervalSet]
 ) -> PrimExpr | None:
-    """`value` at its greatest; None where it has no bound."""
+    """The greatest value of `value`; None where it has no bound."""
     if not mentions(value, ranges):
         return value
     covered = analyzer.int_set(value, ranges)
     return analyzer.simplify(covered.max_value) if covered.has_upper_bound() else None
 
 
-def shorter(one: PrimExpr, other: PrimExpr) -> bool:
-    """Whether an extent is known to be less than another; a literal counts as less."""
-    if isinstance(one, tir.IntImm) and not isinstance(other, tir.IntImm):
+def shorter(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether the extent `a` is known to be less than `b`; a literal counts as less."""
+    if isinstance(a, tir.IntImm) and not isinstance(b, tir.IntImm):
         return True
-    return Analyzer().can_prove(ops.compare(tir.LT, one, other))
+    return Analyzer().can_prove(ops.compare(tir.LT, a, b))

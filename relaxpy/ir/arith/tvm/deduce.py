@@ -21,7 +21,7 @@ def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains
     """The values of `var` for which `cond` holds for all values of the variables in `relax_map`.
 
     `hint_map` has intervals of variables, which decide signs. The interval is empty where the
-    comparison cannot be solved for `var`, which has to occur in it once.
+    comparison cannot be solved for `var`, which must occur in it exactly once.
 
     Errors:
         MisuseError (also TypeError): `var` is not a variable, or a domain not an interval.
@@ -30,7 +30,7 @@ def deduce_bound(var: Var, cond: ExprLike, hint_map: Domains, relax_map: Domains
     relaxed = domains_of(relax_map)
     hints = {**relaxed, **domains_of(hint_map)}
     analyzer = _with_hints(hints)
-    compared = _sided(ops.convert(cond), var)
+    compared = _with_var_on_left(ops.convert(cond), var)
     if compared is None:
         return NOTHING
     kind, left, right = compared
@@ -61,8 +61,10 @@ def _with_hints(hints: Mapping[Var, IntervalSet]) -> Analyzer:
     return analyzer
 
 
-def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, PrimExpr] | None:
-    """A comparison as left <= right, left >= right or left == right, with `var` on the left."""
+def _with_var_on_left(
+    condition: PrimExpr, var: Var
+) -> tuple[type[tir.CmpExpr], PrimExpr, PrimExpr] | None:
+    """Rewrite a comparison as left <=, >= or == right, with `var` on the left."""
     if not isinstance(condition, tir.CmpExpr) or condition.a.dtype.family != "int":
         return None
     a, b = condition.a, condition.b
@@ -82,8 +84,8 @@ def _sided(condition: PrimExpr, var: Var) -> tuple[type[tir.CmpExpr], PrimExpr, 
             return None
     if mentions(a, (var,)):
         return kind, a, b
-    turned: dict[type[tir.CmpExpr], type[tir.CmpExpr]] = {tir.LE: tir.GE, tir.GE: tir.LE}
-    return turned.get(kind, kind), b, a
+    mirrored: dict[type[tir.CmpExpr], type[tir.CmpExpr]] = {tir.LE: tir.GE, tir.GE: tir.LE}
+    return mirrored.get(kind, kind), b, a
 
 
 class _Solver:
@@ -108,28 +110,28 @@ class _Solver:
         self.kind = {tir.LE: tir.GE, tir.GE: tir.LE}.get(self.kind, self.kind)
 
     def solve(self, left: PrimExpr, right: PrimExpr) -> PrimExpr | None:
-        """The upper bound, lower bound or value of `var`, by `kind`; None if it is not found."""
+        """The upper bound, lower bound or value of `var`, by `kind`; None if it is not known."""
         while left is not self.var:
             match left:
                 case tir.Add(a=a, b=b):
-                    left, other = (a, b) if self.inside(a) else (b, a)
-                    right = tir.Sub(right, other)
+                    left, operand = (a, b) if self.inside(a) else (b, a)
+                    right = tir.Sub(right, operand)
                 case tir.Sub(a=a, b=b) if self.inside(a):
                     left, right = a, tir.Add(right, b)
                 case tir.Sub(a=a, b=b):
                     left, right = b, tir.Sub(a, right)
                     self.turn()
                 case tir.Mul(a=a, b=b):
-                    left, other = (a, b) if self.inside(a) else (b, a)
-                    result = self.divided(right, other)
-                    if result is None:
+                    left, operand = (a, b) if self.inside(a) else (b, a)
+                    moved = self.divided(right, operand)
+                    if moved is None:
                         return None
-                    right = result
+                    right = moved
                 case tir.FloorDiv(a=a, b=b) if self.inside(a):
-                    result = self.opened(right, b)
-                    if result is None:
+                    moved = self.opened(right, b)
+                    if moved is None:
                         return None
-                    left, right = a, result
+                    left, right = a, moved
                 case _:
                     return None
         return GENERAL.written(GENERAL.poly(right), right.dtype)
@@ -142,7 +144,7 @@ class _Solver:
         return (bound.min_value > 0) - (bound.max_value < 0)
 
     def strictest(self, limit: PrimExpr) -> PrimExpr | None:
-        """`limit` at its sharpest as the relaxed variables run."""
+        """The strictest value of `limit` as the relaxed variables run."""
         if not mentions(limit, self.relaxed):
             return limit
         covered = self.analyzer.int_set(limit, self.relaxed)
@@ -156,10 +158,10 @@ class _Solver:
         if sign == 0:
             return None
         if self.kind is not tir.EQ:
-            relaxed = self.strictest(right)
-            if relaxed is None or mentions(factor, self.relaxed):
+            strictest = self.strictest(right)
+            if strictest is None or mentions(factor, self.relaxed):
                 return None
-            right = relaxed
+            right = strictest
         exact = self.analyzer.can_prove(tir.FloorMod(right, factor).equal(0))
         quotient = tir.FloorDiv(right, factor)
         if self.kind is tir.EQ:
@@ -176,14 +178,14 @@ class _Solver:
         sign = self.sign(divisor)
         if sign == 0 or self.kind is tir.EQ:
             return None
-        relaxed = self.strictest(right)
-        if relaxed is None or mentions(divisor, self.relaxed):
+        strictest = self.strictest(right)
+        if strictest is None or mentions(divisor, self.relaxed):
             return None
         if self.kind is tir.GE:
-            result: PrimExpr = tir.Mul(relaxed, divisor)
+            limit: PrimExpr = tir.Mul(strictest, divisor)
         else:
             one, last = ops.const(1, right.dtype), ops.const(sign, right.dtype)
-            result = tir.Sub(tir.Mul(tir.Add(relaxed, one), divisor), last)
+            limit = tir.Sub(tir.Mul(tir.Add(strictest, one), divisor), last)
         if sign < 0:
             self.turn()
-        return result
+        return limit

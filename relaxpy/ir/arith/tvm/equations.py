@@ -26,9 +26,9 @@ def solve_linear_equations(
     variables: Sequence[Var] | None = None,
     ranges: Mapping[Var, Range] | None = None,
 ) -> IntConstraintsTransform:
-    """The system over as few new variables n0, n1, … as the equations leave free.
+    """Rewrite the system over as few new variables n0, n1, … as the equations leave free.
 
-    Relations that are not linear equations of the variables stay, over the new variables.
+    Relations that are not linear equations of the variables remain, over the new variables.
     Without solutions the new system is the relation False; without variables, or where the
     coefficients outgrow the datatype, it is the old one.
 
@@ -64,19 +64,19 @@ def _row(relation: PrimExpr, variables: Sequence[Var]) -> tuple[Row, Poly] | Non
             p = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
         case _:
             return None
-    result = linear_row(p, variables)
-    if result is None:
+    linear = linear_row(p, variables)
+    if linear is None:
         return None
-    row = [poly.constant_of(c) for c in result[0]]
+    row = [poly.constant_of(c) for c in linear[0]]
     if any(number is None for number in row):
         return None
-    return [number or 0 for number in row], poly.scaled(result[1], -1)
+    return [number or 0 for number in row], poly.scaled(linear[1], -1)
 
 
 class _Smith:
-    """`matrix` made diagonal by steps that keep it equivalent.
+    """Reduces `matrix` to a diagonal one by steps that keep it equivalent.
 
-    `columns` turn the new variables into the old ones, and `inverse` turns them back; `values`
+    `columns` maps the new variables to the old ones, and `inverse` maps them back; `values`
     follow the rows.
     """
 
@@ -94,7 +94,7 @@ class _Smith:
             self.rank += 1
 
     def pivot(self, k: int) -> bool:
-        """Bring a coefficient that is not 0 to the diagonal; whether there is one."""
+        """Move a coefficient other than 0 to the diagonal; return whether there is one."""
         for j in range(k, self.width):
             for i in range(k, len(self.matrix)):
                 if self.matrix[i][j]:
@@ -121,9 +121,9 @@ class _Smith:
     def combine_rows(self, k: int, i: int) -> None:
         a, b = self.matrix[k][k], self.matrix[i][k]
         common, p, q = _bezout(a, b)
-        one, other = self.matrix[k], self.matrix[i]
-        self.matrix[k] = _mixed(one, other, p, q)
-        self.matrix[i] = _mixed(one, other, b // common, -(a // common))
+        upper, lower = self.matrix[k], self.matrix[i]
+        self.matrix[k] = _mixed(upper, lower, p, q)
+        self.matrix[i] = _mixed(upper, lower, b // common, -(a // common))
         first, second = self.values[k], self.values[i]
         self.values[k] = _sum(((p, first), (q, second)))
         self.values[i] = _sum(((b // common, first), (-(a // common), second)))
@@ -136,9 +136,9 @@ class _Smith:
                 p * row[k] + q * row[j],
                 b // common * row[k] - a // common * row[j],
             )
-        one, other = self.inverse[k], self.inverse[j]
-        self.inverse[k] = _mixed(one, other, a // common, b // common)
-        self.inverse[j] = _mixed(one, other, q, -p)
+        upper, lower = self.inverse[k], self.inverse[j]
+        self.inverse[k] = _mixed(upper, lower, a // common, b // common)
+        self.inverse[j] = _mixed(upper, lower, q, -p)
 
 
 def _mixed(a: Row, b: Row, p: int, q: int) -> Row:
@@ -197,14 +197,14 @@ class _Solution:
         variables: Sequence[Var], rows: list[Row], values: list[Poly]
     ) -> dict[Var, PrimExpr] | None:
         """The value of each variable by its row; None where its datatype is too narrow."""
-        result = {}
+        values_by_var = {}
         for var, row in zip(variables, rows, strict=True):
             total = _sum(zip(row, values, strict=True))
             value = writer.expression(total, var.dtype)
             if value is None:
                 return None
-            result[var] = value
-        return result
+            values_by_var[var] = value
+        return values_by_var
 
     def diagonal(self, dtype: DataType) -> list[Poly]:
         """The variables that the equations fix; conditions on parameters become relations."""
@@ -234,30 +234,30 @@ class _Solution:
 
     def ranges(self, back: Mapping[Var, PrimExpr]) -> dict[Var, Range]:
         """The ranges of the new variables, where they follow from those of the old ones."""
-        result = {}
+        ranges = {}
         for var, expr in back.items():
             covered = self.analyzer.int_set(expr, self.system.ranges)
             ends = (covered.min_value, covered.max_value)
             bounded = covered.has_lower_bound() and covered.has_upper_bound()
             if bounded and not any(mentions(end, self.system.variables) for end in ends):
                 extent = simplify(ops.add(ops.sub(covered.max_value, covered.min_value), 1))
-                result[var] = Range.from_min_extent(covered.min_value, extent)
-        return result
+                ranges[var] = Range.from_min_extent(covered.min_value, extent)
+        return ranges
 
     def over(self, forth: Mapping[Var, PrimExpr]) -> list[PrimExpr] | None:
-        """All relations over the new variables that may fail; None if one always does."""
+        """The relations over the new variables that may be false; None if one always is."""
         conditions = [substitute(relation, forth) for relation in self.relations]
         for var in self.system.variables:
             domain = self.system.ranges.get(var)
             if domain is not None:
                 conditions.append(ops.compare(tir.LE, domain.min, forth[var]))
                 conditions.append(ops.compare(tir.LT, forth[var], domain.stop))
-        kept: list[PrimExpr] = []
+        relations: list[PrimExpr] = []
         for condition in conditions:
             simple = self.analyzer.simplify(condition)
             if isinstance(simple, tir.IntImm):
                 if not simple.value:
                     return None
-            elif simple not in kept:
-                kept.append(simple)
-        return kept
+            elif simple not in relations:
+                relations.append(simple)
+        return relations

@@ -10,7 +10,7 @@ from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.poly import Poly
 from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.stack import from_below, is_nested
-from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, around_lanes, domains_of
+from relaxpy.ir.arith.tvm.intset import EVERYTHING, IntervalSet, domains_of, hull_of_lanes
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import expr as tir, ops
@@ -25,7 +25,7 @@ Operation = type[tir.BinaryOpExpr]
 def evaluate_set(
     engine: Canonical, expr: tir.PrimExpr, dom_map: Mapping[tir.Var, IntervalSet | Range]
 ) -> IntervalSet:
-    """An interval around `expr`, its ends over variables that are not in `dom_map`."""
+    """An interval that contains `expr`, its ends over variables that are not in `dom_map`."""
     domains = domains_of(dom_map)
     domains = {v: d for v, d in domains.items() if d.min_value is not v or d.max_value is not v}
     if any(domain.is_nothing() for domain in domains.values()):
@@ -75,10 +75,10 @@ class _Image:
         return low, high
 
     def at_any_depth(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        """Both ends, of a nested expression from below."""
+        """Both ends; those of a nested expression are derived innermost first."""
         if is_nested(expr):
-            for part in from_below(expr, self.ends):
-                self.of(part)
+            for node in from_below(expr, self.ends):
+                self.of(node)
         return self.of(expr)
 
     def of(self, expr: tir.PrimExpr) -> tuple[End, End]:
@@ -106,11 +106,11 @@ class _Image:
         return linear if linear is not None else self.by_operands(expr)
 
     def lanes(self, expr: tir.PrimExpr) -> tuple[End, End]:
-        around = around_lanes(expr)
-        if around.is_everything():
+        hull = hull_of_lanes(expr)
+        if hull.is_everything():
             return None, None
-        low = self.of(around.min_value)[0] if around.has_lower_bound() else None
-        high = self.of(around.max_value)[1] if around.has_upper_bound() else None
+        low = self.of(hull.min_value)[0] if hull.has_lower_bound() else None
+        high = self.of(hull.max_value)[1] if hull.has_upper_bound() else None
         return low, high
 
     def linear(self, p: Poly, dtype: DataType) -> tuple[End, End] | None:
@@ -121,20 +121,20 @@ class _Image:
                 v for f in monomial for v in walk(f) if isinstance(v, tir.Var) and v in self.domains
             }
             if not inside:
-                parts: list[Poly | None] = [{monomial: coefficient}] * 2
+                terms: list[Poly | None] = [{monomial: coefficient}] * 2
             elif len(monomial) == 1 and monomial[0] in inside:
                 (var,) = inside
                 sides = self.of(var)
                 ordered = sides if coefficient > 0 else sides[::-1]
-                parts = [
+                terms = [
                     None if side is None else poly.scaled(self.engine.poly(side), coefficient)
                     for side in ordered
                 ]
             else:
                 return None
             ends = [
-                None if end is None or part is None else poly.add(end, part)
-                for end, part in zip(ends, parts, strict=True)
+                None if end is None or term is None else poly.add(end, term)
+                for end, term in zip(ends, terms, strict=True)
             ]
         low, high = (None if end is None else writer.expression(end, dtype) for end in ends)
         return low, high
@@ -184,7 +184,7 @@ class _Image:
         return source.family == target.family == "int" and source.bits <= target.bits
 
     def choice(self, condition: tir.PrimExpr, a: tir.PrimExpr, b: tir.PrimExpr) -> tuple[End, End]:
-        """Around both branches, each as far as it can be chosen."""
+        """Both ends of the branches that can be chosen."""
         result: list[tuple[End, End]] = []
         for branch, test in ((a, condition), (b, tir.Not(condition))):
             decided = self.inside.simplify(test)

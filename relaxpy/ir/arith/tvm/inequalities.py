@@ -40,7 +40,7 @@ def solve_linear_inequalities(
     ranges: Mapping[Var, Range] | None = None,
     deskew_range: bool = False,
 ) -> IntConstraints | IntConstraintsTransform:
-    """Ranges of the variables, each over those after it, and the relations that they do not imply.
+    """Solve for ranges of the variables, each over later ones, and the relations not implied.
 
     With `deskew_range` the variables run from 0: the system is over new ones, which are the old
     ones less their lower bounds. A system without solutions has the relation False, and no
@@ -80,9 +80,9 @@ def _tight(terms: Poly, *, equal: bool) -> _Row | None:
         return None
     if equal and number % common:
         raise InfeasibleError
-    rest = {m: c // common for m, c in terms.items() if m}
+    reduced = {m: c // common for m, c in terms.items() if m}
     rounded = -(-number // common)
-    return _Row({**rest, ONE: rounded} if rounded else rest, equal)
+    return _Row({**reduced, ONE: rounded} if rounded else reduced, equal)
 
 
 def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
@@ -92,14 +92,14 @@ def _rows(conditions: Sequence[PrimExpr]) -> tuple[list[_Row], list[PrimExpr]]:
     for condition in conditions:
         if isinstance(condition, tir.EQ) and condition.a.dtype.family == "int":
             p = poly.add(GENERAL.poly(condition.a), GENERAL.poly(condition.b), -1)
-            result = [_tight(p, equal=True)]
+            tight = [_tight(p, equal=True)]
         else:
-            parts = list(at_most_zero(condition))
-            if None in parts:
+            polynomials = list(at_most_zero(condition))
+            if None in polynomials:
                 others.append(condition)
                 continue
-            result = [_tight(part[0], equal=False) for part in parts if part is not None]
-        rows += [row for row in result if row is not None]
+            tight = [_tight(p[0], equal=False) for p in polynomials if p is not None]
+        rows += [row for row in tight if row is not None]
     return rows, others
 
 
@@ -108,22 +108,22 @@ def _sharpest(rows: Sequence[_Row]) -> list[_Row]:
 
     Two that are opposite make an equation.
     """
-    kept: dict[object, _Row] = {}
+    sharpest: dict[object, _Row] = {}
     for row in rows:
         number = row.terms.get(ONE, 0)
         key = (row.key, number) if row.equal else row.key
-        known = kept.get(key)
-        if known is None or known.terms.get(ONE, 0) < number:
-            kept[key] = row
-    result: list[_Row] = []
-    for row in kept.values():
+        previous = sharpest.get(key)
+        if previous is None or previous.terms.get(ONE, 0) < number:
+            sharpest[key] = row
+    merged: list[_Row] = []
+    for row in sharpest.values():
         opposite = poly.scaled(row.terms, -1)
-        turned = kept.get(frozenset((m, c) for m, c in opposite.items() if m))
-        if row.equal or turned is None or turned.terms != opposite:
-            result.append(row)
+        mirrored = sharpest.get(frozenset((m, c) for m, c in opposite.items() if m))
+        if row.equal or mirrored is None or mirrored.terms != opposite:
+            merged.append(row)
         elif poly.leading(row.terms)[1] > 0:
-            result.append(_Row(row.terms, True))
-    return result
+            merged.append(_Row(row.terms, True))
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +136,23 @@ class _Bounds:
 
     def group(self, dtype: DataType) -> IntGroupBounds:
         """All bounds of one multiple."""
-        factors = [factor for part in (self.lower, self.equal, self.upper) for factor, _ in part]
-        coef = lcm(*factors)
-        parts = [
-            [_written(poly.scaled(p, coef // factor), dtype) for factor, p in part]
-            for part in (self.lower, self.equal, self.upper)
+        factors = [
+            factor for bounds in (self.lower, self.equal, self.upper) for factor, _ in bounds
         ]
-        return IntGroupBounds(_written(poly.constant(coef), dtype), *parts)
+        coef = lcm(*factors)
+        scaled = [
+            [_written(poly.scaled(p, coef // factor), dtype) for factor, p in bounds]
+            for bounds in (self.lower, self.equal, self.upper)
+        ]
+        return IntGroupBounds(_written(poly.constant(coef), dtype), *scaled)
 
     def conditions(self, var: Var) -> list[tuple[Poly, bool]]:
         """The same as polynomials that are at most, or equal to, 0."""
-        one = poly.atom(var)
+        variable = poly.atom(var)
         return [
-            *((poly.add(p, one, -factor), False) for factor, p in self.lower),
-            *((poly.add(poly.scaled(one, factor), p, -1), False) for factor, p in self.upper),
-            *((poly.add(poly.scaled(one, factor), p, -1), True) for factor, p in self.equal),
+            *((poly.add(p, variable, -factor), False) for factor, p in self.lower),
+            *((poly.add(poly.scaled(variable, factor), p, -1), False) for factor, p in self.upper),
+            *((poly.add(poly.scaled(variable, factor), p, -1), True) for factor, p in self.equal),
         ]
 
 
@@ -181,11 +183,11 @@ def _eliminated(rows: list[_Row], var: Var) -> tuple[_Bounds, list[_Row]]:
             bounds.lower.append((-number, linear[1]))
     derived: list[_Row | None] = []
     lower, upper = bounds.lower + bounds.equal, bounds.upper + bounds.equal
-    if len(lower) * len(upper) <= _LIMIT:  # what is not derived is lost to bounds alone
+    if len(lower) * len(upper) <= _LIMIT:  # beyond, only bounds are less sharp
         for position, (a, p) in enumerate(lower):
-            for other, (b, q) in enumerate(upper):
-                both = position >= len(bounds.lower) and other >= len(bounds.upper)
-                if both and position - len(bounds.lower) >= other - len(bounds.upper):
+            for index, (b, q) in enumerate(upper):
+                both = position >= len(bounds.lower) and index >= len(bounds.upper)
+                if both and position - len(bounds.lower) >= index - len(bounds.upper):
                     continue
                 terms = poly.add(poly.scaled(p, b), q, -a)
                 derived.append(_tight(terms, equal=both))
@@ -205,14 +207,14 @@ def _solved(system: IntConstraints) -> IntConstraints:
     for var in system.variables:
         groups[var], rows = _eliminated(rows, var)
     solved = set(system.variables)
-    known = {var: domain for var, domain in system.ranges.items() if var not in solved}
+    parameters = {var: domain for var, domain in system.ranges.items() if var not in solved}
     domains: dict[Var, Range] = {}
     analyzer = Analyzer()
-    for var, domain in known.items():
+    for var, domain in parameters.items():
         analyzer.bind(var, domain)
     for var in reversed(system.variables):
         if any((groups[var].lower, groups[var].upper, groups[var].equal)):
-            best = groups[var].group(var.dtype).find_best_range({**known, **domains})
+            best = groups[var].group(var.dtype).find_best_range({**parameters, **domains})
             if best is not None:
                 domains[var] = Range.from_min_extent(
                     analyzer.simplify(ops.cast_to(best.min, var.dtype)),
@@ -229,22 +231,22 @@ def _solved(system: IntConstraints) -> IntConstraints:
 
 
 def _condition(terms: Poly, dtype: DataType, *, equal: bool, simple: bool) -> PrimExpr:
-    left = _written(terms, dtype)
-    result = (tir.EQ if equal else tir.LE)(left, ops.const(0, left.dtype))
+    terms_expr = _written(terms, dtype)
+    result = (tir.EQ if equal else tir.LE)(terms_expr, ops.const(0, terms_expr.dtype))
     return simplify(result) if simple else result
 
 
 def _open(analyzer: Analyzer, relations: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The relations that `analyzer` does not know to hold, each once."""
-    kept: list[PrimExpr] = []
+    """The relations that `analyzer` cannot prove, each once."""
+    undecided: list[PrimExpr] = []
     for relation in relations:
         decided = analyzer.simplify(relation)
         if isinstance(decided, tir.IntImm):
             if not decided.value:
                 raise InfeasibleError
-        elif relation not in kept:
-            kept.append(relation)
-    return kept
+        elif relation not in undecided:
+            undecided.append(relation)
+    return undecided
 
 
 def _deskewed(system: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
@@ -272,9 +274,9 @@ def _deskewed(system: IntConstraints, solved: IntConstraints) -> IntConstraintsT
         )
         analyzer.bind(fresh, ranges[fresh])
         variables.append(fresh)
-    moved = [simplify(substitute(relation, forth)) for relation in solved.relations]
+    shifted = [simplify(substitute(relation, forth)) for relation in solved.relations]
     try:
-        relations = _open(analyzer, moved)
+        relations = _open(analyzer, shifted)
     except InfeasibleError:
         return IntConstraintsTransform(system, unsolvable(), {}, {})
     return IntConstraintsTransform(

@@ -1,4 +1,4 @@
-"""Sets of integers: intervals with perhaps symbolic ends, and the solutions of conditions."""
+"""Sets of integers: intervals with possibly symbolic ends, and the solutions of conditions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class IntSet(ABC):
 
     @abstractmethod
     def is_everything(self) -> bool:
-        """Whether the set is known to hold every integer."""
+        """Whether the set is known to contain every integer."""
 
     @staticmethod
     def single_point(point: tir.ExprLike) -> IntervalSet:
@@ -49,7 +49,7 @@ class IntSet(ABC):
 
     @staticmethod
     def vector(vec: tir.ExprLike) -> IntervalSet:
-        """An interval around all lanes of a vector.
+        """An interval that contains all lanes of a vector.
 
         Errors:
             MisuseError (also TypeError): `vec` is not a vector of integers.
@@ -57,7 +57,7 @@ class IntSet(ABC):
         value = ops.convert(vec)
         if not value.dtype.is_int:
             raise MisuseError(f"expected an integer vector, found {value!r:.60}", about=vec)
-        return around_lanes(value)
+        return hull_of_lanes(value)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -162,8 +162,8 @@ class PresburgerSet(IntSet):
         return isinstance(self.condition, tir.IntImm) and bool(self.condition.value)
 
 
-def around_lanes(value: tir.PrimExpr) -> IntervalSet:
-    """An interval around all lanes; scalable vectors have no end."""
+def hull_of_lanes(value: tir.PrimExpr) -> IntervalSet:
+    """An interval that contains all lanes; scalable vectors have no end."""
     match value:
         case tir.Broadcast(value=scalar):
             return IntervalSet(scalar, scalar)
@@ -187,7 +187,7 @@ def around_lanes(value: tir.PrimExpr) -> IntervalSet:
 
 @user_facing
 def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
-    """An interval inside the union of `sets`: those that cannot be joined to it are dropped.
+    """An interval within the union of `sets`; those that cannot be joined to it are dropped.
 
     Errors:
         MisuseError (also TypeError): a member is not an IntervalSet.
@@ -196,13 +196,13 @@ def union_lower_bound(sets: Sequence[IntervalSet]) -> IntervalSet:
         raise MisuseError(f"expected a list of intervals, found {sets!r:.60}", about=sets)
     result = NOTHING
     waiting = []
-    for one in sets:
-        if not isinstance(one, IntervalSet):
-            raise MisuseError(f"expected an IntervalSet, found {one!r:.60}", about=sets)
-        if not one.is_nothing():
-            waiting.append(one)
+    for interval in sets:
+        if not isinstance(interval, IntervalSet):
+            raise MisuseError(f"expected an IntervalSet, found {interval!r:.60}", about=sets)
+        if not interval.is_nothing():
+            waiting.append(interval)
     while waiting:
-        joined = next((one for one in waiting if touches(result, one)), None)
+        joined = next((interval for interval in waiting if touches(result, interval)), None)
         if joined is None:
             break
         waiting.remove(joined)
@@ -216,7 +216,7 @@ def touches(a: IntervalSet, b: IntervalSet) -> bool:
 
 
 def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
-    """Whether `b` is known to end no earlier than just before `a` begins."""
+    """Whether `b` is known to end at or after the integer that precedes `a`."""
     if not a.has_lower_bound() or not b.has_upper_bound():
         return True
     gap = simplify(ops.compare(tir.LE, a.min_value, ops.add(b.max_value, 1)))
@@ -224,7 +224,7 @@ def _reaches(a: IntervalSet, b: IntervalSet) -> bool:
 
 
 def hull(a: IntervalSet, b: IntervalSet) -> IntervalSet:
-    """The least interval around both."""
+    """The least interval that contains both."""
     if a.is_nothing() or b.is_nothing():
         return b if a.is_nothing() else a
     both_below = a.has_lower_bound() and b.has_lower_bound()

@@ -1,4 +1,4 @@
-"""Iterators split and fused: the expressions that affine maps of iterators are made of."""
+"""Iterators split and fused: the expressions that affine maps of iterators consist of."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class IterSplitExpr(IterMapExpr):
         if not isinstance(source, IterMark):
             raise MisuseError(f"expected an IterMark to split, found {source!r:.60}", about=source)
         numbers = (lower_factor, source.extent if extent is None else extent, scale)
-        parts = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
-        return cls._make(source.dtype, source, *parts)
+        fields = (ops.cast_to(ops.convert(n), source.dtype) for n in numbers)
+        return cls._make(source.dtype, source, *fields)
 
     @override
     def __str__(self) -> str:
@@ -105,10 +105,10 @@ class IterSumExpr(IterMapExpr):
         for arg in args:
             if not isinstance(arg, IterSplitExpr):
                 raise MisuseError(f"expected an IterSplitExpr to add, found {arg!r:.60}", about=arg)
-        rest = ops.convert(base)
+        addend = ops.convert(base)
         if args:
-            rest = ops.cast_to(rest, args[0].dtype)
-        return cls._make(rest.dtype, tuple(args), rest)
+            addend = ops.cast_to(addend, args[0].dtype)
+        return cls._make(addend.dtype, tuple(args), addend)
 
     @override
     def __str__(self) -> str:
@@ -142,14 +142,14 @@ def normalize_iter_map_to_expr(expr: PrimExpr) -> PrimExpr:
 def marks_of(indices: Sequence[IterSumExpr]) -> list[IterMark]:
     """All iterators in these sums, each before the operands that it fuses."""
     order: list[IterMark] = []
-    done: set[IterMark] = set()
+    visited: set[IterMark] = set()
     stack = [(arg.source, False) for index in indices for arg in index.args]
     while stack:
         mark, ready = stack.pop()
         if ready:
             order.append(mark)
-        elif mark not in done:
-            done.add(mark)
+        elif mark not in visited:
+            visited.add(mark)
             stack.append((mark, True))
             if isinstance(mark.source, IterSumExpr):
                 stack += [(arg.source, False) for arg in mark.source.args]

@@ -1,4 +1,4 @@
-"""From the values of a map of iterators back to the iterators."""
+"""Inverse affine maps: iterators computed from the values of the indices."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def inverse_affine_iter_map(
     marks = values_of_marks(iter_map, outputs)
     return {
         var: value
-        for mark, known in marks.items()
+        for mark, value_of_mark in marks.items()
         if not isinstance(mark.source, IterSumExpr)
-        for var, value in [_variable(mark.source, known)]
+        for var, value in [_variable(mark.source, value_of_mark)]
     }
 
 
@@ -44,23 +44,27 @@ def values_of_marks(
             raise MisuseError(f"expected an IterSumExpr, found {index!r:.60}", about=iter_map)
     if len(values) != len(iter_map):
         raise MisuseError(f"there are {len(iter_map)} indices and {len(values)} outputs")
-    result: dict[IterMark, PrimExpr] = {}
+    values_by_mark: dict[IterMark, PrimExpr] = {}
     for index, value in zip(iter_map, values, strict=True):
         if len(index.args) > 1:
             raise MisuseError(f"an index of several splits has no inverse: {index}", about=index)
         for arg in index.args:
             shifted = ops.sub(ops.cast_to(value, arg.dtype), index.base)
-            _enter(result, arg, _unscaled(shifted, arg.scale))
+            _enter(values_by_mark, arg, _unscaled(shifted, arg.scale))
     for mark in marks_of(iter_map):
         if isinstance(mark.source, IterSumExpr):
-            _take_apart(result, mark.source, result.setdefault(mark, ops.const(0, mark.dtype)))
-    return result
+            _split_fused(
+                values_by_mark,
+                mark.source,
+                values_by_mark.setdefault(mark, ops.const(0, mark.dtype)),
+            )
+    return values_by_mark
 
 
 def _enter(values: dict[IterMark, PrimExpr], split: IterSplitExpr, digits: PrimExpr) -> None:
-    part = ops.mul(digits, split.lower_factor)
-    known = values.get(split.source)
-    values[split.source] = part if known is None else ops.add(known, part)
+    digits_value = ops.mul(digits, split.lower_factor)
+    entered = values.get(split.source)
+    values[split.source] = digits_value if entered is None else ops.add(entered, digits_value)
 
 
 def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
@@ -69,17 +73,17 @@ def _unscaled(value: PrimExpr, scale: PrimExpr) -> PrimExpr:
     return ops.floordiv(value, scale)
 
 
-def _take_apart(values: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
-    """Enter the operands of a fused iterator, coarser ones before finer ones."""
+def _split_fused(values: dict[IterMark, PrimExpr], source: IterSumExpr, value: PrimExpr) -> None:
+    """Enter the operands of a fused iterator, from the coarsest to the finest."""
     if len(source.args) == 1:
         [arg] = source.args
         _enter(values, arg, _unscaled(ops.sub(value, source.base), arg.scale))
         return
-    for place, arg in enumerate(source.args):
+    for position, arg in enumerate(source.args):
         factor = arg.scale
         negative = isinstance(factor, tir.IntImm) and factor.value < 0
         digits = ops.floordiv(value, ops.mul(factor, -1) if negative else factor)
-        if place:
+        if position:
             digits = ops.floormod(digits, arg.extent)
         _enter(values, arg, ops.sub(ops.sub(arg.extent, 1), digits) if negative else digits)
 

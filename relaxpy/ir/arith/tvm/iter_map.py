@@ -1,4 +1,4 @@
-"""Detection of index maps that only split, fuse and shift iterators, and so lose nothing."""
+"""Detection of index maps that only split, fuse and shift iterators, and so are invertible."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def detect_iter_map(
 
     def detected(reader: Reader) -> tuple[Reader, tuple[IterSumExpr, ...], bool]:
         reader.assume(condition)
-        result = tuple(reader.index(value) for value in values)
-        return reader, result, _checked(reader, level, result)
+        sums = tuple(reader.index(value) for value in values)
+        return reader, sums, _checked(reader, level, sums)
 
     try:
-        reader, result, one_to_one = with_padding(
+        reader, sums, one_to_one = with_padding(
             input_iters, level, simplify_trivial_iterators, detected
         )
     except RefusedError as error:
         return IterMapResult((), (str(error),), ops.const(False, BOOL))
-    used = set(marks_of(result))
+    used = set(marks_of(sums))
     padded = tuple(p for p in reader.padded.values() if p.mark in used)
-    holds = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
-    padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
-    return IterMapResult(result, (), padding, padded, one_to_one)
+    conditions = [p.is_padding(normalize_iter_map_to_expr(p.mark)) for p in padded]
+    padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
+    return IterMapResult(sums, (), padding, padded, one_to_one)
 
 
 @entry_point
@@ -152,11 +152,11 @@ class _Check:
             for var, mark in self.reader.leaves.items():
                 if mark not in self.used and not is_number(mark.extent, 1):
                     raise RefusedError(f"the iterator {var.name} is not used")
-        known = {id(split.mark): split.mark for split in self.reader.constrained}
-        unused = [mark for mark in known.values() if mark not in self.used]
+        constrained = {id(split.mark): split.mark for split in self.reader.constrained}
+        unused = [mark for mark in constrained.values() if mark not in self.used]
         if unused and self.level == IterMapLevel.Bijective:
-            raise RefusedError("what the predicate is about is not used as a whole")
-        for mark in unused:  # what is bounded together is not free apart
+            raise RefusedError("iterators that the predicate constrains are used only in part")
+        for mark in unused:  # iterators constrained together are not free by themselves
             self.collect([IterSplitExpr(mark)])
         for mark, splits in self.used.items():
             self.digits(mark, splits)

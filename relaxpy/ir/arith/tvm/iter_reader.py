@@ -41,11 +41,11 @@ class Padded:
 
 
 class RefusedError(Exception):
-    """The indices are not such a map; the text says why."""
+    """The indices are not such a map; the message says why."""
 
 
 class RetryError(Exception):
-    """The padding of an iterator changed: all indices are read again."""
+    """The padding of an iterator changed, so that all indices must be read again."""
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """A condition on the sum of `parts`, which is `mark` less `offset`."""
+    """A condition on a sum of splits times their `scales`, which is `mark` less `offset`."""
 
-    parts: Mapping[IterSplitExpr, PrimExpr]
+    scales: Mapping[IterSplitExpr, PrimExpr]
     mark: IterMark
     offset: PrimExpr
 
@@ -96,20 +96,20 @@ class Reader(Extents):
 
     # --- sums
 
-    def add(self, one: Sum, other: Sum, sign: int = 1) -> Sum:
-        """`one` and `sign` times `other`."""
-        terms = dict(one.terms)
-        for split, scale in other.terms.items():
+    def add(self, a: Sum, b: Sum, sign: int = 1) -> Sum:
+        """a + sign * b."""
+        terms = dict(a.terms)
+        for split, scale in b.terms.items():
             step = ops.mul(scale, sign)
             terms[split] = self.simple(ops.add(terms[split], step)) if split in terms else step
-        base = self.simple(ops.add(one.base, ops.mul(other.base, sign)))
+        base = self.simple(ops.add(a.base, ops.mul(b.base, sign)))
         return self.tidy({s: k for s, k in terms.items() if not is_number(k, 0)}, base)
 
     def multiply(self, total: Sum, factor: PrimExpr) -> Sum:
         """`total` times a factor without iterators."""
         terms = {split: self.times(scale, factor) for split, scale in total.terms.items()}
-        kept = {s: k for s, k in terms.items() if not is_number(k, 0)}
-        return Sum(kept, self.times(total.base, factor))
+        nonzero = {s: k for s, k in terms.items() if not is_number(k, 0)}
+        return Sum(nonzero, self.times(total.base, factor))
 
     # --- from expressions to sums
 
@@ -129,8 +129,8 @@ class Reader(Extents):
             case Var():
                 start = ops.cast_to(self.iters[expr].min, expr.dtype)
                 mark = self.leaves.get(expr)
-                whole = {} if mark is None else {IterSplitExpr(mark): ops.const(1, expr.dtype)}
-                return self.tidy(whole, self.simple(start))
+                terms = {} if mark is None else {IterSplitExpr(mark): ops.const(1, expr.dtype)}
+                return self.tidy(terms, self.simple(start))
             case tir.Add(a=a, b=b):
                 return self.add(self.read(a), self.read(b))
             case tir.Sub(a=a, b=b):
@@ -158,8 +158,8 @@ class Reader(Extents):
     def tidy(self, terms: dict[IterSplitExpr, PrimExpr], base: PrimExpr) -> Sum:
         """The sum with constrained sums as one iterator, and neighbouring digits joined."""
         total = Sum(terms, base)
-        for known in self.constrained:
-            total = self.under(known, total)
+        for constraint in self.constrained:
+            total = self.under(constraint, total)
         joined = True
         while joined:
             joined = False
@@ -170,24 +170,26 @@ class Reader(Extents):
                     and self.same(high.lower_factor, ops.mul(low.lower_factor, low.extent))
                     and self.same(total.terms[high], ops.mul(scale, low.extent))
                 ):
-                    both = self.times(low.extent, high.extent)
+                    extent = self.times(low.extent, high.extent)
                     del total.terms[low], total.terms[high]
-                    split = IterSplitExpr(low.source, low.lower_factor, both)
+                    split = IterSplitExpr(low.source, low.lower_factor, extent)
                     return self.add(total, Sum({split: scale}, ops.const(0, base.dtype)))
         return total
 
-    def under(self, known: Constrained, total: Sum) -> Sum:
+    def under(self, constraint: Constrained, total: Sum) -> Sum:
         """`total` with the sum that a condition constrains as an iterator of its own."""
-        if not all(part in total.terms for part in known.parts):
+        if not all(split in total.terms for split in constraint.scales):
             return total
-        factors = [self.quotient(total.terms[part], scale) for part, scale in known.parts.items()]
+        factors = [
+            self.quotient(total.terms[split], scale) for split, scale in constraint.scales.items()
+        ]
         factor = factors[0]
-        for part, scale in known.parts.items():
-            if not self.same(self.times(scale, factor), total.terms[part]):
+        for split, scale in constraint.scales.items():
+            if not self.same(self.times(scale, factor), total.terms[split]):
                 return total
-        rest = {s: k for s, k in total.terms.items() if s not in known.parts}
-        base = self.simple(ops.sub(total.base, ops.mul(known.offset, factor)))
-        return Sum({**rest, IterSplitExpr(known.mark): factor}, base)
+        others = {s: k for s, k in total.terms.items() if s not in constraint.scales}
+        base = self.simple(ops.sub(total.base, ops.mul(constraint.offset, factor)))
+        return Sum({**others, IterSplitExpr(constraint.mark): factor}, base)
 
     # --- fusing and splitting
 
@@ -196,7 +198,7 @@ class Reader(Extents):
         items = [(s, k) for s, k in total.terms.items() if not is_number(s.extent, 1)]
         zero = ops.const(0, total.base.dtype)
         if not items:
-            items = list(total.terms.items())[:1]  # all are 0
+            items = list(total.terms.items())[:1]  # every split is 0
         for first, scale in sorted(items, key=lambda item: size_of(item[1])):
             chain = self.chain(items, first)
             if chain is None:
@@ -216,7 +218,7 @@ class Reader(Extents):
             base = self.simple(ops.sub(total.base, ops.mul(shift, unit)))
             return IterSplitExpr(mark), unit, base
         text = " + ".join(f"({normalize_iter_map_to_expr(s)}) * {k}" for s, k in items)
-        raise RefusedError(f"`{text}` leaves values out, or takes one several times")
+        raise RefusedError(f"`{text}` skips values, or takes a value several times")
 
     def chain(
         self, items: list[tuple[IterSplitExpr, PrimExpr]], first: IterSplitExpr
@@ -228,14 +230,14 @@ class Reader(Extents):
         factor: PrimExpr = self.simple(first.extent)
         while scales:
             expected = self.times(unit, factor)
-            result = next((s for s, k in scales.items() if self.same(k, expected)), None)
-            if result is None and self.level == IterMapLevel.NoCheck:
-                result, factor = self.beyond(scales, unit, expected) or (None, factor)
-            if result is None:
+            coarser = next((s for s, k in scales.items() if self.same(k, expected)), None)
+            if coarser is None and self.level == IterMapLevel.NoCheck:
+                coarser, factor = self.beyond(scales, unit, expected) or (None, factor)
+            if coarser is None:
                 return None
-            chain.append((result, factor))
-            factor = self.times(factor, result.extent)
-            del scales[result]
+            chain.append((coarser, factor))
+            factor = self.times(factor, coarser.extent)
+            del scales[coarser]
         return chain
 
     def beyond(
@@ -261,19 +263,19 @@ class Reader(Extents):
         divisor = by.base
         if by.terms or (isinstance(divisor, IntImm) and divisor.value <= 0):
             raise RefusedError(f"`{expr}` does not divide by a positive number")
-        whole = isinstance(expr, (tir.FloorDiv, tir.Div))
+        is_quotient = isinstance(expr, (tir.FloorDiv, tir.Div))
         multiples = {s: k for s, k in total.terms.items() if self.divides(divisor, k)}
-        rest = Sum({s: k for s, k in total.terms.items() if s not in multiples}, total.base)
-        taken = {s: self.quotient(k, divisor) for s, k in multiples.items()}
-        outside = Sum(taken, ops.const(0, total.base.dtype))
-        if not rest.terms:
-            if whole:
-                return self.add(outside, Sum({}, self.quotient(rest.base, divisor)))
-            return Sum({}, self.remainder(rest.base, divisor))
-        split, scale, base = self.fused(rest)
+        remaining = Sum({s: k for s, k in total.terms.items() if s not in multiples}, total.base)
+        quotients = {s: self.quotient(k, divisor) for s, k in multiples.items()}
+        ratio = Sum(quotients, ops.const(0, total.base.dtype))
+        if not remaining.terms:
+            if is_quotient:
+                return self.add(ratio, Sum({}, self.quotient(remaining.base, divisor)))
+            return Sum({}, self.remainder(remaining.base, divisor))
+        split, scale, base = self.fused(remaining)
         last = ops.add(base, ops.mul(scale, ops.sub(split.extent, 1)))
         if self.is_natural(base) and self.holds(ops.compare(tir.LT, last, divisor)):
-            return outside if whole else rest
+            return ratio if is_quotient else remaining
         if not self.divides(scale, divisor):
             raise RefusedError(
                 f"`{expr}` divides by {divisor}, which is not a multiple of the step {scale}"
@@ -281,8 +283,8 @@ class Reader(Extents):
         high, low = self.split(
             split, self.quotient(base, scale), self.quotient(divisor, scale), expr
         )
-        if whole:
-            return self.add(outside, high)
+        if is_quotient:
+            return self.add(ratio, high)
         return self.add(self.multiply(low, scale), Sum({}, self.remainder(base, scale)))
 
     def split(
@@ -322,12 +324,12 @@ class Reader(Extents):
             raise RetryError
         if split in self.padded:
             return self.padded[split]
-        result = _common(uses)
-        if result is None:
+        common = _common(uses)
+        if common is None:
             raise RefusedError(
                 f"`{expr}` and others pad an iterator of extent {split.extent} in different ways"
             )
-        begin, multiple = result
+        begin, multiple = common
         end = self.simple(ops.add(begin, split.extent))
         extent = self.times(self.simple(ops.ceildiv(end, multiple)), multiple)
         mark = IterMark(IterSumExpr([split], begin), extent)
@@ -342,18 +344,18 @@ class Reader(Extents):
         Conditions on fewer iterators come first, as those on more may contain them.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
-        for part in folding.conjuncts(condition):
-            if not self.holds(part):
-                used = frozenset(node for node in walk(part) if node in self.leaves)
-                groups.setdefault(used, []).append(part)
+        for conjunct in folding.conjuncts(condition):
+            if not self.holds(conjunct):
+                used = frozenset(node for node in walk(conjunct) if node in self.leaves)
+                groups.setdefault(used, []).append(conjunct)
         for used in sorted(groups, key=len):
             self.assume_together(groups[used])
 
-    def assume_together(self, parts: Iterable[PrimExpr]) -> None:
+    def assume_together(self, comparisons: Iterable[PrimExpr]) -> None:
         """Read comparisons of sums of the same iterators."""
         limits: dict[IterSplitExpr, list[PrimExpr]] = {}
-        for part in parts:
-            total, low, high = self.limits(part)
+        for comparison in comparisons:
+            total, low, high = self.limits(comparison)
             split, scale, base = self.fused(total)
             ends = limits.setdefault(split, [ops.const(0, split.dtype), split.extent])
             if low is not None:
@@ -366,21 +368,21 @@ class Reader(Extents):
             extent = self.simple(ops.sub(end, begin))
             if isinstance(extent, IntImm) and extent.value <= 0:
                 raise RefusedError("the predicate holds for no value of the iterators")
-            inside = IterSumExpr([split], self.simple(ops.mul(begin, -1)))
-            mark = IterMark(inside, extent)
-            whole: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
-            self.constrained.append(Constrained(whole, mark, inside.base))
+            shifted = IterSumExpr([split], self.simple(ops.mul(begin, -1)))
+            mark = IterMark(shifted, extent)
+            unit: dict[IterSplitExpr, PrimExpr] = {split: ops.const(1, split.dtype)}
+            self.constrained.append(Constrained(unit, mark, shifted.base))
             source = split.source.source
             if isinstance(source, IterSumExpr) and IterSplitExpr(split.source) is split:
                 flat = {_scaled(arg, ops.const(1, arg.dtype)): arg.scale for arg in source.args}
-                offset = self.simple(ops.add(inside.base, source.base))
+                offset = self.simple(ops.add(shifted.base, source.base))
                 self.constrained.append(Constrained(flat, mark, offset))
 
-    def limits(self, part: PrimExpr) -> tuple[Sum, PrimExpr | None, PrimExpr | None]:
+    def limits(self, comparison: PrimExpr) -> tuple[Sum, PrimExpr | None, PrimExpr | None]:
         """A comparison as a sum of iterators that is at least one value, or below another."""
         low: int | None
         high: int | None
-        match part:
+        match comparison:
             case tir.LT(a=a, b=b):
                 sides, low, high = (a, b), None, 0
             case tir.LE(a=a, b=b):
@@ -392,10 +394,10 @@ class Reader(Extents):
             case tir.EQ(a=a, b=b):
                 sides, low, high = (a, b), 0, 1
             case _:
-                raise RefusedError(f"the predicate `{part}` is not a comparison of iterators")
+                raise RefusedError(f"the predicate `{comparison}` is not a comparison of iterators")
         total = self.add(self.read(sides[0]), self.read(sides[1]), -1)
         if not total.terms:
-            raise RefusedError(f"whether the predicate `{part}` holds is not known")
+            raise RefusedError(f"the predicate `{comparison}` is neither proved nor disproved")
         dtype = total.base.dtype
         least, beyond = (None if e is None else ops.const(e, dtype) for e in (low, high))
         return total, least, beyond
@@ -419,12 +421,12 @@ def _common(uses: list[tuple[PrimExpr, PrimExpr]]) -> tuple[PrimExpr, PrimExpr] 
     ]
     if len(numbers) != len(uses):
         return None
-    known = residue.EVERYTHING
+    common = residue.EVERYTHING
     for s, d in numbers:
-        if residue.are_disjoint(known, (d, s)):
+        if residue.are_disjoint(common, (d, s)):
             return None
-        known = residue.meet(known, (d, s))
-    multiple, begin = known
+        common = residue.meet(common, (d, s))
+    multiple, begin = common
     if multiple > ops.int_range(divisor.dtype)[1]:
         return None
     return ops.const(begin, shift.dtype), ops.const(multiple, divisor.dtype)

@@ -54,7 +54,7 @@ def subspace_divide(
         pairs = [divider.index(index) for index in result.indices]
     except RefusedError:
         return []
-    limits = [_mark(ops.const(0), divider.predicates[inner]) for inner in (False, True)]
+    limits = [_mark(ops.const(0), divider.predicates[is_inner]) for is_inner in (False, True)]
     return [*pairs, limits]
 
 
@@ -64,8 +64,8 @@ def _mark(source: PrimExpr, extent: PrimExpr) -> IterMark:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """outer * inner_extent + inner; without an iterator a part is 0 and its extent 1."""
+class _Divided:
+    """outer * inner_extent + inner; a side without an iterator is 0, and its extent 1."""
 
     outer: PrimExpr
     outer_extent: PrimExpr
@@ -90,7 +90,7 @@ class _Divider(Extents):
         self.outer = [var for var in iters if var not in inner]
         self.padded = padded
         self.predicates: dict[bool, PrimExpr] = dict.fromkeys((False, True), ops.const(True, BOOL))
-        self.known: dict[IterMark, _Part] = {}
+        self.divided_marks: dict[IterMark, _Divided] = {}
 
     def exact_quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """a / b. Errors: RefusedError if b is not known to divide a."""
@@ -98,12 +98,12 @@ class _Divider(Extents):
             raise RefusedError
         return self.quotient(a, b)
 
-    def whole(self, value: PrimExpr, extent: PrimExpr) -> _Part | None:
-        """`value` as one part, if its iterators are all of one kind."""
+    def undivided(self, value: PrimExpr, extent: PrimExpr) -> _Divided | None:
+        """`value` as one side, if all of its iterators are outer or all are inner."""
         zero, one = ops.const(0, value.dtype), ops.const(1, value.dtype)
         if not mentions(value, self.inner):
-            return _Part(value, extent, zero, one)
-        return None if mentions(value, self.outer) else _Part(zero, one, value, extent)
+            return _Divided(value, extent, zero, one)
+        return None if mentions(value, self.outer) else _Divided(zero, one, value, extent)
 
     def index(self, index: IterSumExpr) -> list[IterMark]:
         """The outer and the inner iterator of a binding."""
@@ -111,67 +111,67 @@ class _Divider(Extents):
         if not index.args:
             return [IterMark(zero, one), IterMark(index.base, one)]
         [split] = index.args
-        part = self.split(split)
+        divided = self.split(split)
         scale = split.scale
-        if part.is_outer:
-            value = ops.add(ops.mul(part.outer, scale), index.base)
-            return [IterMark(value, self.times(part.outer_extent, scale)), IterMark(zero, one)]
-        value = ops.add(ops.mul(part.inner, scale), index.base)
-        inner = IterMark(value, self.times(part.inner_extent, scale))
-        return [IterMark(part.outer, part.outer_extent), inner]
+        if divided.is_outer:
+            value = ops.add(ops.mul(divided.outer, scale), index.base)
+            return [IterMark(value, self.times(divided.outer_extent, scale)), IterMark(zero, one)]
+        value = ops.add(ops.mul(divided.inner, scale), index.base)
+        inner = IterMark(value, self.times(divided.inner_extent, scale))
+        return [IterMark(divided.outer, divided.outer_extent), inner]
 
-    def split(self, split: IterSplitExpr) -> _Part:
+    def split(self, split: IterSplitExpr) -> _Divided:
         """Some digits of an iterator, not scaled."""
         mark, low = split.source, split.lower_factor
-        part = self.mark(mark)
-        plain = normalize_iter_map_to_expr(IterSplitExpr(mark, low, split.extent))
-        alone = self.whole(plain, split.extent)
-        if alone is not None:
-            return alone
-        high, border = self.times(low, split.extent), part.inner_extent
+        divided = self.mark(mark)
+        digits_expr = normalize_iter_map_to_expr(IterSplitExpr(mark, low, split.extent))
+        undivided = self.undivided(digits_expr, split.extent)
+        if undivided is not None:
+            return undivided
+        high, border = self.times(low, split.extent), divided.inner_extent
         zero, one = ops.const(0, mark.dtype), ops.const(1, mark.dtype)
         if self.divides(high, border):
-            digits = IterSplitExpr(IterMark(part.inner, border), low, split.extent)
-            return _Part(zero, one, normalize_iter_map_to_expr(digits), split.extent)
-        outer = IterMark(part.outer, part.outer_extent)
+            digits = IterSplitExpr(IterMark(divided.inner, border), low, split.extent)
+            return _Divided(zero, one, normalize_iter_map_to_expr(digits), split.extent)
+        outer = IterMark(divided.outer, divided.outer_extent)
         if self.divides(border, low):
             digits = IterSplitExpr(outer, self.exact_quotient(low, border), split.extent)
-            return _Part(normalize_iter_map_to_expr(digits), split.extent, zero, one)
+            return _Divided(normalize_iter_map_to_expr(digits), split.extent, zero, one)
         inner_extent, outer_extent = (
             self.exact_quotient(border, low),
             self.exact_quotient(high, border),
         )
-        inner = IterSplitExpr(IterMark(part.inner, border), low, inner_extent)
+        inner = IterSplitExpr(IterMark(divided.inner, border), low, inner_extent)
         upper = IterSplitExpr(outer, 1, outer_extent)
-        return _Part(
+        return _Divided(
             normalize_iter_map_to_expr(upper),
             outer_extent,
             normalize_iter_map_to_expr(inner),
             inner_extent,
         )
 
-    def mark(self, mark: IterMark) -> _Part:
-        result = self.known.get(mark)
-        if result is None:
-            result = self.known[mark] = self.divided(mark)
-        return result
+    def mark(self, mark: IterMark) -> _Divided:
+        divided = self.divided_marks.get(mark)
+        if divided is None:
+            divided = self.divided_marks[mark] = self.divide(mark)
+        return divided
 
-    def divided(self, mark: IterMark) -> _Part:
+    def divide(self, mark: IterMark) -> _Divided:
         value = normalize_iter_map_to_expr(mark)
-        part = self.whole(value, mark.extent)
+        undivided = self.undivided(value, mark.extent)
         source = mark.source
         if not isinstance(source, IterSumExpr):
-            if part is None:
+            if undivided is None:
                 raise RefusedError
-            return part
-        parts = [self.split(arg) for arg in source.args]
-        if part is not None:
+            return undivided
+        operands = [self.split(arg) for arg in source.args]
+        if undivided is not None:
             if mark not in self.padded:
-                self.limit(mark, value, inner=part.is_inner)
-            return part
+                self.limit(mark, value, inner=undivided.is_inner)
+            return undivided
         if not is_number(source.base, 0) or not self.is_full(mark):
-            raise RefusedError  # what bounds both kinds together divides neither
-        return self.joined(source, parts)
+            raise RefusedError  # a bound on both kinds together divides neither
+        return self.joined(source, operands)
 
     def is_full(self, mark: IterMark) -> bool:
         """Whether the extent of a fused iterator is the product of the extents of its operands."""
@@ -191,36 +191,36 @@ class _Divider(Extents):
             conditions.insert(0, ops.compare(tir.LE, 0, value))
         self.predicates[inner] = ops.all_of(self.predicates[inner], *conditions)
 
-    def joined(self, source: IterSumExpr, parts: list[_Part]) -> _Part:
-        """A sum, coarse parts first, as outer parts and the inner parts after them."""
+    def joined(self, source: IterSumExpr, operands: list[_Divided]) -> _Divided:
+        """Join the divided operands of a sum, coarsest first: outer ones precede inner ones."""
         inner: list[PrimExpr] = []
         outer_extent = ops.const(1, source.dtype)
         border: PrimExpr | None = None
-        for arg, part in zip(source.args, parts, strict=True):
+        for arg, operand in zip(source.args, operands, strict=True):
             scale = arg.scale
             if isinstance(scale, tir.IntImm) and scale.value < 0:
                 raise RefusedError
-            if border is None and not part.is_outer:
-                border = self.times(scale, part.inner_extent)
-            elif border is not None and not part.is_inner:
+            if border is None and not operand.is_outer:
+                border = self.times(scale, operand.inner_extent)
+            elif border is not None and not operand.is_inner:
                 raise RefusedError
-            if not is_number(part.outer_extent, 1):
-                outer_extent = self.times(outer_extent, part.outer_extent)
-            if not part.is_outer:
-                inner.append(ops.mul(part.inner, scale))
+            if not is_number(operand.outer_extent, 1):
+                outer_extent = self.times(outer_extent, operand.outer_extent)
+            if not operand.is_outer:
+                inner.append(ops.mul(operand.inner, scale))
         if border is None:
             border = ops.const(1, source.dtype)
-        return _Part(
-            self.shrunk(source, parts, border), outer_extent, _total(inner, source.dtype), border
+        return _Divided(
+            self.shrunk(source, operands, border), outer_extent, _total(inner, source.dtype), border
         )
 
-    def shrunk(self, source: IterSumExpr, parts: list[_Part], border: PrimExpr) -> PrimExpr:
-        """The outer parts of a sum, divided by the extent of the inner ones."""
+    def shrunk(self, source: IterSumExpr, operands: list[_Divided], border: PrimExpr) -> PrimExpr:
+        """The outer side of a sum, divided by the extent of the inner side."""
         terms = []
-        for arg, part in zip(source.args, parts, strict=True):
-            if not is_number(part.outer_extent, 1):
-                factor = self.exact_quotient(self.times(arg.scale, part.inner_extent), border)
-                terms.append(ops.mul(part.outer, factor))
+        for arg, operand in zip(source.args, operands, strict=True):
+            if not is_number(operand.outer_extent, 1):
+                factor = self.exact_quotient(self.times(arg.scale, operand.inner_extent), border)
+                terms.append(ops.mul(operand.outer, factor))
         return _total(terms, source.dtype)
 
 

@@ -49,11 +49,11 @@ class _Narrow:
         """A condition that implies `expr` (or, if not `strict`, follows from it) for all values."""
         match expr:
             case tir.And(a=a, b=b):
-                parts = self.condition(a, strict=strict), self.condition(b, strict=strict)
-                return type(expr)(*parts)
+                operands = self.condition(a, strict=strict), self.condition(b, strict=strict)
+                return type(expr)(*operands)
             case tir.Not(a=a):
-                inner = self.condition(a, strict=not strict)
-                return ops.logical_not(inner)
+                negated = self.condition(a, strict=not strict)
+                return ops.logical_not(negated)
             case tir.CmpExpr():
                 try:
                     result = self.comparison(expr, strict=strict)
@@ -89,11 +89,11 @@ class _Narrow:
         return mentions(expr, self.ends)
 
     def end(self, expr: PrimExpr, *, up: bool) -> PrimExpr:
-        """`expr` at its greatest, or at its least. Errors: _UnknownError if that is not known."""
+        """The greatest (`up`) or least value of `expr`. Errors: _UnknownError if it is unknown."""
         match expr:
             case Var() if expr in self.ends:
-                others = {var: ends for var, ends in self.ends.items() if var is not expr}
-                return _Narrow(others).end(ops.cast_to(self.ends[expr][up], expr.dtype), up=up)
+                remaining = {var: ends for var, ends in self.ends.items() if var is not expr}
+                return _Narrow(remaining).end(ops.cast_to(self.ends[expr][up], expr.dtype), up=up)
             case tir.Add() | tir.Sub() | tir.Mul() if expr.dtype.family == "uint":
                 if self.is_free(expr) or _loads(expr):
                     raise _UnknownError  # it wraps around

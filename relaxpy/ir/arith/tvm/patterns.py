@@ -24,14 +24,14 @@ def linear_row(p: Poly, variables: Sequence[Var]) -> tuple[list[Poly], Poly] | N
 
     If a variable is listed several times, its last position has the coefficient.
     """
-    result = linear_terms(p, variables)
-    if result is None:
+    linear = linear_terms(p, variables)
+    if linear is None:
         return None
-    last = {var: place for place, var in enumerate(variables)}
+    last = {var: position for position, var in enumerate(variables)}
     row: list[Poly] = [poly.ZERO] * len(variables)
-    for var, coefficient in result[0].items():
+    for var, coefficient in linear[0].items():
         row[last[var]] = coefficient
-    return row, result[1]
+    return row, linear[1]
 
 
 def check_variables(variables: object) -> list[Var]:
@@ -54,21 +54,21 @@ def detect_linear_equation(expr: ExprLike, var_list: Sequence[Var]) -> list[Prim
     """
     value, variables = ops.convert(expr), check_variables(var_list)
     if not is_integer(value.dtype):
-        plain = not mentions(value, variables)
-        return [ops.const(0, value.dtype) for _ in variables] + [value] if plain else []
-    result = linear_row(GENERAL.poly(value), variables)
-    if result is None:
+        is_constant = not mentions(value, variables)
+        return [ops.const(0, value.dtype) for _ in variables] + [value] if is_constant else []
+    linear = linear_row(GENERAL.poly(value), variables)
+    if linear is None:
         return []
     signed = DataType(f"int{value.dtype.bits}")
-    parts: list[PrimExpr] = []
-    for p in (*result[0], result[1]):
+    coefficients: list[PrimExpr] = []
+    for p in (*linear[0], linear[1]):
         number = poly.constant_of(p)
         dtype = signed if number is not None and number < 0 else value.dtype
-        part = writer.expression(p, dtype)
-        if part is None:
+        coefficient = writer.expression(p, dtype)
+        if coefficient is None:
             return []
-        parts.append(part)
-    return parts
+        coefficients.append(coefficient)
+    return coefficients
 
 
 @entry_point
@@ -84,31 +84,31 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
     """
     variables = check_variables(var_list)
     ends: list[PrimExpr | None] = [None] * (2 * len(variables))
-    for part in at_most_zero(ops.truth(expr)):
-        if part is None:
+    for conjunct in at_most_zero(ops.truth(expr)):
+        if conjunct is None:
             return []
-        p, dtype = part
-        result = linear_row(p, variables)
-        inside = [] if result is None else [k for k, c in enumerate(result[0]) if c]
-        if result is None or len(inside) != 1:
+        p, dtype = conjunct
+        linear = linear_row(p, variables)
+        inside = [] if linear is None else [k for k, c in enumerate(linear[0]) if c]
+        if linear is None or len(inside) != 1:
             return []
-        [place] = inside
-        number = poly.constant_of(result[0][place])
+        [index] = inside
+        number = poly.constant_of(linear[0][index])
         if number is None:
             return []
         # number * var + rest <= 0
-        rest = writer.expression(poly.scaled(result[1], -1), dtype)
+        rest = writer.expression(poly.scaled(linear[1], -1), dtype)
         if rest is None:
             return []
-        by, end = ops.const(abs(number), dtype), 2 * place
+        by, end = ops.const(abs(number), dtype), 2 * index
         if number > 0:
             limit, choose = ops.floordiv(rest, by), ops.minimum
             end += 1
         else:
             limit, choose = ops.mul(ops.floordiv(rest, by), -1), ops.maximum
-        known = ends[end]
-        limit = ops.cast_to(limit, variables[place].dtype)
-        ends[end] = simplify(limit if known is None else choose(known, limit))
+        previous = ends[end]
+        limit = ops.cast_to(limit, variables[index].dtype)
+        ends[end] = simplify(limit if previous is None else choose(previous, limit))
     for low, high in zip(ends[::2], ends[1::2], strict=True):
         if low is not None and high is not None:
             empty = simplify(ops.compare(tir.LT, high, low))
@@ -119,13 +119,13 @@ def detect_clip_bound(expr: ExprLike, var_list: Sequence[Var]) -> list[PrimExpr 
 
 def at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
     """Polynomials that are at most 0 exactly where `condition` holds; None for other conjuncts."""
-    for part in folding.conjuncts(condition):
-        if isinstance(part, tir.Not):  # moved inside, where it may turn comparisons
-            part = simplify(part)
-            if not isinstance(part, tir.Not):
-                yield from at_most_zero(part)
+    for conjunct in folding.conjuncts(condition):
+        if isinstance(conjunct, tir.Not):  # moved inside, where it may turn comparisons
+            conjunct = simplify(conjunct)
+            if not isinstance(conjunct, tir.Not):
+                yield from at_most_zero(conjunct)
                 continue
-        yield from _sides_at_most_zero(part)
+        yield from _sides_at_most_zero(conjunct)
 
 
 def _sides_at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] | None]:
@@ -136,21 +136,21 @@ def _sides_at_most_zero(condition: PrimExpr) -> Iterator[tuple[Poly, DataType] |
             yield from _sides_at_most_zero(tir.LE(b, a))
         case tir.LT(a=tir.Max(a=p, b=q), b=b) | tir.LE(a=tir.Max(a=p, b=q), b=b):
             yield from (
-                part for side in (p, q) for part in _sides_at_most_zero(type(condition)(side, b))
+                term for side in (p, q) for term in _sides_at_most_zero(type(condition)(side, b))
             )
         case tir.LT(a=a, b=tir.Min(a=p, b=q)) | tir.LE(a=a, b=tir.Min(a=p, b=q)):
             yield from (
-                part for side in (p, q) for part in _sides_at_most_zero(type(condition)(a, side))
+                term for side in (p, q) for term in _sides_at_most_zero(type(condition)(a, side))
             )
         case tir.LT(a=a, b=b) | tir.LE(a=a, b=b) | tir.EQ(a=a, b=b) if (
             a.dtype.family == "int" and not a.dtype.vector
         ):
-            result = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
+            difference = poly.add(GENERAL.poly(a), GENERAL.poly(b), -1)
             if isinstance(condition, tir.LT):
-                result = poly.add(result, poly.constant(1))
-            yield result, a.dtype
+                difference = poly.add(difference, poly.constant(1))
+            yield difference, a.dtype
             if isinstance(condition, tir.EQ):
-                yield poly.scaled(result, -1), a.dtype
+                yield poly.scaled(difference, -1), a.dtype
         case _:
             yield None
 
@@ -181,11 +181,11 @@ _NO_COMPUTATION = (Var, tir.ConstExpr, BufferLoad, tir.Ramp, tir.Broadcast)
 
 def _impure(root: PrimExpr) -> set[PrimExpr]:
     """The subexpressions whose evaluation may have effects."""
-    result: set[PrimExpr] = set()
+    impure: set[PrimExpr] = set()
     for node in walk(root):
         if isinstance(node, PrimExpr) and (
             (isinstance(node, tir.Call) and effect_of(node) > CallEffectKind.Pure)
-            or any(child in result for child in children(node) if isinstance(child, PrimExpr))
+            or any(child in impure for child in children(node) if isinstance(child, PrimExpr))
         ):
-            result.add(node)
-    return result
+            impure.add(node)
+    return impure

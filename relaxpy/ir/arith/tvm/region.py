@@ -18,7 +18,7 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 Stretch = tuple[PrimExpr, PrimExpr]
-"""The first and the last value of an index that takes every value between them."""
+"""The first and the last value of an index that takes every value in between."""
 
 
 @entry_point
@@ -37,7 +37,7 @@ def estimate_region_strict_bound(
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet] | None:
-    """A box that `region` covers, as the variables run; None if none is found.
+    """A box that `region` covers as the variables run; None if none is known.
 
     Errors:
         MisuseError (also TypeError): a member is not a Range.
@@ -49,12 +49,12 @@ def estimate_region_lower_bound(
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: ExprLike = True
 ) -> list[IntervalSet]:
-    """A box around all that `region` covers as the variables run.
+    """A box that contains all that `region` covers as the variables run.
 
     Errors:
         MisuseError (also TypeError): a member is not a Range.
     """
-    return _Estimate(region, var_dom, predicate).around()
+    return _Estimate(region, var_dom, predicate).hull()
 
 
 class _Estimate:
@@ -64,36 +64,40 @@ class _Estimate:
         self.analyzer: Analyzer = analyzer_of(iters)
         if not isinstance(region, (list, tuple)):
             raise MisuseError(f"expected a list of Ranges, found {region!r:.60}", about=region)
-        for part in region:
-            if not isinstance(part, Range):
-                raise MisuseError(f"expected a Range in a region, found {part!r:.60}", about=region)
+        for dimension in region:
+            if not isinstance(dimension, Range):
+                raise MisuseError(
+                    f"expected a Range in a region, found {dimension!r:.60}", about=region
+                )
         self.region = region
         self.iters = iters
         self.predicate = ops.truth(predicate)
 
-    def indices(self, parts: Sequence[Range]) -> Sequence[IterSumExpr] | None:
+    def indices(self, ranges: Sequence[Range]) -> Sequence[IterSumExpr] | None:
         """The lower bounds of some ranges as iterators that are independent of each other."""
         result = detect_iter_map(
-            [part.min for part in parts], self.iters, self.predicate, IterMapLevel.Surjective
+            [r.min for r in ranges], self.iters, self.predicate, IterMapLevel.Surjective
         )
         return None if result.errors or result.padded else result.indices
 
     def exactly(self) -> list[IntervalSet] | None:
         """The box that is covered."""
         result = self.together()
-        return self.one_by_one() if result is None else result
+        return self.by_dimension() if result is None else result
 
     def together(self) -> list[IntervalSet] | None:
-        """The box, where the beginnings are independent and leave no gap."""
+        """The box, where the lower bounds are independent and leave no gap."""
         indices = self.indices(self.region)
         if indices is None:
             return None
         result = [self.stretch(i, r, gaps=False) for i, r in zip(indices, self.region, strict=True)]
-        return [part for part in result if part is not None] if None not in result else None
+        return (
+            [covered for covered in result if covered is not None] if None not in result else None
+        )
 
-    def stretch(self, index: IterSumExpr, part: Range, *, gaps: bool) -> IntervalSet | None:
-        """The interval that a range starting at `index` covers; None where it leaves `gaps` out."""
-        if mentions(part.extent, self.iters):
+    def stretch(self, index: IterSumExpr, dimension: Range, *, gaps: bool) -> IntervalSet | None:
+        """The interval that a range from `index` covers; None where it has gaps, unless `gaps`."""
+        if mentions(dimension.extent, self.iters):
             return None
         first = last = index.base
         for split in index.args:
@@ -102,35 +106,41 @@ class _Estimate:
             if not isinstance(split.scale, tir.IntImm):
                 return None
             step = ops.const(abs(split.scale.value), split.dtype)
-            if not gaps and not self.analyzer.can_prove(ops.compare(tir.LE, step, part.extent)):
+            if not gaps and not self.analyzer.can_prove(
+                ops.compare(tir.LE, step, dimension.extent)
+            ):
                 return None
             length = ops.mul(split.scale, ops.sub(split.extent, 1))
             if split.scale.value < 0:
                 first = ops.add(first, length)
             else:
                 last = ops.add(last, length)
-        return self.interval(first, last, part.extent)
+        return self.interval(first, last, dimension.extent)
 
     def interval(self, first: PrimExpr, last: PrimExpr, extent: PrimExpr) -> IntervalSet:
         end = ops.sub(ops.add(last, extent), 1)
         return IntervalSet(self.analyzer.simplify(first), self.analyzer.simplify(end))
 
-    def one_by_one(self) -> list[IntervalSet] | None:
-        """The box, where no two ranges share a variable and no value is left out."""
+    def by_dimension(self) -> list[IntervalSet] | None:
+        """The box, where no two ranges share a variable and no value is skipped."""
         used: set[Var] = set()
         result = []
-        for part in self.region:
-            own = {v for v in walk(part.min) if isinstance(v, Var) and v in self.iters}
-            if used & own or not is_number(self.predicate, 1):
+        for dimension in self.region:
+            variables = {v for v in walk(dimension.min) if isinstance(v, Var) and v in self.iters}
+            if used & variables or not is_number(self.predicate, 1):
                 return None
-            used |= own
-            indices = self.indices([part])
+            used |= variables
+            indices = self.indices([dimension])
             if indices is not None:
-                covered = self.stretch(indices[0], part, gaps=False)
+                covered = self.stretch(indices[0], dimension, gaps=False)
             else:
-                whole = self.unbroken(part.min)
-                free = mentions(part.extent, self.iters)
-                covered = None if whole is None or free else self.interval(*whole, part.extent)
+                ends = self.unbroken(dimension.min)
+                has_varying_extent = mentions(dimension.extent, self.iters)
+                covered = (
+                    None
+                    if ends is None or has_varying_extent
+                    else self.interval(*ends, dimension.extent)
+                )
             if covered is None:
                 return None
             result.append(covered)
@@ -146,25 +156,28 @@ class _Estimate:
         """
         match expr:
             case tir.FloorDiv(a=a, b=tir.IntImm(value=by) as divisor) if by > 0:
-                inner = self.unbroken(a)
-                return inner and (ops.floordiv(inner[0], divisor), ops.floordiv(inner[1], divisor))
+                dividend = self.unbroken(a)
+                return dividend and (
+                    ops.floordiv(dividend[0], divisor),
+                    ops.floordiv(dividend[1], divisor),
+                )
             case _:
                 return self.unbroken_sum(expr)
 
     def unbroken_sum(self, expr: PrimExpr) -> Stretch | None:
         terms: list[tuple[int, int, int]] = []
-        rest: PrimExpr = ops.const(0, expr.dtype)
+        linear: PrimExpr = ops.const(0, expr.dtype)
         for var, domain in self.iters.items():
             if not mentions(expr, (var,)):
                 continue
-            at = self.analyzer.simplify(_stepped(expr, var))
-            if not isinstance(at, tir.IntImm) or not isinstance(domain.extent, tir.IntImm):
+            slope = self.analyzer.simplify(_stepped(expr, var))
+            if not isinstance(slope, tir.IntImm) or not isinstance(domain.extent, tir.IntImm):
                 return None
             if not isinstance(domain.min, tir.IntImm) or domain.extent.value < 1:
                 return None
-            terms.append((at.value, domain.min.value, domain.extent.value))
-            rest = ops.add(rest, ops.mul(ops.cast_to(var, expr.dtype), at))
-        base = self.analyzer.simplify(ops.sub(expr, rest))
+            terms.append((slope.value, domain.min.value, domain.extent.value))
+            linear = ops.add(linear, ops.mul(ops.cast_to(var, expr.dtype), slope))
+        base = self.analyzer.simplify(ops.sub(expr, linear))
         if mentions(base, self.iters):
             return None
         low = high = reach = 0
@@ -176,17 +189,17 @@ class _Estimate:
             low, high = low + ends[0], high + ends[1]
         return ops.add(base, low), ops.add(base, high)
 
-    def around(self) -> list[IntervalSet]:
-        """An interval around each range."""
+    def hull(self) -> list[IntervalSet]:
+        """An interval that contains each range."""
         result = []
-        for part in self.region:
-            indices = self.indices([part])
+        for dimension in self.region:
+            indices = self.indices([dimension])
             covered = None
             if indices is not None:
-                covered = self.stretch(indices[0], part, gaps=True)
+                covered = self.stretch(indices[0], dimension, gaps=True)
             if covered is None:
-                last = ops.sub(part.stop, 1)
-                low = self.analyzer.int_set(part.min, self.iters)
+                last = ops.sub(dimension.stop, 1)
+                low = self.analyzer.int_set(dimension.min, self.iters)
                 high = self.analyzer.int_set(last, self.iters)
                 covered = IntervalSet(low.min_value, high.max_value)
             result.append(covered)
