@@ -1,5 +1,6 @@
 """A block is initialised in the first iteration of its reduction, or if that has no iteration."""
 
+import textwrap
 from collections.abc import Callable
 
 import numpy as np
@@ -7,325 +8,224 @@ import pytest
 
 from relaxpy.exec.compile import compile
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source
 from tests.exec.kernel.support import check, load, methods
+
+DYNAMIC = """
+m = T.int64()
+X = T.match_buffer(x, (3, m), "float32")
+Y = T.match_buffer(y, (3,), "float32")
+"""
+THREE_DIMENSIONS = DYNAMIC.replace("(3, m)", "(3, m, 4)")
+ROWS_OF_8 = DYNAMIC.replace("(3, m)", "(3, 8)").replace("m = T.int64()\n", "")
+ROWS_OF_4 = ROWS_OF_8.replace("8", "4")
+BY_AXIS = 'vi, vk = T.axis.remap("SR", [i, k])'
+SPLIT = "vi = T.axis.spatial(3, i)\nvk = T.axis.reduce(m, k0 * 4 + k1)"
+FUSED = "vi = T.axis.spatial(3, i)\nvj = T.axis.reduce(m, f // 4)\nvk = T.axis.reduce(4, f % 4)"
 
 
 def numbers(*shape: int) -> np.ndarray:
     return np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
 
 
-@T.prim_func
-def split(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k0, k1 in T.grid(3, (m + 3) // 4, 4):
-        with T.block("sum"):
-            T.where(k0 * 4 + k1 < m)
-            vi = T.axis.spatial(3, i)
-            vk = T.axis.reduce(m, k0 * 4 + k1)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
+def kernel(body: str, buffers: str = DYNAMIC, result: str = "", params: str = "") -> PrimFunc:
+    """A function of the buffers X, which it reads, and Y, of three sums."""
+    head = f"@T.prim_func\ndef kernel(x: T.handle, y: T.handle{params}){result}:\n"
+    func = from_source(head + textwrap.indent(buffers + textwrap.dedent(body), "    "))
+    assert isinstance(func, PrimFunc)
+    return func
 
 
-@T.prim_func
-def split_outside(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for k0, i, k1 in T.grid((m + 3) // 4, 3, 4):
-        with T.block("sum"):
-            T.where(k0 * 4 + k1 < m and i < 2)
-            vi = T.axis.spatial(3, i)
-            vk = T.axis.reduce(m, k0 * 4 + k1)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
+def block(
+    iters: str,
+    where: str = "",
+    *,
+    term: str = "X[vi, vk]",
+    init: str = "Y[vi] = T.float32(100)",
+    target: str = "Y[vi]",
+) -> str:
+    """A block that adds `term` to its target, begun by `init`."""
+    guard = f"T.where({where})\n" if where else ""
+    lines = f"{guard}{iters}\nwith T.init():\n    {init}\n{target} = {target} + {term}\n"
+    return 'with T.block("sum"):\n' + textwrap.indent(lines, "    ")
 
 
-@T.prim_func
-def fused(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m, 4), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, f in T.grid(3, m * 4):
-        with T.block("sum"):
-            vi = T.axis.spatial(3, i)
-            vj = T.axis.reduce(m, f // 4)
-            vk = T.axis.reduce(4, f % 4)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vj, vk]
+def nest(loops: str, block: str, buffers: str = DYNAMIC, params: str = "") -> PrimFunc:
+    """One block under the loops `loops`."""
+    body = f"for {loops}:\n{textwrap.indent(block, '    ')}"
+    return kernel(body, buffers, params=params)
 
 
-@T.prim_func
-def repeated(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, f in T.grid(3, m * 4):
-        with T.block("begins_four_times"):
-            vi = T.axis.spatial(3, i)
-            vj = T.axis.reduce(m, f // 4)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vj]
+ROWS = "i, k in T.grid(3, m)"
 
-
-@T.prim_func
-def beside_another(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("sum"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-        with T.block("copy"):
-            vi, vk = T.axis.remap("SS", [i, k])
-            X[vi, vk] = Y[vi] * T.float32(2)
-
-
-@T.prim_func
-def triangle(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k0 in T.grid(3, m):
-        for k1 in range(k0, m):
-            with T.block("sum"):
-                vi = T.axis.spatial(3, i)
-                vj = T.axis.reduce(m, k0)
-                vk = T.axis.reduce(m, k1)
-                with T.init():
-                    Y[vi] = T.float32(100)
-                Y[vi] = Y[vi] + X[vi, vj] * X[vi, vk]
-
-
-@T.prim_func
-def masked(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("sum"):
-            T.where(X[i, k] < T.float32(5))
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
-@T.prim_func
-def under_conditions(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i in range(3):
-        if i > 0:
-            for k in range(m):
-                if k < 2:
-                    with T.block("sum"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        with T.init():
-                            Y[vi] = T.float32(100)
-                        Y[vi] = Y[vi] + X[vi, vk]
-                else:
-                    with T.block("rest"):
-                        vi, vk = T.axis.remap("SR", [i, k])
-                        with T.init():
-                            Y[vi] = T.float32(7)
-                        Y[vi] = Y[vi] - X[vi, vk]
-
-
-@T.prim_func
-def nested_init(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for k in range(m):
-        with T.block("rows"):
-            vk = T.axis.reduce(m, k)
-            with T.init():
-                for i in range(3):
-                    with T.block("start"):
-                        vi = T.axis.spatial(3, i)
-                        Y[vi] = T.float32(100)
-            for i in range(3):
+PROGRAMS = {
+    "split": nest("i, k0, k1 in T.grid(3, (m + 3) // 4, 4)", block(SPLIT, where="k0 * 4 + k1 < m")),
+    "split, the outer half outside": nest(
+        "k0, i, k1 in T.grid((m + 3) // 4, 3, 4)",
+        block(SPLIT, where="k0 * 4 + k1 < m and i < 2"),
+    ),
+    "initialised four times": nest(
+        "i, f in T.grid(3, m * 4)",
+        block("vi = T.axis.spatial(3, i)\nvj = T.axis.reduce(m, f // 4)", term="X[vi, vj]"),
+    ),
+    "fused, outside": nest(
+        "f, i in T.grid(m * 4, 3)", block(FUSED, term='X[vi, vj] * T.Cast("float32", vk)')
+    ),
+    "fused, without the last iterations": nest(
+        "i, f in T.grid(3, m * 8)",
+        block(FUSED, where="f < m * 4 - 4", term='X[vi, vj] * T.Cast("float32", vk)'),
+    ),
+    "triangle": kernel(
+        """
+        for i, k0 in T.grid(3, m):
+            for k1 in range(k0, m):
                 with T.block("sum"):
                     vi = T.axis.spatial(3, i)
-                    Y[vi] = Y[vi] + X[vi, vk]
-
-
-@T.prim_func
-def before_a_return(x: T.handle, y: T.handle) -> T.int32:
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i in range(3):
-        for k in range(m):
+                    vj = T.axis.reduce(m, k0)
+                    vk = T.axis.reduce(m, k1)
+                    with T.init():
+                        Y[vi] = T.float32(100)
+                    Y[vi] = Y[vi] + X[vi, vj] * X[vi, vk]
+        """
+    ),
+    "masked by what it reads": nest(ROWS, block(BY_AXIS, where="X[i, k] < T.float32(5)")),
+    "masked by what it overwrites": nest(ROWS, block(BY_AXIS, where="Y[i] > T.float32(1)")),
+    "initialised in each row": nest(
+        ROWS,
+        block(
+            BY_AXIS,
+            term="X[0, 0]",
+            init="Y[0] = Y[0] * T.float32(2)",
+            target="Y[(vi * m + vk) % 3]",
+        ),
+    ),
+    "init alone": kernel(
+        """
+        for i, k in T.grid(3, m):
+            with T.block("nothing"):
+                vi, _vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                T.evaluate(0)
+        """
+    ),
+    "conditions that never hold": kernel(
+        """
+        for i, k in T.grid(3, m):
+            with T.block("first"):
+                T.where(k < 0 or i > 1)
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = Y[vi] + X[vi, vk]
+            with T.block("second"):
+                T.where(k == 0 and k < 0)
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = Y[vi] * T.float32(2)
+                Y[vi] = Y[vi] + X[vi, vk]
+        """
+    ),
+    "beside another block": kernel(
+        """
+        for i, k in T.grid(3, m):
             with T.block("sum"):
                 vi, vk = T.axis.remap("SR", [i, k])
                 with T.init():
                     Y[vi] = T.float32(100)
                 Y[vi] = Y[vi] + X[vi, vk]
-        if i == 1:
-            T.evaluate(T.ret(i))
-    T.evaluate(T.ret(9))
-
-
-@T.prim_func
-def where_it_holds_what_it_overwrites(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("sum"):
-            T.where(Y[i] > T.float32(1))
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
-@T.prim_func
-def where_never(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("first"):
-            T.where(k < 0 or i > 1)
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-        with T.block("second"):
-            T.where(k == 0 and k < 0)
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = Y[vi] * T.float32(2)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
-@T.prim_func
-def only_begins(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("nothing"):
-            vi, _vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            T.evaluate(0)
-
-
-@T.prim_func
-def fused_outside(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for f, i in T.grid(m * 4, 3):
-        with T.block("sum"):
-            vi = T.axis.spatial(3, i)
-            vj = T.axis.reduce(m, f // 4)
-            vk = T.axis.reduce(4, f % 4)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vj] * T.Cast("float32", vk)
-
-
-@T.prim_func
-def fused_but_the_last(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, f in T.grid(3, m * 8):
-        with T.block("sum"):
-            T.where(f < m * 4 - 4)
-            vi = T.axis.spatial(3, i)
-            vj = T.axis.reduce(m, f // 4)
-            vk = T.axis.reduce(4, f % 4)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vj] * T.Cast("float32", vk)
-
-
-@T.prim_func
-def begins_in_each_row(x: T.handle, y: T.handle):
-    m = T.int64()
-    X = T.match_buffer(x, (3, m), "float32")
-    Y = T.match_buffer(y, (3,), "float32")
-    for i, k in T.grid(3, m):
-        with T.block("sum"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[0] = Y[0] * T.float32(2)
-            Y[(vi * m + vk) % 3] = Y[(vi * m + vk) % 3] + X[0, 0]
-
-
-PROGRAMS = [
-    fused_outside,
-    fused_but_the_last,
-    begins_in_each_row,
-    only_begins,
-    where_it_holds_what_it_overwrites,
-    where_never,
-    split,
-    split_outside,
-    repeated,
-    beside_another,
-    triangle,
-    masked,
-    under_conditions,
-    nested_init,
-    before_a_return,
-]
+            with T.block("copy"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                X[vi, vk] = Y[vi] * T.float32(2)
+        """
+    ),
+    "under conditions": kernel(
+        """
+        for i in range(3):
+            if i > 0:
+                for k in range(m):
+                    if k < 2:
+                        with T.block("sum"):
+                            vi, vk = T.axis.remap("SR", [i, k])
+                            with T.init():
+                                Y[vi] = T.float32(100)
+                            Y[vi] = Y[vi] + X[vi, vk]
+                    else:
+                        with T.block("rest"):
+                            vi, vk = T.axis.remap("SR", [i, k])
+                            with T.init():
+                                Y[vi] = T.float32(7)
+                            Y[vi] = Y[vi] - X[vi, vk]
+        """
+    ),
+    "nested init": kernel(
+        """
+        for k in range(m):
+            with T.block("rows"):
+                vk = T.axis.reduce(m, k)
+                with T.init():
+                    for i in range(3):
+                        with T.block("start"):
+                            vi = T.axis.spatial(3, i)
+                            Y[vi] = T.float32(100)
+                for i in range(3):
+                    with T.block("sum"):
+                        vi = T.axis.spatial(3, i)
+                        Y[vi] = Y[vi] + X[vi, vk]
+        """
+    ),
+    "before a return": kernel(
+        """
+        for i in range(3):
+            for k in range(m):
+                with T.block("sum"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        Y[vi] = T.float32(100)
+                    Y[vi] = Y[vi] + X[vi, vk]
+            if i == 1:
+                T.evaluate(T.ret(i))
+        T.evaluate(T.ret(9))
+        """,
+        result=" -> T.int32",
+    ),
+}
+ALL_PROGRAMS = pytest.mark.parametrize("func", PROGRAMS.values(), ids=list(PROGRAMS))
 
 
 @pytest.mark.parametrize("m", [0, 1, 3, 6])
-@pytest.mark.parametrize("func", PROGRAMS)
+@ALL_PROGRAMS
 def test_a_block_is_initialised_once(func: PrimFunc, m: int) -> None:
     check(func, numbers(3, m), numbers(3))
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])
 def test_a_fused_reduction_is_initialised_once(m: int) -> None:
+    fused = nest("i, f in T.grid(3, m * 4)", block(FUSED, term="X[vi, vj, vk]"), THREE_DIMENSIONS)
     check(fused, numbers(3, m, 4), numbers(3))
     assert methods(fused) == ["add reduction over f, f"]
 
 
-@T.prim_func
-def tiled(X: T.Buffer((3, 8), "float32"), Y: T.Buffer((3,), "float32")):
-    for i, k_0, k_1 in T.grid(3, 2, 4):
-        with T.block("sum"):
-            vi = T.axis.spatial(3, i)
-            vk = T.axis.reduce(8, k_0 * 4 + k_1)
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
 def test_a_tiled_reduction_is_initialised_like_one_over_a_single_loop() -> None:
+    tiled = nest(
+        "i, k_0, k_1 in T.grid(3, 2, 4)",
+        block("vi = T.axis.spatial(3, i)\nvk = T.axis.reduce(8, k_0 * 4 + k_1)"),
+        ROWS_OF_8,
+    )
     check(tiled, numbers(3, 8), numbers(3))
     assert methods(tiled) == ["add reduction over k"]
 
 
 @pytest.mark.parametrize("m", [0, 1, 3])
-@pytest.mark.parametrize("func", PROGRAMS)
+@ALL_PROGRAMS
 def test_a_block_is_initialised_in_memory_that_overlaps(func: PrimFunc, m: int) -> None:
     base = numbers(12)
 
     def arguments(memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return memory[: 3 * m].reshape(3, m), memory[1:4]
 
-    theirs = run(func, arguments, base, "reference")
-    np.testing.assert_array_equal(run(func, arguments, base, "numpy"), theirs)
+    expected = run(func, arguments, base, "reference")
+    np.testing.assert_array_equal(run(func, arguments, base, "numpy"), expected)
 
 
 def run(
@@ -339,40 +239,30 @@ def run(
     return memory
 
 
-@T.prim_func
-def later_than_the_start(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3,), "float32")):
-    for i, k in T.grid(3, 4):
-        with T.block("sum"):
-            T.where(k >= 1)
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
-@T.prim_func
-def up_to(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3,), "float32"), end: T.int64):
-    for i, k in T.grid(3, 4):
-        with T.block("sum"):
-            T.where(k < end)
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                Y[vi] = T.float32(100)
-            Y[vi] = Y[vi] + X[vi, vk]
-
-
 def test_a_first_iteration_that_a_condition_excludes_initialises_nothing() -> None:
+    later_than_the_start = nest("i, k in T.grid(3, 4)", block(BY_AXIS, "k >= 1"), ROWS_OF_4)
     check(later_than_the_start, numbers(3, 4), numbers(3))
+    up_to = nest(
+        "i, k in T.grid(3, 4)", block(BY_AXIS, "k < end"), ROWS_OF_4, params=", end: T.int64"
+    )
     for end in (0, 2, 9):
         check(up_to, numbers(3, 4), numbers(3), end)
-    found = numbers(3)
-    load(up_to)(numbers(3, 4), found, 0)
-    np.testing.assert_array_equal(found, numbers(3))
+    actual = numbers(3)
+    load(up_to)(numbers(3, 4), actual, 0)
+    np.testing.assert_array_equal(actual, numbers(3))
 
 
-def test_an_empty_sum_is_its_initial_value() -> None:
-    for func in (split, split_outside, beside_another, masked, nested_init):
-        found = numbers(3)
-        load(func)(numbers(3, 0), found)
-        kept = 3 if func is split_outside else 100
-        assert found.tolist() == [100, 100, kept]
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("split", 100),
+        ("split, the outer half outside", 3),
+        ("beside another block", 100),
+        ("masked by what it reads", 100),
+        ("nested init", 100),
+    ],
+)
+def test_an_empty_sum_is_its_initial_value(name: str, last: int) -> None:
+    actual = numbers(3)
+    load(PROGRAMS[name])(numbers(3, 0), actual)
+    assert actual.tolist() == [100, 100, last]

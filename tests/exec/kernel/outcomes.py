@@ -1,0 +1,56 @@
+"""Kernels, their arguments, and the outcome of a call: an error or the arguments that change."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.script import from_source
+
+TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The same array, read-only."""
+    array.flags.writeable = False
+    return array
+
+
+def kernel(text: str, target: str) -> Callable[..., Any]:
+    """The only function of `text`, compiled for `target`."""
+    executable = relaxpy.compile(from_source(text), target)
+    return executable[executable.function_names[0]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel, its arguments, and its outcome: the error, or the arguments that it changes."""
+
+    name: str
+    text: str
+    args: Callable[[], list[Any]]
+    expected: str | dict[int, Any]
+
+
+def run(program: Program, target: str) -> None:
+    """Run it: the arguments change as expected and in no other way, in case of an error not at all.
+
+    Errors:
+        AssertionError: another outcome.
+    """
+    args = program.args()
+    expected = {k: np.array(a) for k, a in enumerate(args)}
+    function = kernel(program.text, target)
+    if isinstance(program.expected, str):
+        with pytest.raises(RuntimeCheckError, match=program.expected) as caught:
+            function(*args)
+        assert caught.value.diagnostic.span is not None
+    else:
+        function(*args)
+        expected |= program.expected
+        for position, array in expected.items():
+            np.testing.assert_array_equal(args[position], array)
