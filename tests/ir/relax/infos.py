@@ -10,11 +10,12 @@ from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 
-VARIABLES = tuple(tir.Var(name, "int64") for name in "nmk")
-SHAPES = (
+VARIABLES = N, M, K = tuple(tir.Var(name, "int64") for name in "nmk")
+SHAPES = S, T = (
     rx.Var("s", rx.ShapeStructInfo(None, -1)),
     rx.Var("t", rx.ShapeStructInfo(None, 2)),
 )
+N_BY_4 = rx.Var("h", rx.ShapeStructInfo((N, 4)))
 FIRST = rx.EnvFunc("first", lambda call, context: rx.ObjectStructInfo())
 DERIVATIONS = (rx.EMPTY_DERIVE, rx.DEFAULT_DERIVE, FIRST)
 
@@ -27,6 +28,14 @@ def tensor(*dims: object, dtype: str = "float32") -> rx.TensorStructInfo:
 
 def rank(ndim: int, dtype: str = "float32") -> rx.TensorStructInfo:
     return rx.TensorStructInfo(None, DataType(dtype), ndim=ndim)
+
+
+def by_var(shape: rx.Var, dtype: str = "float32", ndim: int | None = None) -> rx.TensorStructInfo:
+    return rx.TensorStructInfo(shape, DataType(dtype), ndim=ndim)  # type: ignore[arg-type]
+
+
+def ranked(ndim: int) -> rx.ShapeStructInfo:
+    return rx.ShapeStructInfo(None, ndim)
 
 
 def shape(*members: object) -> rx.ShapeStructInfo:

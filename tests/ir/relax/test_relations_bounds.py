@@ -1,4 +1,4 @@
-"""Every pair of a small universe of infos or types: its bounds are bounds, and the closest ones."""
+"""Every pair of a small set of struct infos or types: its bounds are bounds, and the closest ones."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ from relaxpy.ir.relax.relations.shape_vars import (
 from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype
 from tests.ir.relax.infos import (
     FIRST,
-    SHAPES,
-    VARIABLES,
+    M,
+    N,
     Object,
+    S,
     func,
     packed,
     prim,
@@ -53,8 +54,7 @@ from tests.ir.relax.infos import (
     tuple_of,
 )
 
-N, M, _ = VARIABLES
-T = TypeVar("T")
+Element = TypeVar("Element")
 
 
 def on(shape: object, dtype: str, device: str | None, ndim: int | None) -> rx.TensorStructInfo:
@@ -71,7 +71,7 @@ def spread(
     return DTensorStructInfo(whole, mesh, placement)
 
 
-SHAPED = [((N,), None), ((M,), None), (SHAPES[0], -1), (None, 1), (None, 2), (None, -1)]
+SHAPED = [((N,), None), ((M,), None), (S, -1), (None, 1), (None, 2), (None, -1)]
 TENSORS = [
     on(dims, dtype, device, ndim)
     for (dims, ndim), dtype, device in product(
@@ -114,10 +114,10 @@ UNIVERSES = {
 
 
 def check_bounds(
-    universe: Sequence[T],
-    is_below: Callable[[T, T], bool],
-    lub: Callable[[T, T], T],
-    glb: Callable[[T, T], T | None],
+    universe: Sequence[Element],
+    is_below: Callable[[Element, Element], bool],
+    lub: Callable[[Element, Element], Element],
+    glb: Callable[[Element, Element], Element | None],
 ) -> None:
     below = [[is_below(a, b) for b in universe] for a in universe]
     for (i, a), (j, b) in product(enumerate(universe), repeat=2):
@@ -141,7 +141,7 @@ def check_bounds(
 
 @pytest.mark.rule("SUB-20", "SUB-21", "SUB-31", "SUB-23", "SUB-24", "SUB-33")
 @pytest.mark.parametrize("kind", UNIVERSES)
-def test_bounds_of_infos_are_the_closest_ones(kind: str) -> None:
+def test_bounds_of_struct_infos_are_the_closest_ones(kind: str) -> None:
     universe = UNIVERSES[kind]
     check_bounds(universe, lambda a, b: is_base_of(b, a), struct_info_lca, struct_info_glb)
     for a, b in product(universe, repeat=2):
@@ -227,7 +227,7 @@ def test_a_tensor_on_many_devices_is_related_as_the_whole_tensor_is() -> None:
         (func(ret=Object), spread(tensor(N)), "a function is not a distributed tensor"),
     ],
 )
-def test_what_keeps_two_infos_apart_is_named(
+def test_the_reason_for_disjointness_is_named(
     a: rx.StructInfo, b: rx.StructInfo, reason: str
 ) -> None:
     assert provably_disjoint(a, b)

@@ -30,31 +30,27 @@ from relaxpy.ir.relax.relations import (
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.infos import (
     FIRST,
-    SHAPES,
-    VARIABLES,
+    N_BY_4,
+    K,
+    M,
+    N,
     Object,
+    S,
+    T,
+    by_var,
     func,
     packed,
     prim,
     rank,
+    ranked,
     shape,
     tensor,
     tuple_of,
 )
+from tests.rows import by_rule
 
-N, M, K = VARIABLES
-S, T = SHAPES
 NO, MAYBE, YES = Compatibility
-HELD = rx.Var("h", shape(N, 4))
 Case = tuple[rx.StructInfo, rx.StructInfo, Compatibility]
-
-
-def by_var(var: rx.Var) -> rx.TensorStructInfo:
-    return rx.TensorStructInfo(var)
-
-
-def ranked(ndim: int) -> rx.ShapeStructInfo:
-    return rx.ShapeStructInfo(None, ndim)
 
 
 SMALL = tir.Var("small", "int32")
@@ -136,9 +132,9 @@ CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
         pytest.mark.rule("CMP-14"),
         [
             (by_var(S), by_var(S), YES),
-            (by_var(HELD), tensor(N, 4), YES),
-            (tensor(N, 4), by_var(HELD), YES),
-            (tensor(N, 5), by_var(HELD), NO),
+            (by_var(N_BY_4), tensor(N, 4), YES),
+            (tensor(N, 4), by_var(N_BY_4), YES),
+            (tensor(N, 5), by_var(N_BY_4), NO),
             (by_var(T), tensor(N, 4), MAYBE),
             (tensor(N), by_var(S), MAYBE),
             (tensor(N), by_var(T), NO),
@@ -211,11 +207,7 @@ CASES: list[tuple[pytest.MarkDecorator, list[Case]]] = [
 
 @pytest.mark.parametrize(
     ("value", "expected", "answer"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in CASES
-        for i, case in enumerate(cases)
-    ],
+    by_rule(CASES),
 )
 def test_compatibility(
     value: rx.StructInfo, expected: rx.StructInfo, answer: Compatibility
@@ -270,7 +262,7 @@ def test_the_innermost_difference_is_named(
         *(struct_info_base_check, struct_info_glb, struct_info_lca, is_base_of),
     ],
 )
-def test_only_infos_are_related(ask: Callable[[object, object], object]) -> None:
+def test_only_struct_infos_are_related(ask: Callable[[object, object], object]) -> None:
     for pair in ((3, Object), (tensor(N), "float32"), (tensor(N), None)):
         with pytest.raises(MisuseError, match="expected a StructInfo"):
             ask(*pair)
@@ -285,7 +277,7 @@ def test_only_infos_are_related(ask: Callable[[object, object], object]) -> None
 )
 def test_only_variables_are_in_scope(ask: Callable[..., object]) -> None:
     one, other = func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M))
-    for wrong in ("n", ["n"], (N, 1), N, 5, SHAPES[0]):
+    for wrong in ("n", ["n"], (N, 1), N, 5, S):
         with pytest.raises(MisuseError, match=r"a collection of tir\.Var"):
             ask(one, other, wrong)
     assert ask(one, other, None) == ask(one, other, ())
@@ -346,7 +338,7 @@ def test_provably_disjoint(a: rx.StructInfo, b: rx.StructInfo, disjoint: bool) -
         (rank(-1, ""), tensor(2), "shape"),
     ],
 )
-def test_what_is_unknown_is_no_part_of_the_difference(
+def test_the_difference_omits_what_is_unknown(
     a: rx.StructInfo, b: rx.StructInfo, difference: str
 ) -> None:
     assert difference in (explain_disjointness(a, b) or "")
@@ -414,11 +406,7 @@ MAPPINGS: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructIn
 
 @pytest.mark.parametrize(
     ("s1", "s2", "expected"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in MAPPINGS
-        for i, case in enumerate(cases)
-    ],
+    by_rule(MAPPINGS),
 )
 def test_mapping(s1: rx.StructInfo, s2: rx.StructInfo, expected: Table) -> None:
     found = shape_var_map(s1, s2)
@@ -452,7 +440,7 @@ def test_a_mapping_is_applied_at_once_and_not_to_its_images() -> None:
 
 
 @pytest.mark.rule("MAP-9", "RES-71")
-def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
+def test_bound_variables_are_renamed_so_that_none_is_captured() -> None:
     recursive = func(tensor(N), tensor(M), ret=tensor(N + M))
     renamed = alpha_rename(recursive)
     assert renamed == recursive
@@ -464,7 +452,7 @@ def test_own_variables_are_renamed_so_that_none_is_captured() -> None:
 
 
 @pytest.mark.rule("RES-71")
-def test_a_nested_function_s_own_variable_is_none_of_the_other_side_s() -> None:
+def test_a_bound_variable_of_a_nested_function_differs_from_one_of_the_other_side() -> None:
     one = func(Object, func(tensor(N), ret=Object), ret=Object)
     other = func(tensor(N), func(tensor(N), ret=Object), ret=Object)
     assert check_compatibility(one, other) is MAYBE
@@ -472,7 +460,7 @@ def test_a_nested_function_s_own_variable_is_none_of_the_other_side_s() -> None:
 
 
 @pytest.mark.rule("SC-16", "RES-70")
-def test_own_variables_of_functions_are_free_nowhere_outside() -> None:
+def test_bound_variables_of_functions_are_not_free_outside() -> None:
     info = tuple_of(tensor(M), func(tensor(N), func(tensor(N, K), ret=Object), ret=tensor(N * M)))
     assert free_shape_vars(info) == (M,)
     assert free_shape_vars(info, {N}) == (M, N)

@@ -26,9 +26,13 @@ from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype, require_subtype
 from tests.ir.relax.infos import (
     FIRST,
-    SHAPES,
-    VARIABLES,
+    K,
+    M,
+    N,
     Object,
+    S,
+    T,
+    by_var,
     func,
     packed,
     prim,
@@ -37,13 +41,7 @@ from tests.ir.relax.infos import (
     tensor,
     tuple_of,
 )
-
-N, M, K = VARIABLES
-S, T = SHAPES
-
-
-def by_var(var: rx.Var) -> rx.TensorStructInfo:
-    return rx.TensorStructInfo(var)
+from tests.rows import by_rule
 
 
 def erased(info: rx.StructInfo) -> rx.StructInfo:
@@ -95,11 +93,7 @@ ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo
 
 @pytest.mark.parametrize(
     ("info", "expected"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in ERASED
-        for i, case in enumerate(cases)
-    ],
+    by_rule(ERASED),
 )
 def test_erasing(info: rx.StructInfo, expected: rx.StructInfo) -> None:
     assert erased(info) == expected
@@ -131,7 +125,7 @@ def test_a_shape_in_scope_is_kept_inside_a_function_too() -> None:
 
 
 @pytest.mark.rule("ERA-8", "ERA-9")
-def test_of_a_packed_form_only_the_result_is_erased() -> None:
+def test_erasure_of_a_packed_form_changes_its_result_alone() -> None:
     info = rx.FuncStructInfo(None, tensor(M), True, derive_func=FIRST)
     found = erased(info)
     assert isinstance(found, rx.FuncStructInfo)
@@ -251,11 +245,7 @@ SUBTYPES: list[tuple[pytest.MarkDecorator, list[tuple[AnyType, AnyType, bool]]]]
 
 @pytest.mark.parametrize(
     ("sub", "base", "holds"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in SUBTYPES
-        for i, case in enumerate(cases)
-    ],
+    by_rule(SUBTYPES),
 )
 def test_subtyping(sub: AnyType, base: AnyType, holds: bool) -> None:
     assert is_subtype(sub, base) is holds
@@ -323,7 +313,7 @@ def test_a_supertype_asks_for_a_match_cast() -> None:
 
 @pytest.mark.rule("TYP-1")
 @pytest.mark.parametrize("relation", [is_subtype, find_lub, find_glb, require_subtype])
-def test_infos_are_no_types(relation: Callable[..., object]) -> None:
+def test_struct_infos_are_not_types(relation: Callable[..., object]) -> None:
     for wrong in (tensor(2), "float32", None):
         for pair in ((wrong, ObjectType()), (ObjectType(), wrong), (wrong, wrong)):
             with pytest.raises(MisuseError, match=r"a Relax type.*\[TYP-1\]"):

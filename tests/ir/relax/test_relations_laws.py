@@ -20,9 +20,8 @@ from relaxpy.ir.relax.relations import (
 )
 from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
-from tests.ir.relax.infos import SHAPES, VARIABLES, infos, weakened
+from tests.ir.relax.infos import SHAPES, VARIABLES, M, N, infos, weakened
 
-N, M, K = VARIABLES
 OPEN = infos()
 PLAIN = infos(functions=False)
 GROUND = infos(variables=())

@@ -19,32 +19,28 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.script import relax as R
 from tests.ir.relax.infos import (
     FIRST,
-    SHAPES,
-    VARIABLES,
+    N_BY_4,
+    K,
+    M,
+    N,
     Object,
+    S,
+    T,
+    by_var,
     func,
     packed,
     prim,
     rank,
+    ranked,
     shape,
     tensor,
     tuple_of,
 )
+from tests.rows import by_rule
 
-N, M, K = VARIABLES
-S, T = SHAPES
 UNKNOWN_SHAPE = rx.ShapeStructInfo(None, -1)
 ANY_RANK, ANY_TENSOR = rank(-1), rank(-1, "")
-HELD = rx.Var("h", shape(N, 4))
 EMPTY, DEFAULT = packed(), packed(rx.DEFAULT_DERIVE)
-
-
-def by_var(var: rx.Var, dtype: str = "float32", ndim: int | None = None) -> rx.TensorStructInfo:
-    return rx.TensorStructInfo(var, dtype, ndim=ndim)  # type: ignore[arg-type]
-
-
-def ranked(ndim: int) -> rx.ShapeStructInfo:
-    return rx.ShapeStructInfo(None, ndim)
 
 
 Pair = tuple[rx.StructInfo, rx.StructInfo, bool]
@@ -72,7 +68,7 @@ ORDER: list[tuple[pytest.MarkDecorator, list[Pair]]] = [
             (tensor(2), tensor(3), False),
             (by_var(S), by_var(S), True),
             (by_var(T), by_var(S), False),
-            (by_var(HELD), tensor(N, 4), True),
+            (by_var(N_BY_4), tensor(N, 4), True),
             (by_var(S, ndim=2), by_var(S, ndim=-1), True),
             (by_var(S, ndim=-1), by_var(S, ndim=2), False),
         ],
@@ -185,18 +181,14 @@ ORDER: list[tuple[pytest.MarkDecorator, list[Pair]]] = [
 
 @pytest.mark.parametrize(
     ("low", "high", "holds"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in ORDER
-        for i, case in enumerate(cases)
-    ],
+    by_rule(ORDER),
 )
 def test_below(low: rx.StructInfo, high: rx.StructInfo, holds: bool) -> None:
     assert is_base_of(high, low) is holds
 
 
 @pytest.mark.rule("SC-16")
-def test_variables_in_scope_are_no_function_s_own() -> None:
+def test_variables_in_scope_are_bound_by_no_function() -> None:
     one, other = func(tensor(N), ret=tensor(N)), func(tensor(M), ret=tensor(M))
     assert is_base_of(other, one)
     assert not is_base_of(other, one, {N})
@@ -207,7 +199,7 @@ def test_variables_in_scope_are_no_function_s_own() -> None:
 
 
 @pytest.mark.rule("MAP-9")
-def test_a_variable_of_the_surroundings_is_no_function_s_own() -> None:
+def test_a_free_variable_is_bound_by_no_function() -> None:
     fixed, fitting = func(rank(1), ret=tensor(N)), func(tensor(N), ret=tensor(N))
     assert not is_base_of(fitting, fixed)
     assert check_compatibility(fixed, fitting) is Compatibility.POSSIBLE
@@ -220,7 +212,7 @@ def test_a_variable_of_the_surroundings_is_no_function_s_own() -> None:
 
 
 @pytest.mark.rule("SUB-20", "SUB-31")
-def test_bounds_pair_variables_that_stand_further_right() -> None:
+def test_bounds_pair_variables_of_later_parameters() -> None:
     one = func(shape(2), shape(N), ret=Object)
     other = func(shape(M), shape(M), ret=Object)
     lowest = func(rx.ShapeStructInfo(None, 1), shape(M), ret=Object)
@@ -237,7 +229,7 @@ def test_bounds_pair_variables_that_stand_further_right() -> None:
 
 
 @pytest.mark.rule("SUB-20", "SUB-31")
-def test_bounds_are_asked_of_annotations_as_of_infos() -> None:
+def test_annotations_have_bounds_as_struct_infos_do() -> None:
     one, other = R.Tensor((2, 3), "int8"), R.Tensor((2, 4), "int8")
     assert struct_info_lca(one, other) == rx.TensorStructInfo(None, "int8", ndim=2)
     assert (
@@ -373,11 +365,7 @@ LUBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in LUBS
-        for i, case in enumerate(cases)
-    ],
+    by_rule(LUBS),
 )
 def test_least_upper_bound(a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo) -> None:
     for found in (struct_info_lca(a, b), struct_info_lca(b, a)):
@@ -473,11 +461,7 @@ GLBS: list[tuple[pytest.MarkDecorator, list[Triple]]] = [
 
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
-    [
-        pytest.param(*case, marks=mark, id=f"{mark.args[0]}-{i}")
-        for mark, cases in GLBS
-        for i, case in enumerate(cases)
-    ],
+    by_rule(GLBS),
 )
 def test_greatest_lower_bound(
     a: rx.StructInfo, b: rx.StructInfo, expected: rx.StructInfo | None
