@@ -1,4 +1,4 @@
-"""Every pair of a small set of struct infos or types: its bounds are bounds, and the closest ones."""
+"""Bounds of every pair of a small set of struct infos or types are bounds, and the closest ones."""
 
 from __future__ import annotations
 
