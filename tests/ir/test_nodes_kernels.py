@@ -143,7 +143,7 @@ def test_loads_by_begin_and_lanes():
     assert A.vload([I, tir.Ramp(0, 2, 4)], "float32x4") is A[I, 0:8:2]
     mask = tir.Broadcast(ops.const(True), 4)
     assert A.vload([I, 0], "float32x4", mask).predicate is mask
-    with pytest.raises(MisuseError, match="A holds float32, no int8x4"):
+    with pytest.raises(MisuseError, match="A holds float32, not int8x4"):
         A.vload([I, 0], "int8x4")
     with pytest.raises(MisuseError, match="has no lanes"):
         decl_buffer(()).vload([], "float32x4")

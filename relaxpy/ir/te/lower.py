@@ -61,9 +61,9 @@ def create_prim_func(
     """
     if not isinstance(args, (Tensor, list, tuple)):
         raise MisuseError(f"expected a list of tensors, found {args!r:.60}", about=args)
-    listed: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
+    arg_list: list[Argument] = [args] if isinstance(args, Tensor) else list(args)
     wide = index_dtype_override is not None and DataType(index_dtype_override) == INT64
-    return _Lowering(wide).function(listed)
+    return _Lowering(wide).function(arg_list)
 
 
 def _clean(name: str) -> str:
@@ -108,14 +108,18 @@ class _Lowering:
                     alloc.append(self.buffers[tensor])
             body.append(self._stage(op))
         root = Block((), (), (), "root", stmt_seq(*body), None, tuple(alloc))
-        lone = len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
-        whole = body[0] if lone and not alloc else BlockRealize((), ops.const(True), root)
+        is_single_block = (
+            len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
+        )
+        body_stmt = (
+            body[0] if is_single_block and not alloc else BlockRealize((), ops.const(True), root)
+        )
         attrs: dict[str, object] = {"global_symbol": "main", "tir.noalias": True}
         free = {t for op in stages for t in _layout_free(op)}
         positions = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg in free]
         if positions:
             attrs["layout_free_buffers"] = positions
-        return PrimFunc(tuple(params), whole, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
+        return PrimFunc(tuple(params), body_stmt, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
 
     def _declare(self, tensor: Tensor) -> Buffer:
         return decl_buffer([self._size(s) for s in tensor.shape], tensor.dtype, tensor.name)
@@ -146,9 +150,15 @@ class _Lowering:
 
     def _annotations(self, op: Operation) -> Attrs:
         dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
-        kept = op.attrs.without(*dropped, "layout_free_placeholders")
-        inner = [self.buffers[t] for t in _layout_free(op) if not isinstance(t.op, PlaceholderOp)]
-        return Attrs({**kept, "layout_free_placeholders": inner}) if inner else kept
+        annotations = op.attrs.without(*dropped, "layout_free_placeholders")
+        intermediate = [
+            self.buffers[t] for t in _layout_free(op) if not isinstance(t.op, PlaceholderOp)
+        ]
+        return (
+            Attrs({**annotations, "layout_free_placeholders": intermediate})
+            if intermediate
+            else annotations
+        )
 
     def _extern(self, op: ExternOp) -> Stmt:
         inputs = [self.buffers[tensor] for tensor in op.inputs]
@@ -180,12 +190,12 @@ class _Lowering:
                 annotations=self._annotations(op),
             )
             body.append(BlockRealize(values, ops.const(True), _with_regions(block)))
-        inner = stmt_seq(*body)
+        nest = stmt_seq(*body)
         for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
             assert axis.dom is not None
             low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
-            inner = For(loop, low, extent, ForKind.SERIAL, inner)
-        return inner
+            nest = For(loop, low, extent, ForKind.SERIAL, nest)
+        return nest
 
     def _index_type(self, axis: IterVar) -> DataType:
         return INT64 if self.wide else axis.var.dtype
@@ -217,7 +227,7 @@ class _Lowering:
     def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
         targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
         axes, values = self._block_axes([*op.axis, *first.axis])
-        where = tuple(axis.var for axis in axes[: len(op.axis)])
+        indices = tuple(axis.var for axis in axes[: len(op.axis)])
         order = [e.value_index for e in op.body if isinstance(e, Reduce)]
         combiner = first.combiner
         identity = combiner.identity_element
@@ -226,20 +236,20 @@ class _Lowering:
             for source, nothing in zip(first.source, identity, strict=True)
         ]
         loads: list[PrimExpr] = [
-            BufferLoad(targets[order.index(k)], where) for k in range(len(sources))
+            BufferLoad(targets[order.index(k)], indices) for k in range(len(sources))
         ]
         combined = combiner.combine(loads, sources)
         start = [self._value(e, values) for e in first.init or identity]
         init = [
-            BufferStore(t, ops.cast_to(start[k], t.dtype), where)
+            BufferStore(t, ops.cast_to(start[k], t.dtype), indices)
             for t, k in zip(targets, order, strict=True)
         ]
         name = self._block_name(op.name)
         if len(targets) == 1:
-            return _Stage(name, axes, BufferStore(targets[0], combined[order[0]], where), init[0])
+            return _Stage(name, axes, BufferStore(targets[0], combined[order[0]], indices), init[0])
         temporaries = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
         body = stmt_seq(
-            *(BufferStore(t, v, where) for t, v in zip(targets, temporaries, strict=True))
+            *(BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
         )
         for variable, k in zip(reversed(temporaries), reversed(order), strict=True):
             body = LetStmt(variable, combined[k], body)
@@ -248,15 +258,15 @@ class _Lowering:
     def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
         substituted = substitute(expr, values)
-        result = rewrite(ordered_as(simplify(substituted), substituted), self._load)
-        assert isinstance(result, PrimExpr)
-        return result
+        rewritten = rewrite(ordered_as(simplify(substituted), substituted), self._load)
+        assert isinstance(rewritten, PrimExpr)
+        return rewritten
 
     def _load(self, node: Node) -> Node | None:
         match node:
             case ProducerLoad(producer=producer, indices=indices):
-                where = [self._index(i) for i in indices] if self.wide else indices
-                return BufferLoad(self.buffers[producer], where)
+                buffer_indices = [self._index(i) for i in indices] if self.wide else indices
+                return BufferLoad(self.buffers[producer], buffer_indices)
             case CmpExpr(a=a, b=b) if self.wide and _fits_index(a.dtype):
                 sides = _nodes_outside_indices(a), _nodes_outside_indices(b)
                 if not any(isinstance(n, Var) and n not in self.scalars for n in chain(*sides)):
@@ -279,8 +289,8 @@ class _Lowering:
                 return ops.const(value, INT64)
             case Var() if expr not in self.scalars:
                 return self.sizes.setdefault(expr, expr.__class__(expr.name, INT64))
-            case Cast(value=inner) if inner.dtype == INT64:
-                return inner
+            case Cast(value=operand) if operand.dtype == INT64:
+                return operand
             case Select(condition=c, true_value=a, false_value=b):
                 return Select(c, self._index(a), self._index(b))
             case Call(op=op, args=(c, a, b)) if str(op) == "Op(tir.if_then_else)":
@@ -345,22 +355,22 @@ def _replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
         values |= {old: new, old.data: new.data}
         if isinstance(old.elem_offset, Var):
             values[old.elem_offset] = ops.convert(new.elem_offset or 0)
-    result = rewrite(stmt, values.get)
-    assert isinstance(result, Stmt)
-    return result
+    rewritten = rewrite(stmt, values.get)
+    assert isinstance(rewritten, Stmt)
+    return rewritten
 
 
 def _stages(tensors: list[Tensor]) -> list[Operation]:
     """Return the operations that compute `tensors` in topological order."""
-    done: dict[Operation, None] = {}
+    ordered: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(t.op, False) for t in reversed(tensors)]
     while stack:
         op, ready = stack.pop()
-        if op in done:
+        if op in ordered:
             continue
         if ready:
-            done[op] = None
+            ordered[op] = None
             continue
         stack.append((op, True))
         stack += [(t.op, False) for t in reversed(op.input_tensors)]
-    return list(done)
+    return list(ordered)

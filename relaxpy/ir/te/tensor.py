@@ -362,12 +362,12 @@ def _axis_names(
         else:
             named.append(parameter.name)
     if varargs:
-        rest = ndim - len(named)
-        if varargs_names is not None and len(varargs_names) != rest:
+        count = ndim - len(named)
+        if varargs_names is not None and len(varargs_names) != count:
             raise MisuseError(
-                f"compute: varargs_names has {len(varargs_names)} names for {rest} axes"
+                f"compute: varargs_names has {len(varargs_names)} names for {count} axes"
             )
-        named += varargs_names or [f"i{k}" for k in range(rest)]
+        named += varargs_names or [f"i{k}" for k in range(count)]
     elif not named:
         named = [f"i{k}" for k in range(ndim)]
     if len(named) > ndim:
@@ -377,8 +377,8 @@ def _axis_names(
 
 def _check_reductions(name: str, body: tuple[PrimExpr, ...]) -> None:
     for expr in body:
-        inner = expr.source if isinstance(expr, Reduce) else (expr,)
-        if any(isinstance(n, Reduce) for source in inner for n in walk(source)):
+        sources = expr.source if isinstance(expr, Reduce) else (expr,)
+        if any(isinstance(n, Reduce) for source in sources for n in walk(source)):
             raise MisuseError(f"{name}: Reductions are only allowed at the top level of compute")
     first = body[0]
     same = all(
@@ -421,8 +421,10 @@ def extern(
             raise MisuseError(f"{name}: the datatype is needed unless all inputs share one")
         dtypes = [kinds.pop()] * len(shapes)
     else:
-        listed = [dtype] if isinstance(dtype, str) else list(dtype)
-        dtypes = [DataType(d) for d in (listed * len(shapes) if len(listed) == 1 else listed)]
+        dtype_list = [dtype] if isinstance(dtype, str) else list(dtype)
+        dtypes = [
+            DataType(d) for d in (dtype_list * len(shapes) if len(dtype_list) == 1 else dtype_list)
+        ]
         if len(dtypes) != len(shapes):
             raise MisuseError(f"{name}: {len(dtypes)} datatypes for {len(shapes)} shapes")
     ins = _buffers(in_buffers) or [_offset_buffer(t.shape, t.dtype, t.name) for t in inputs]
@@ -460,8 +462,8 @@ def scan(
             another rank or datatype than its state.
     """
     first, later, states, read = (
-        (given,) if isinstance(given, Tensor) else tuple(given or ())
-        for given in (init, update, state_placeholder, inputs)
+        (tensors,) if isinstance(tensors, Tensor) else tuple(tensors or ())
+        for tensors in (init, update, state_placeholder, inputs)
     )
     if not states or not len(first) == len(later) == len(states):
         raise MisuseError(

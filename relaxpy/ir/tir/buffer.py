@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.tir.stmt import BufferStore
 
 
-#: What to do where a value is expected and a buffer found.
+#: The hint for a buffer that is used as a value.
 BY_ELEMENT = "kernels compute by element: index buffers, inside loops"
 
 
@@ -85,10 +85,10 @@ def _check_pointer(data: object, name: object) -> None:
         )
 
 
-def _check_integer(value: PrimExpr, what: str) -> PrimExpr:
+def _check_integer(value: PrimExpr, noun: str) -> PrimExpr:
     """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
     if not value.dtype.is_int or value.dtype.is_bool or value.dtype.vector:
-        raise MisuseError(f"{what} is an integer, found `{value}` of {value.dtype}", about=value)
+        raise MisuseError(f"{noun} is an integer, found `{value}` of {value.dtype}", about=value)
     return value
 
 
@@ -203,9 +203,9 @@ class Buffer(Node):
         object.__setattr__(self, "shape", ops.convert_all(self.shape))
         object.__setattr__(self, "strides", ops.convert_all(self.strides))
         object.__setattr__(self, "axis_separators", tuple(map(ops.as_int, self.axis_separators)))
-        for sizes, what in ((self.shape, "dimension"), (self.strides, "stride")):
+        for sizes, noun in ((self.shape, "dimension"), (self.strides, "stride")):
             for size in sizes:
-                _check_integer(size, f"a {what} of buffer {self.name}")
+                _check_integer(size, f"a {noun} of buffer {self.name}")
         offset = _check_integer(ops.convert(self.elem_offset), f"the offset of buffer {self.name}")
         object.__setattr__(self, "elem_offset", offset)
         if self.strides and len(self.strides) != len(self.shape):
@@ -280,7 +280,7 @@ class Buffer(Node):
         """
         kind = self.dtype if dtype is None else DataType(dtype)
         if kind.element != self.dtype.element or kind.lanes % self.dtype.lanes:
-            raise MisuseError(f"buffer {self.name} holds {self.dtype}, no {kind}", about=dtype)
+            raise MisuseError(f"buffer {self.name} holds {self.dtype}, not {kind}", about=dtype)
         return BufferLoad(self, self.lanes_at(begin, kind), predicate)
 
     def vstore(
@@ -387,9 +387,9 @@ def vector_index(index: slice, size: PrimExpr) -> PrimExpr:
     """
     end, step = size if index.stop is None else index.stop, 1 if index.step is None else index.step
     start, stop = ops.match_dtypes(0 if index.start is None else index.start, end)
-    known = ops.convert(step)
-    if isinstance(known, IntImm) and known.value <= 0:
-        raise MisuseError(f"the step of a slice is positive, found {known}", about=step)
+    step_expr = ops.convert(step)
+    if isinstance(step_expr, IntImm) and step_expr.value <= 0:
+        raise MisuseError(f"the step of a slice is positive, found {step_expr}", about=step)
     lanes = _constant(ops.ceildiv(_extent(start, stop), step))
     if not isinstance(lanes, IntImm):
         raise MisuseError(f"a slice that is a vector has a constant length, found `{lanes}`")
@@ -528,8 +528,12 @@ def decl_buffer(
     dims = tuple(ops.convert(s) for s in sizes)
     offset_type = dims[0].dtype if dims else INT32
     if elem_offset is None:
-        free = offset_factor != 0
-        elem_offset = Var(f"{name}_elem_offset", offset_type) if free else ops.const(0, offset_type)
+        has_offset_variable = offset_factor != 0
+        elem_offset = (
+            Var(f"{name}_elem_offset", offset_type)
+            if has_offset_variable
+            else ops.const(0, offset_type)
+        )
     return Buffer(
         data,
         kind,

@@ -54,14 +54,14 @@ class Var(PrimExpr):
         node = object.__new__(cls)
         if isinstance(dtype, PointerType):
             annotation: PrimType | PointerType = dtype
-            plain = HANDLE
+            value_dtype = HANDLE
         else:
             annotation = dtype if isinstance(dtype, PrimType) else PrimType(DataType(dtype))
-            plain = annotation.dtype
+            value_dtype = annotation.dtype
         object.__setattr__(node, "name", name)
         object.__setattr__(node, "number", next(_numbers))
         object.__setattr__(node, "height", 0)
-        object.__setattr__(node, "dtype", plain)
+        object.__setattr__(node, "dtype", value_dtype)
         object.__setattr__(node, "type_annotation", annotation)
         return node
 
@@ -477,11 +477,11 @@ class Let(PrimExpr):
 
     def __new__(cls, var: Var, value: ExprLike, body: ExprLike, span: Span | None = None) -> Self:
         """Errors: MisuseError if the value has another datatype than the variable."""
-        bound, inner = ops.convert(value), ops.convert(body)
+        bound, body_expr = ops.convert(value), ops.convert(body)
         ops.check_variable(var, "Let")
         if bound.dtype != var.dtype:
             raise MisuseError(f"Let binds {var.name} of {var.dtype} to a value of {bound.dtype}")
-        return cls._make(inner.dtype, bound, var, inner)
+        return cls._make(body_expr.dtype, bound, var, body_expr)
 
 
 class Call(PrimExpr):

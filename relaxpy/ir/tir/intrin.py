@@ -92,11 +92,11 @@ erf, sigmoid, popcount = map(_unary, ("erf", "sigmoid", "popcount"))
 
 
 def _rounding(name: str) -> Callable[[ExprLike], PrimExpr]:
-    plain = _unary(name)
+    on_floats = _unary(name)
 
     def intrinsic(x: ExprLike) -> PrimExpr:
         value = ops.convert(x)
-        return value if value.dtype.is_int else plain(value)
+        return value if value.dtype.is_int else on_floats(value)
 
     intrinsic.__name__ = intrinsic.__qualname__ = name
     intrinsic.__doc__ = f"{name} of x; an integer is returned as it is."
@@ -320,15 +320,15 @@ def undef() -> PrimExpr:
     return Call(INT32, "tir.undef", ())
 
 
-def address_of(where: Buffer | BufferLoad) -> PrimExpr:
+def address_of(target: Buffer | BufferLoad) -> PrimExpr:
     """Return the address of an element, or of the first element of a buffer."""
-    if isinstance(where, Buffer):
-        where = BufferLoad(where, [ops.const(0, s.dtype) for s in where.shape])
-    elif not isinstance(where, BufferLoad):
+    if isinstance(target, Buffer):
+        target = BufferLoad(target, [ops.const(0, s.dtype) for s in target.shape])
+    elif not isinstance(target, BufferLoad):
         raise MisuseError(
-            f"only elements of buffers have addresses, not {where!r:.60}", about=where
+            f"only elements of buffers have addresses, not {target!r:.60}", about=target
         )
-    return Call(HANDLE, "tir.address_of", (where,))
+    return Call(HANDLE, "tir.address_of", (target,))
 
 
 def effect_of(call: Call) -> CallEffectKind:

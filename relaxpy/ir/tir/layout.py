@@ -124,8 +124,8 @@ def _parsed(name: str) -> list[tuple[str, int | None]]:
     axes = [axis for axis, _ in parsed]
     for axis in axes:
         if axes.count(axis) > 1 or axis.upper() not in axes:
-            why = "twice" if axes.count(axis) > 1 else f"without {axis.upper()}"
-            raise MisuseError(f"the layout {name!r:.60} has {axis} {why}", about=name)
+            reason = "twice" if axes.count(axis) > 1 else f"without {axis.upper()}"
+            raise MisuseError(f"the layout {name!r:.60} has {axis} {reason}", about=name)
     return parsed
 
 
@@ -187,11 +187,11 @@ def _convertible(src: Layout, dst: Layout) -> bool:
     return capitals[0] == capitals[1] != set()
 
 
-def _by_axis(values: Sequence[ExprLike], layout: Layout, what: str) -> dict[str, PrimExpr]:
+def _by_axis(values: Sequence[ExprLike], layout: Layout, noun: str) -> dict[str, PrimExpr]:
     exprs = ops.convert_all(values)
     if len(exprs) != len(layout):
         raise MisuseError(
-            f"{layout!r} has {counted(len(layout), 'axis', 'axes')}, found {len(exprs)} {what}",
+            f"{layout!r} has {counted(len(layout), 'axis', 'axes')}, found {len(exprs)} {noun}",
             about=values,
         )
     return dict(zip(layout.names, exprs, strict=True))
@@ -205,16 +205,16 @@ def _convert_index(
     by_axis = _by_axis(values, src, "indices")
     converted = []
     for axis in dst.names:
-        whole, inside = by_axis[axis.upper()], by_axis.get(axis.lower())
-        if inside is not None:
-            whole = ops.add(ops.mul(whole, src.factors[axis.lower()]), inside)
-        size = dst.factors.get(axis.lower())
-        if size is None:
-            converted.append(whole)
+        position, offset = by_axis[axis.upper()], by_axis.get(axis.lower())
+        if offset is not None:
+            position = ops.add(ops.mul(position, src.factors[axis.lower()]), offset)
+        factor = dst.factors.get(axis.lower())
+        if factor is None:
+            converted.append(position)
         elif axis.isupper():
-            converted.append(ops.floordiv(whole, ops.const(size, whole.dtype)))
+            converted.append(ops.floordiv(position, ops.const(factor, position.dtype)))
         else:
-            converted.append(ops.floormod(whole, ops.const(size, whole.dtype)))
+            converted.append(ops.floormod(position, ops.const(factor, position.dtype)))
     return converted
 
 
@@ -226,12 +226,12 @@ def _convert_shape(values: Sequence[ExprLike], src: Layout, dst: Layout) -> list
             raise MisuseError(f"blocks of {axis} have size {factor}, found {size.value}")
     shape = []
     for axis in dst.names:
-        whole, blocks = by_axis[axis.upper()], dst.factors.get(axis.lower())
-        whole = ops.mul(whole, src.factors.get(axis.lower(), 1))
-        if blocks is not None:
-            length = ops.const(blocks, whole.dtype)
-            whole = ops.ceildiv(whole, length) if axis.isupper() else length
-        shape.append(whole)
+        dimension, block = by_axis[axis.upper()], dst.factors.get(axis.lower())
+        dimension = ops.mul(dimension, src.factors.get(axis.lower(), 1))
+        if block is not None:
+            length = ops.const(block, dimension.dtype)
+            dimension = ops.ceildiv(dimension, length) if axis.isupper() else length
+        shape.append(dimension)
     return shape
 
 

@@ -80,10 +80,10 @@ def check_predicate(predicate: object, index: DataType) -> None:
         )
 
 
-def check_variable(var: object, what: str) -> None:
-    """Errors: MisuseError (also TypeError) if `var`, which `what` defines, is not a tir.Var."""
+def check_variable(var: object, construct: str) -> None:
+    """Errors: MisuseError (also TypeError) if `var`, defined by `construct`, is not a tir.Var."""
     if not isinstance(var, expr.Var):
-        raise MisuseError(f"{what} defines a tir.Var, found {var!r:.60}", about=var)
+        raise MisuseError(f"{construct} defines a tir.Var, found {var!r:.60}", about=var)
 
 
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -134,13 +134,13 @@ def convert(value: object) -> expr.PrimExpr:
     if isinstance(value, (bool, np.bool_)):
         return expr.IntImm(BOOL, int(value))
     if isinstance(value, (int, np.integer)):
-        number = int(value)
+        integer = int(value)
         low, high = int_range(INT32)
-        return expr.IntImm(INT32 if low <= number <= high else INT64, number)
+        return expr.IntImm(INT32 if low <= integer <= high else INT64, integer)
     if isinstance(value, (float, np.floating)):
-        plain = float(value)
-        out_of_range = math.isfinite(plain) and abs(plain) > float_range(FLOAT32)[1]
-        return expr.FloatImm(FLOAT64 if out_of_range else FLOAT32, plain)
+        number = float(value)
+        out_of_range = math.isfinite(number) and abs(number) > float_range(FLOAT32)[1]
+        return expr.FloatImm(FLOAT64 if out_of_range else FLOAT32, number)
     if isinstance(value, str):
         return expr.StringImm(value)
     as_expr = getattr(value, "__prim_expr__", None)
@@ -198,14 +198,14 @@ def _convert_operand(value: expr.ExprLike, other: expr.ExprLike) -> expr.PrimExp
 
 
 def same_dtype(
-    what: str, a: expr.ExprLike, b: expr.ExprLike
+    operation: str, a: expr.ExprLike, b: expr.ExprLike
 ) -> tuple[expr.PrimExpr, expr.PrimExpr]:
     """Convert two operands. Errors: MisuseError (also TypeError) if their datatypes differ."""
     if isinstance(a, expr.PrimExpr) and isinstance(b, expr.PrimExpr) and a.dtype == b.dtype:
         return a, b
     left, right = _convert_operand(a, b), _convert_operand(b, a)
     if left.dtype != right.dtype:
-        raise MisuseError(f"{what}: mismatched types {left.dtype} and {right.dtype}")
+        raise MisuseError(f"{operation}: mismatched types {left.dtype} and {right.dtype}")
     return left, right
 
 
@@ -241,12 +241,12 @@ def _match_scalable(
     left: expr.PrimExpr, right: expr.PrimExpr
 ) -> tuple[expr.PrimExpr, expr.PrimExpr]:
     """Broadcast a scalar operand to the scalable vector type of the other operand."""
-    for one, other in ((left, right), (right, left)):
-        if one.dtype.is_scalable and not other.dtype.vector:
+    for vector, scalar in ((left, right), (right, left)):
+        if vector.dtype.is_scalable and not scalar.dtype.vector:
             wide = expr.Broadcast(
-                cast_to(other, one.dtype.element), vectors.lanes_of(one.dtype.lanes)
+                cast_to(scalar, vector.dtype.element), vectors.lanes_of(vector.dtype.lanes)
             )
-            return (left, wide) if one is left else (wide, right)
+            return (left, wide) if vector is left else (wide, right)
     raise MisuseError(f"cannot match types {left.dtype} and {right.dtype}")
 
 
@@ -393,12 +393,12 @@ def mul(a: expr.ExprLike, b: expr.ExprLike) -> expr.PrimExpr:
     x, y = match_dtypes(a, b)
     if (pair := _literals(x, y)) is not None and not _overflows(pair[0] * pair[1], x.dtype):
         return _literal(pair[0] * pair[1], x.dtype)
-    for one, other in ((x, y), (y, x)):
-        factor = _literal_value(one)
+    for literal, other in ((x, y), (y, x)):
+        factor = _literal_value(literal)
         if factor == 1:
             return other
         if factor == 0 and x.dtype.is_int:
-            return one
+            return literal
     return expr.Mul(x, y)
 
 

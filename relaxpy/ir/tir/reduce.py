@@ -86,7 +86,7 @@ class Reduce(PrimExpr):
         for axis in axes:
             if not isinstance(axis, IterVar) or axis.iter_type != IterVarKind.CommReduce:
                 raise MisuseError(
-                    f"expected a reduction axis, found {axis}", hint="make it by te.reduce_axis"
+                    f"expected a reduction axis, found {axis}", hint="create it by te.reduce_axis"
                 )
         if len(source) != len(combiner.result):
             raise MisuseError(
@@ -155,29 +155,29 @@ def comm_reducer(
 
     def build(expr: Any, axis: Any, where: ExprLike | None, init: Any) -> Reduction:
         axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
-        many = isinstance(expr, (tuple, list))
-        source = [ops.convert(e) for e in (expr if many else [expr])]
+        is_tuple = isinstance(expr, (tuple, list))
+        source = [ops.convert(e) for e in (expr if is_tuple else [expr])]
         dtypes = [s.dtype for s in source]
         x_name, y_name = operands[:2]
         names = [
-            (f"{x_name}_{k}", f"{y_name}_{k}") if many else (x_name, y_name)
+            (f"{x_name}_{k}", f"{y_name}_{k}") if is_tuple else (x_name, y_name)
             for k in range(len(source))
         ]
         lhs = [Var(x, d) for (x, _), d in zip(names, dtypes, strict=True)]
         rhs = [Var(y, d) for (_, y), d in zip(names, dtypes, strict=True)]
-        result = fcombine(tuple(lhs), tuple(rhs)) if many else (fcombine(lhs[0], rhs[0]),)
-        identity = fidentity(*dtypes) if many else (fidentity(dtypes[0]),)
+        result = fcombine(tuple(lhs), tuple(rhs)) if is_tuple else (fcombine(lhs[0], rhs[0]),)
+        identity = fidentity(*dtypes) if is_tuple else (fidentity(dtypes[0]),)
         combiner = CommReducer(
             tuple(lhs),
             tuple(rhs),
             tuple(ops.convert(r) for r in result),
             tuple(ops.convert(i) for i in identity),
         )
-        start = None if init is None else (list(init) if many else [init])
+        start = None if init is None else (list(init) if is_tuple else [init])
         results = tuple(
             Reduce(combiner, source, axes, where, index, start) for index in range(len(source))
         )
-        return results if many else results[0]
+        return results if is_tuple else results[0]
 
     def reducer(
         expr: Any, axis: Any = None, *args: Any, where: ExprLike | None = None, init: Any = None
@@ -185,8 +185,8 @@ def comm_reducer(
         first = axis[0] if isinstance(axis, (list, tuple)) and axis else axis
         if isinstance(first, IterVar) or (isinstance(axis, (list, tuple)) and not axis):
             if args:
-                where, *rest = args
-                init = rest[0] if rest else init
+                where, *inits = args
+                init = inits[0] if inits else init
             return build(expr, axis, where, init)
         if axis is None:
             raise MisuseError(f"{name} takes axes to reduce over, or several values", about=expr)

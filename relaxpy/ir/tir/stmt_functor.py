@@ -33,13 +33,13 @@ def post_order_visit(node: Node, fvisit: Callable[[Any], object]) -> None:
 def pre_order_visit(node: Node, fvisit: Callable[[Any], bool]) -> None:
     """Call `fvisit` with every statement and expression once; visit its children if it is true."""
     _check(node, fvisit)
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack: list[Node] = [node]
     while stack:
         child = stack.pop()
-        if id(child) in seen:
+        if id(child) in visited:
             continue
-        seen.add(id(child))
+        visited.add(id(child))
         if isinstance(child, (PrimExpr, Stmt)) and not fvisit(child):
             continue
         if not child._variable:
@@ -65,12 +65,12 @@ def ir_transform(
         enabled = isinstance(node, (PrimExpr, Stmt)) and (
             only_enable is None or f"tir.{type(node).__name__}" in only_enable
         )
-        before = preorder(node) if enabled and preorder is not None else None
-        if before is not None:
-            return _node(before)
+        replaced = preorder(node) if enabled and preorder is not None else None
+        if replaced is not None:
+            return _node(replaced)
         rebuilt = node if node._variable else traverse.map_children(change, node)
-        after = postorder(rebuilt) if enabled and postorder is not None else None
-        return rebuilt if after is None else _node(after)
+        rewritten = postorder(rebuilt) if enabled and postorder is not None else None
+        return rebuilt if rewritten is None else _node(rewritten)
 
     return change(stmt)
 

@@ -8,7 +8,7 @@ from relaxpy.ir.tir import expr, ops
 
 
 def vector_of(
-    scalar: DataType, lanes: int | expr.PrimExpr, what: str
+    scalar: DataType, lanes: int | expr.PrimExpr, requirement: str
 ) -> tuple[int | expr.PrimExpr, DataType]:
     """Return the lanes of a vector of scalars, a number or a multiple of vscale, and its datatype.
 
@@ -19,10 +19,10 @@ def vector_of(
     if times is None:
         count = ops.as_int(lanes)
         if scalar.vector or count < 2:
-            raise MisuseError(f"{what} and at least 2 lanes")
+            raise MisuseError(f"{requirement} and at least 2 lanes")
         return count, scalar.with_lanes(count)
     if scalar.vector or times < 1:
-        raise MisuseError(f"{what} and a positive multiple of vscale as lanes")
+        raise MisuseError(f"{requirement} and a positive multiple of vscale as lanes")
     return lanes_of(times), DataType(f"{scalar.element}xvscalex{times}")
 
 

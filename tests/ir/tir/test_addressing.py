@@ -103,7 +103,7 @@ def test_what_is_no_place_or_mask_is_refused() -> None:
     with pytest.raises(MisuseError, match="the memory of buffer B has several axes"):
         parted.offset_of([0, 0])
     for mask in ("x", "", "rx"):
-        with pytest.raises(MisuseError, match='a mask is made of "r" and "w"'):
+        with pytest.raises(MisuseError, match='a mask consists of "r" and "w"'):
             buffer.access_ptr(mask)
     with pytest.raises(MisuseError, match=r"an offset is an integer, found 0\.5"):
         buffer.access_ptr("r", offset=0.5)

@@ -1,4 +1,4 @@
-"""Pools of a given number of windows, and their gradients, in every layout."""
+"""Pools with a fixed number of windows, and their gradients, in every layout."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import reduction
-from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.te.topi.elementwise import as_dtype, computed
 from relaxpy.ir.te.topi.pooling import (
     MOST_TERMS,
     Along,
     PoolType,
     check_kind,
-    closed,
     count_members,
     divided,
-    folded_along,
-    opened,
+    reblocked,
+    reduce_windows,
     sum_dtype,
+    unblocked,
 )
 from relaxpy.ir.te.topi.reduction import least
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const
@@ -45,57 +45,56 @@ Sizes: TypeAlias = int | PrimExpr | Sequence[int | PrimExpr | None]
 def _adaptive_bounds(
     window: PrimExpr, size: PrimExpr, count: PrimExpr
 ) -> tuple[PrimExpr, PrimExpr]:
-    """Where window number `window` of `count` begins and ends in an axis of `size` elements."""
+    """The begin and end of window number `window` of `count` along an axis of `size` elements."""
     begin = ops.floordiv(ops.mul(window, size), count)
     return begin, ops.ceildiv(ops.mul(ops.add(window, number(1)), size), count)
 
 
 def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]) -> Tensor:
-    """`count` windows of x along one axis, each combined to one element."""
+    """Reduce each of `count` windows of x along one axis to one element."""
     size = x.shape[axis]
     if prove_equal(size, count) is True:
         return x
     if is_const(count, 1):
         return (reduction.sum if kind == "sum" else reduction.max)(x, axis, keepdims=True)
     combine = ops.add if kind == "sum" else ops.maximum
-    least_length, most_length = _lengths(size, count)
-    if least_length == most_length and isinstance(size, tir.IntImm):
-        k = most_length
+    shortest, longest = _lengths(size, count)
+    if shortest == longest and isinstance(size, tir.IntImm):
+        k = longest
         if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
             along = Along(axis, size, k, k, 1, 0, 0, ceil=False)
-            return folded_along(x, along, combine, kind)
-    nothing = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
+            return reduce_windows(x, along, combine, kind)
+    identity = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
     shape = list(x.shape)
     shape[axis] = count
 
-    def read(index: Sequence[PrimExpr], inside: PrimExpr, *, surely: bool) -> PrimExpr:
+    def read(index: Sequence[PrimExpr], element: PrimExpr, *, is_member: bool) -> PrimExpr:
         begin, end = _adaptive_bounds(index[axis], size, count)
-        place = number(0) if is_const(size, 1) else ops.add(begin, inside)
-        value = x(*index[:axis], place, *index[axis + 1 :])
-        if surely:
+        position = number(0) if is_const(size, 1) else ops.add(begin, element)
+        value = x(*index[:axis], position, *index[axis + 1 :])
+        if is_member:
             return value
-        return intrin.if_then_else(ops.compare(tir.LT, place, end), value, nothing)
+        return intrin.if_then_else(ops.compare(tir.LT, position, end), value, identity)
 
-    if 0 < most_length <= MOST_TERMS:
+    if 0 < longest <= MOST_TERMS:
 
         def element(*index: PrimExpr) -> Any:
-            terms = (read(index, number(k), surely=k < least_length) for k in range(most_length))
+            terms = (read(index, number(k), is_member=k < shortest) for k in range(longest))
             return folded(combine, terms)
 
     else:
         most = ops.add(ops.floordiv(size, count), number(2))
-        inner = te.reduce_axis((number(0), most), "k")
+        k_axis = te.reduce_axis((number(0), most), "k")
         reducer = reduce.sum if kind == "sum" else reduce.max
 
         def element(*index: PrimExpr) -> Any:
-            return reducer(read(index, inner.var, surely=False), axis=inner)
+            return reducer(read(index, k_axis.var, is_member=False), axis=k_axis)
 
-    made: Tensor = te.compute(shape, element, name=f"adaptive_pool_{kind}")
-    return made
+    return computed(shape, element, f"adaptive_pool_{kind}")
 
 
 def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
-    """How many elements the shortest and the longest window have; (0, 0) where it is not known."""
+    """The lengths of the shortest and of the longest window; (0, 0) if they are not known."""
     if is_const(size, 1):
         return 1, 1
     if not isinstance(size, tir.IntImm) or not isinstance(count, tir.IntImm):
@@ -107,52 +106,52 @@ def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
 
 def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str) -> Tensor:
     check_kind(pool_type)
-    x, order = opened(data, layout)
+    x, order = unblocked(data, layout)
     axes = sorted(a for a in order if a in "DHW")
-    listed = output_size if isinstance(output_size, (list, tuple)) else [output_size]
-    counts = [*listed] * (len(axes) if len(listed) == 1 else 1)
-    if len(counts) != len(axes):
-        raise MisuseError(f"{layout} has {len(axes)} spatial axes, found {list(listed)}")
+    counts = output_size if isinstance(output_size, (list, tuple)) else [output_size]
+    per_axis_counts = [*counts] * (len(axes) if len(counts) == 1 else 1)
+    if len(per_axis_counts) != len(axes):
+        raise MisuseError(f"{layout} has {len(axes)} spatial axes, found {list(counts)}")
     by_axis = {
         order.index(axis): x.shape[order.index(axis)] if count is None else as_sizes([count])[0]
-        for axis, count in zip(axes, counts, strict=True)
+        for axis, count in zip(axes, per_axis_counts, strict=True)
     }
     kind: Literal["sum", "max"] = "max" if pool_type == "max" else "sum"
     source = x if kind == "max" and not x.dtype.is_bool else as_dtype(x, sum_dtype(x.dtype))
-    single = [axis for axis, count in by_axis.items() if is_const(count, 1)]
+    global_axes = [axis for axis, count in by_axis.items() if is_const(count, 1)]
     reducer = reduction.sum if kind == "sum" else reduction.max
-    found = reducer(source, single, keepdims=True) if single else source
+    result = reducer(source, global_axes, keepdims=True) if global_axes else source
     for axis, count in sorted(by_axis.items()):
-        found = found if axis in single else _adaptive(found, axis, count, kind)
+        result = result if axis in global_axes else _adaptive(result, axis, count, kind)
     if kind == "sum":
         sizes = {axis: x.shape[axis] for axis in by_axis}
-        found = divided(found, _adaptive_members(sizes, by_axis), x.dtype)
-    return closed(as_dtype(found, x.dtype), data, order, layout)
+        result = divided(result, _adaptive_members(sizes, by_axis), x.dtype)
+    return reblocked(as_dtype(result, x.dtype), data, order, layout)
 
 
 def _adaptive_members(
     sizes: Mapping[int, PrimExpr], counts: Mapping[int, PrimExpr]
 ) -> dict[int, Tensor | int]:
-    """How many elements each window has along each axis."""
+    """The number of elements of each window along each axis."""
 
     def members(axis: int, window: PrimExpr) -> PrimExpr:
         begin, end = _adaptive_bounds(window, sizes[axis], counts[axis])
         return ops.sub(end, begin)
 
-    found: dict[int, Tensor | int] = {}
+    members_by_axis: dict[int, Tensor | int] = {}
     for axis, count in counts.items():
         shortest, longest = _lengths(sizes[axis], count)
         if shortest == longest > 0:
-            found[axis] = longest
+            members_by_axis[axis] = longest
         elif prove_equal(sizes[axis], count) is not True:
-            found[axis] = count_members(count, partial(members, axis))
-    return found
+            members_by_axis[axis] = count_members(count, partial(members, axis))
+    return members_by_axis
 
 
 def adaptive_pool1d(
     data: Tensor, output_size: Sizes, pool_type: PoolType, layout: str = "NCW"
 ) -> Tensor:
-    """The greatest element or the mean of each of so many windows, which may overlap by one.
+    """The maximum or the mean of each of `output_size` windows, which may overlap by one.
 
     Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
     """
@@ -174,22 +173,23 @@ def adaptive_pool3d(
 
 
 def adaptive_pool_grad(grads: Tensor, sizes: Sequence[PrimExpr], layout: str = "NCHW") -> Tensor:
-    """The gradient of the data, of shape `sizes`, of an adaptive mean, for that of its result.
+    """The gradient of the data, of shape `sizes`, of an adaptive mean, from that of its result.
 
-    An element is in the windows that an adaptive pool from the result to the data would read.
+    The windows that contain an element are those that an adaptive pool of the result to the shape
+    of the data would read.
     """
-    g, order = opened(grads, layout)
-    whole = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
+    g, order = unblocked(grads, layout)
+    full_sizes = sizes if len(sizes) == len(order) else whole_shape(sizes, Layout.of(layout))
     axes = [order.index(axis) for axis in order if axis in "DHW"]
     wide = as_dtype(g, sum_dtype(g.dtype))
 
-    extents, counts = ({axis: shape[axis] for axis in axes} for shape in (whole, g.shape))
-    found = divided(wide, _adaptive_members(extents, counts), wide.dtype)
+    extents, counts = ({axis: shape[axis] for axis in axes} for shape in (full_sizes, g.shape))
+    result = divided(wide, _adaptive_members(extents, counts), wide.dtype)
     for axis in axes:
-        found = _adaptive(found, axis, whole[axis], "sum")
-    return closed(as_dtype(found, g.dtype), grads, order, layout)
+        result = _adaptive(result, axis, full_sizes[axis], "sum")
+    return reblocked(as_dtype(result, g.dtype), grads, order, layout)
 
 
 def global_pool(data: Tensor, pool_type: PoolType, layout: str = "NCHW") -> Tensor:
-    """The greatest element or the mean along all spatial axes, which have size 1 in the result."""
+    """The maximum or the mean along all spatial axes, which have size 1 in the result."""
     return _adaptive_pool(data, (1,), pool_type, layout)

@@ -101,5 +101,5 @@ def _kind(term: str) -> str:
     _, _, kind = _kind(member).rpartition("a list of ")
     if kind != _kind(member):
         return f"a list of lists of {kind}"
-    _, _, plain = kind.partition(" ")
-    return f"a list of {plain}s"
+    _, _, noun = kind.partition(" ")
+    return f"a list of {noun}s"

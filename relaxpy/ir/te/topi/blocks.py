@@ -1,12 +1,12 @@
-"""Tensors whose channels or batches become pixels of an image, and the inverses."""
+"""Channels or batches rearranged to pixels of images, and the inverses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.te.topi.transform import strided_slice
@@ -21,11 +21,9 @@ __all__ = [
     "space_to_depth",
 ]
 
-INJECTIVE = "injective"
-
 
 def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle") -> Tensor:
-    """Channel (c * r + i) * r + j as row i and column j of the blocks of r * r pixels of channel c.
+    """Turn channel (c * r + i) * r + j into row i, column j of blocks of r * r pixels of channel c.
 
     Errors:
         MisuseError: the data has rank 2 or less, or the factor is not positive.
@@ -51,8 +49,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
         channel = ops.add(ops.mul(c, square), ops.add(ops.mul(i, factor), j))
         return data(*outer, channel, ops.floordiv(y, factor), ops.floordiv(x, factor))
 
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+    return injective(shape, element, name)
 
 
 def _image_axes(layout: str, name: str) -> tuple[int, int, int]:
@@ -73,7 +70,7 @@ def _check_image(data: Tensor, block_size: int, name: str) -> None:
 def depth_to_space(
     data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR"
 ) -> Tensor:
-    """Channels of images as pixels of blocks of `block_size` rows and columns.
+    """Turn channels of images into pixels of blocks of `block_size` rows and columns.
 
     Channel (i * b + j) * C + c becomes row i and column j of blocks of channel c in mode "DCR", and
     channel c * b * b + i * b + j in mode "CRD".
@@ -92,20 +89,21 @@ def depth_to_space(
     shape[rows], shape[columns] = (tidy(ops.mul(shape[a], block)) for a in (rows, columns))
 
     def element(*index: PrimExpr) -> PrimExpr:
-        place, c, y, x = list(index), index[channels], index[rows], index[columns]
-        part = ops.add(ops.mul(ops.floormod(y, block), block), ops.floormod(x, block))
-        place[channels] = (
-            ops.add(ops.mul(part, depth), c) if mode == "DCR" else ops.add(ops.mul(c, square), part)
+        source, c, y, x = list(index), index[channels], index[rows], index[columns]
+        offset = ops.add(ops.mul(ops.floormod(y, block), block), ops.floormod(x, block))
+        source[channels] = (
+            ops.add(ops.mul(offset, depth), c)
+            if mode == "DCR"
+            else ops.add(ops.mul(c, square), offset)
         )
-        place[rows], place[columns] = ops.floordiv(y, block), ops.floordiv(x, block)
-        return data(*place)
+        source[rows], source[columns] = ops.floordiv(y, block), ops.floordiv(x, block)
+        return data(*source)
 
-    made: Tensor = te.compute(shape, element, name="depth_to_space", tag=INJECTIVE)
-    return made
+    return injective(shape, element, "depth_to_space")
 
 
 def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
-    """Pixels of blocks of `block_size` rows and columns as channels.
+    """Turn pixels of blocks of `block_size` rows and columns into channels.
 
     Row i and column j of the blocks of channel c become channel (i * b + j) * C + c.
 
@@ -120,19 +118,18 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     shape[rows], shape[columns] = (tidy(ops.floordiv(shape[a], block)) for a in (rows, columns))
 
     def element(*index: PrimExpr) -> PrimExpr:
-        place, channel = list(index), index[channels]
-        part = ops.floordiv(channel, depth)
-        place[channels] = ops.floormod(channel, depth)
-        place[rows] = ops.add(ops.mul(index[rows], block), ops.floordiv(part, block))
-        place[columns] = ops.add(ops.mul(index[columns], block), ops.floormod(part, block))
-        return data(*place)
+        source, channel = list(index), index[channels]
+        offset = ops.floordiv(channel, depth)
+        source[channels] = ops.floormod(channel, depth)
+        source[rows] = ops.add(ops.mul(index[rows], block), ops.floordiv(offset, block))
+        source[columns] = ops.add(ops.mul(index[columns], block), ops.floormod(offset, block))
+        return data(*source)
 
-    made: Tensor = te.compute(shape, element, name="space_to_depth", tag=INJECTIVE)
-    return made
+    return injective(shape, element, "space_to_depth")
 
 
-def _check_blocks(data: Tensor, name: str, block_shape: Sequence[int], *more: object) -> None:
-    counts = {len(block_shape), *(len(each) for each in more if isinstance(each, Sequence))}
+def _check_blocks(data: Tensor, name: str, block_shape: Sequence[int], *widths: object) -> None:
+    counts = {len(block_shape), *(len(w) for w in widths if isinstance(w, Sequence))}
     if len(counts) != 1 or not 0 < len(block_shape) < data.ndim or min(block_shape) <= 0:
         raise MisuseError(
             f"{name} takes one positive block size and one width each for at most "
@@ -147,7 +144,7 @@ def space_to_batch_nd(
     pad_after: Sequence[int],
     pad_value: ExprLike = 0.0,
 ) -> Tensor:
-    """The elements of each position in a block as a batch of their own, after padding.
+    """Turn each position in a block into a separate batch, after padding.
 
     The blocks are along the axes after the first one, the batches in row-major order of positions.
 
@@ -155,27 +152,26 @@ def space_to_batch_nd(
         MisuseError: there is not one block size and width for each of these axes.
     """
     _check_blocks(data, "space_to_batch_nd", block_shape, pad_before, pad_after)
-    rest = [0] * (data.ndim - len(block_shape) - 1)
-    whole = pad(data, [0, *pad_before, *rest], [0, *pad_after, *rest], pad_value)
+    unpadded = [0] * (data.ndim - len(block_shape) - 1)
+    padded = pad(data, [0, *pad_before, *unpadded], [0, *pad_after, *unpadded], pad_value)
     sizes = [ops.const(size, "int64") for size in block_shape]
-    batch, *inner = whole.shape
-    shape = [batch, *inner]
+    batch, *spatial = padded.shape
+    shape = [batch, *spatial]
     for axis, size in enumerate(sizes, start=1):
         shape[0] = tidy(ops.mul(shape[0], size))
         shape[axis] = tidy(ops.floordiv(shape[axis], size))
 
     def element(*index: PrimExpr) -> PrimExpr:
-        place, part = list(index), ops.floordiv(index[0], batch)
-        place[0] = ops.floormod(index[0], batch)
+        source, position = list(index), ops.floordiv(index[0], batch)
+        source[0] = ops.floormod(index[0], batch)
         for axis in range(len(sizes), 0, -1):
             size = sizes[axis - 1]
-            offset = ops.floormod(part, size) if axis > 1 else part
-            place[axis] = ops.add(ops.mul(index[axis], size), offset)
-            part = ops.floordiv(part, size)
-        return whole(*place)
+            offset = ops.floormod(position, size) if axis > 1 else position
+            source[axis] = ops.add(ops.mul(index[axis], size), offset)
+            position = ops.floordiv(position, size)
+        return padded(*source)
 
-    made: Tensor = te.compute(shape, element, name="space_to_batch_nd", tag=INJECTIVE)
-    return made
+    return injective(shape, element, "space_to_batch_nd")
 
 
 def batch_to_space_nd(
@@ -184,7 +180,7 @@ def batch_to_space_nd(
     crop_begin_list: Sequence[int],
     crop_end_list: Sequence[int],
 ) -> Tensor:
-    """Batches as positions in blocks along the axes after the first one, then without the ends.
+    """Turn batches into positions in blocks along the axes after the first one, then crop the ends.
 
     Errors:
         MisuseError: there is not one block size and width for each of these axes.
@@ -198,18 +194,18 @@ def batch_to_space_nd(
     batch = shape[0]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        place: list[PrimExpr] = list(index)
-        part: PrimExpr = ops.const(0, "int64")
+        source: list[PrimExpr] = list(index)
+        position: PrimExpr = ops.const(0, "int64")
         for axis, size in enumerate(sizes, start=1):
-            part = ops.add(ops.mul(part, size), ops.floormod(index[axis], size))
-            place[axis] = ops.floordiv(index[axis], size)
-        place[0] = ops.add(ops.mul(part, batch), index[0])
-        return data(*place)
+            position = ops.add(ops.mul(position, size), ops.floormod(index[axis], size))
+            source[axis] = ops.floordiv(index[axis], size)
+        source[0] = ops.add(ops.mul(position, batch), index[0])
+        return data(*source)
 
-    made: Tensor = te.compute(shape, element, name="batch_to_space_nd", tag=INJECTIVE)
+    merged = injective(shape, element, "batch_to_space_nd")
     ends = [
         ops.sub(size, ops.const(cut, "int64"))
         for size, cut in zip(shape[1:], crop_end_list, strict=False)
     ]
     axes = list(range(1, len(sizes) + 1))
-    return strided_slice(made, list(crop_begin_list), ends, None, axes)
+    return strided_slice(merged, list(crop_begin_list), ends, None, axes)

@@ -44,37 +44,37 @@ def parse_subscripts(
     Errors:
         what `refuse` makes of a message: the text is malformed, or does not fit the ranks.
     """
-    plain = text.replace(" ", "")
-    left, arrow, right = plain.partition("->")
-    terms = left.split(",")
+    spaceless = text.replace(" ", "")
+    inputs, arrow, output = spaceless.partition("->")
+    terms = inputs.split(",")
     if len(terms) != len(ranks):
         raise refuse(f"subscripts {text!r} have {len(terms)} operands, found {len(ranks)}")
-    for term in (*terms, *([right] if arrow else [])):
+    for term in (*terms, *([output] if arrow else [])):
         letters = term.replace("...", "", 1)
         if not all(letter in ascii_letters for letter in letters):
             raise refuse(f"subscripts are letters, commas, '...' and '->', found {text!r}")
-    free = [letter for letter in reversed(ascii_letters) if letter not in plain]
-    widths = []
+    unused_letters = [letter for letter in reversed(ascii_letters) if letter not in spaceless]
+    ellipsis_ranks = []
     for k, (term, rank) in enumerate(zip(terms, ranks, strict=True)):
         labelled = len(term.replace("...", ""))
-        widths.append(rank - labelled)
+        ellipsis_ranks.append(rank - labelled)
         if rank < labelled or ("..." not in term and rank > labelled):
             raise refuse(
                 f"operand {k} has rank {rank}, but {term!r} of {text!r} labels {labelled} axes"
             )
-    widest = max(widths, default=0)
-    if widest > len(free):
+    widest = max(ellipsis_ranks, default=0)
+    if widest > len(unused_letters):
         raise refuse(f"subscripts {text!r} need more labels than there are letters")
-    stars = "".join(free[:widest])
+    ellipsis = "".join(unused_letters[:widest])
     operands = tuple(
-        term.replace("...", stars[widest - width :])
-        for term, width in zip(terms, widths, strict=True)
+        term.replace("...", ellipsis[widest - width :])
+        for term, width in zip(terms, ellipsis_ranks, strict=True)
     )
     labels = "".join(operands)
     if not arrow:
-        once = sorted(label for label in set(labels) if labels.count(label) == 1)
-        return Subscripts(operands, stars + "".join(x for x in once if x not in stars))
-    result = right.replace("...", stars)
+        unique = sorted(label for label in set(labels) if labels.count(label) == 1)
+        return Subscripts(operands, ellipsis + "".join(x for x in unique if x not in ellipsis))
+    result = output.replace("...", ellipsis)
     for label in result:
         if result.count(label) > 1:
             raise refuse(f"label {label!r} occurs twice in the result of {text!r}")
@@ -92,11 +92,11 @@ def label_sizes(
     sizes: dict[str, PrimExpr] = {}
     for labels, shape in zip(subscripts.operands, shapes, strict=True):
         for label, size in zip(labels, shape, strict=True):
-            known = sizes.get(label)
-            if known is None or is_const(known, 1):
+            size_of_label = sizes.get(label)
+            if size_of_label is None or is_const(size_of_label, 1):
                 sizes[label] = size
             elif not is_const(size, 1):
-                sizes[label] = join(label, known, size)
+                sizes[label] = join(label, size_of_label, size)
     return sizes
 
 
@@ -119,12 +119,12 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
     empty = any(is_const(sizes[label], 0) for label in summed)
 
     def element(*index: PrimExpr) -> Any:
-        at: dict[str, PrimExpr] = dict(zip(subscripts.result, index, strict=True))
-        at |= {label: axis.var for label, axis in summed.items()}
+        index_of_label: dict[str, PrimExpr] = dict(zip(subscripts.result, index, strict=True))
+        index_of_label |= {label: axis.var for label, axis in summed.items()}
         factors = [
             x(
                 *(
-                    ops.const(0, size.dtype) if is_const(size, 1) else at[label]
+                    ops.const(0, size.dtype) if is_const(size, 1) else index_of_label[label]
                     for label, size in zip(labels, x.shape, strict=True)
                 )
             )
@@ -137,8 +137,8 @@ def einsum(subscript: str, *operand: Tensor) -> Tensor:
             return ops.const(0, term.dtype)
         if not summed:
             return term
-        adding = reduce.any if term.dtype.is_bool else reduce.sum
-        return adding(term, axis=list(summed.values()))
+        reducer = reduce.any if term.dtype.is_bool else reduce.sum
+        return reducer(term, axis=list(summed.values()))
 
     shape = [sizes[label] for label in subscripts.result]
     return as_dtype(te.compute(shape, element, name="T_einsum", tag="matmul"), dtype)

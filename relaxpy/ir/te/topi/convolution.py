@@ -70,7 +70,7 @@ def _read(x: Tensor, layout: str | Layout) -> _Axes:
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """How windows lie along the spatial axes, by their letters."""
+    """The attributes of windows along the spatial axes, by the letters of the axes."""
 
     stride: dict[str, int]
     before: dict[str, int]
@@ -82,20 +82,20 @@ class _Windows:
         axes = spatial_axes(count)
         before, after = both_sides(padding, count)
 
-        def named(values: Sequence[int]) -> dict[str, int]:
+        def by_axis(values: Sequence[int]) -> dict[str, int]:
             return dict(zip(axes, values, strict=True))
 
-        steps, holes = per_axis(stride, count), per_axis(dilation, count)
-        return _Windows(named(steps), named(before), named(after), named(holes))
+        steps, dilations = per_axis(stride, count), per_axis(dilation, count)
+        return _Windows(by_axis(steps), by_axis(before), by_axis(after), by_axis(dilations))
 
-    def place(self, axis: str, window: PrimExpr, inside: PrimExpr) -> PrimExpr:
-        """The position along a padded axis of element `inside` of a window."""
+    def position(self, axis: str, w: PrimExpr, k: PrimExpr) -> PrimExpr:
+        """The position along a padded axis of element k of window w."""
         return ops.add(
-            ops.mul(window, number(self.stride[axis])), ops.mul(inside, number(self.dilation[axis]))
+            ops.mul(w, number(self.stride[axis])), ops.mul(k, number(self.dilation[axis]))
         )
 
     def padded(self, x: _Axes) -> _Axes:
-        """x with zeros around its spatial axes."""
+        """x with its spatial axes padded with zeros."""
         before = [self.before.get(axis, 0) for axis in x.order]
         after = [self.after.get(axis, 0) for axis in x.order]
         if not any(before) and not any(after):
@@ -103,13 +103,13 @@ class _Windows:
         zero = ops.const(0, x.tensor.dtype)
         return _Axes(pad(x.tensor, before, after, zero, name="pad_temp"), x.order)
 
-    def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, more: int) -> PrimExpr:
-        """How many elements of an axis that is not padded the windows span, and `more`."""
-        cut = more - self.before[axis] - self.after[axis]
+    def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, extra: int) -> PrimExpr:
+        """The number of elements that the windows span along the unpadded axis, plus `extra`."""
+        cut = extra - self.before[axis] - self.after[axis]
         return window_span(count, kernel, self.stride[axis], self.dilation[axis], cut)
 
     def count(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> PrimExpr:
-        """How many windows there are along an axis."""
+        """The number of windows along an axis."""
         both = self.before[axis] + self.after[axis]
         return window_count(size, both, kernel, self.stride[axis], self.dilation[axis])
 
@@ -135,13 +135,13 @@ def _sum(term: PrimExpr, axes: Sequence[IterVar]) -> Any:
     return reduce.sum(term, axis=list(axes))
 
 
-def _grouped(channel: PrimExpr, own: PrimExpr, inner: PrimExpr, count: PrimExpr) -> PrimExpr:
-    """The channel number `inner` of `count` in the group of a channel, of `own` in each group."""
-    return ops.add(ops.mul(ops.floordiv(channel, own), count), inner)
+def _grouped(channel: PrimExpr, width: PrimExpr, member: PrimExpr, count: PrimExpr) -> PrimExpr:
+    """Channel `member` of `count` in the group of `channel`, where groups have this width."""
+    return ops.add(ops.mul(ops.floordiv(channel, width), count), member)
 
 
 def _default_kernel_layout(data_layout: str) -> str:
-    """The output channels first, or last where the channels of the data follow the axes."""
+    """Output channels first, or last where the channels of the data follow the spatial axes."""
     axes = "".join(a for a in data_layout if a in "DHW")
     first = data_layout.index("C") < data_layout.index(axes[0])
     return f"OI{axes}" if first else f"{axes}IO"
@@ -169,40 +169,40 @@ def conv(
     count = len(data.order) - 2
     windows = _Windows.of(stride, padding, dilation, count)
     axes = [axis for axis in data.order if axis not in "NC"]
-    own = kernel.sizes
-    sizes = {"N": data.sizes["N"], "C": own["O"]} | {
-        axis: windows.count(axis, data.sizes[axis], own[axis]) for axis in axes
+    dims = kernel.sizes
+    sizes = {"N": data.sizes["N"], "C": dims["O"]} | {
+        axis: windows.count(axis, data.sizes[axis], dims[axis]) for axis in axes
     }
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
     source = windows.padded(data)
-    per_group = ops.floordiv(own["O"], number(groups))
+    per_group = ops.floordiv(dims["O"], number(groups))
 
-    def term(index: Mapping[str, PrimExpr], inner: Mapping[str, PrimExpr]) -> PrimExpr:
-        channel = inner["C"]
+    def term(index: Mapping[str, PrimExpr], element: Mapping[str, PrimExpr]) -> PrimExpr:
+        channel = element["C"]
         if groups > 1:
-            channel = _grouped(index["C"], per_group, channel, own["I"])
-        place = {axis: windows.place(axis, index[axis], inner[axis]) for axis in axes}
-        weight = {axis: inner[axis] for axis in axes} | {"O": index["C"], "I": inner["C"]}
-        values = source.at({"N": index["N"], "C": channel} | place), kernel.at(weight)
+            channel = _grouped(index["C"], per_group, channel, dims["I"])
+        position = {axis: windows.position(axis, index[axis], element[axis]) for axis in axes}
+        weight = {axis: element[axis] for axis in axes} | {"O": index["C"], "I": element["C"]}
+        values = source.at({"N": index["N"], "C": channel} | position), kernel.at(weight)
         return _product(*values, wide)
 
     out = Layout.of(out_layout or data_layout)
     order = "".join(axis for axis in out.names if axis.isupper())
     summed = [axis for axis in data.order if axis != "N"]
-    extents = {axis: own["I" if axis == "C" else axis] for axis in summed}
+    extents = {axis: dims["I" if axis == "C" else axis] for axis in summed}
     name = f"{'group_' * (groups > 1)}conv{count}d_{order.lower()}"
-    if groups > 1 and is_const(own["I"], 1) and _is_small(own[axis] for axis in axes):
+    if groups > 1 and is_const(dims["I"], 1) and _is_small(dims[axis] for axis in axes):
         body = _written_out(term, order, extents, summed)
     else:
         body = _reduction(term, order, extents, summed)
     names = [AXIS_NAMES[axis] for axis in order]
-    made = te.compute([sizes[a] for a in order], body, name=name, varargs_names=names)
-    return in_layout(as_dtype(made, dtype), order, out)
+    result = te.compute([sizes[a] for a in order], body, name=name, varargs_names=names)
+    return in_layout(as_dtype(result, dtype), order, out)
 
 
 def _is_small(extents: Any) -> bool:
-    """Whether a window has so few elements that the sum over them is written out."""
+    """Whether a window has so few elements that the sum over them is unrolled."""
     sizes = [size.value if isinstance(size, tir.IntImm) else 0 for size in extents]
     return 0 < folded(lambda a, b: a * b, sizes, 1) <= WRITTEN_OUT
 
@@ -213,14 +213,14 @@ Term = Callable[[Mapping[str, PrimExpr], Mapping[str, PrimExpr]], PrimExpr]
 def _reduction(
     term: Term, order: str, extents: Mapping[str, PrimExpr], summed: Sequence[str]
 ) -> Callable[..., Any]:
-    inner = {
+    reductions = {
         axis: te.reduce_axis((number(0), extents[axis]), WINDOW_NAMES[axis]) for axis in summed
     }
 
     def element(*index: PrimExpr) -> Any:
-        variables = {axis: found.var for axis, found in inner.items()}
+        variables = {axis: reduction.var for axis, reduction in reductions.items()}
         value = term(dict(zip(order, index, strict=True)), variables)
-        return _sum(value, list(inner.values()))
+        return _sum(value, list(reductions.values()))
 
     return element
 
@@ -228,15 +228,15 @@ def _reduction(
 def _written_out(
     term: Term, order: str, extents: Mapping[str, PrimExpr], summed: Sequence[str]
 ) -> Callable[..., Any]:
-    places: list[dict[str, PrimExpr]] = [{}]
+    elements: list[dict[str, PrimExpr]] = [{}]
     for axis in summed:
         size = extents[axis]
         assert isinstance(size, tir.IntImm)
-        places = [p | {axis: number(k)} for p in places for k in range(size.value)]
+        elements = [p | {axis: number(k)} for p in elements for k in range(size.value)]
 
     def element(*index: PrimExpr) -> Any:
-        where = dict(zip(order, index, strict=True))
-        return folded(ops.add, (term(where, place) for place in places))
+        outer = dict(zip(order, index, strict=True))
+        return folded(ops.add, (term(outer, element) for element in elements))
 
     return element
 
@@ -255,25 +255,27 @@ def conv_transpose(
     output_padding: Numbers = 0,
     out_sizes: Sequence[PrimExpr] | None = None,
 ) -> Tensor:
-    """Each element of the data times the filter, added where windows of a convolution lie.
+    """Add the filter times each element of the data to the window of that element.
 
-    That is the transpose of `conv` as a linear map. The dimensions of the result along spatial axes
-    are `out_sizes`, or the least plus `output_padding`. The layout of the filter names what the
-    data has `I`, and what the result has `O`.
+    This is the transpose of `conv` as a linear map. The dimensions of the result along spatial axes
+    are `out_sizes`, or the least plus `output_padding`. In the layout of the filter, `I` are
+    the channels of the data and `O` those of the result.
     """
     x, w = _read(data, data_layout), _read(kernel, kernel_layout)
     count = len(x.order) - 2
     axes = spatial_axes(count)
     windows = _Windows.of(stride, padding, dilation, count)
-    own, sizes = w.sizes, x.sizes
+    dims, sizes = w.sizes, x.sizes
     if out_sizes is None:
-        more = per_axis(output_padding, count)
-        out_sizes = [windows.span(a, sizes[a], own[a], m) for a, m in zip(axes, more, strict=True)]
+        extra = per_axis(output_padding, count)
+        out_sizes = [
+            windows.span(a, sizes[a], dims[a], m) for a, m in zip(axes, extra, strict=True)
+        ]
     out = dict(zip(axes, out_sizes, strict=True))
     goal = Layout.of(out_layout or data_layout)
     order = "".join(a for a in goal.names if a.isupper())
-    per_group = ops.floordiv(own["I"], number(groups))
-    final = out | {"N": sizes["N"], "C": ops.mul(own["O"], number(groups))}
+    per_group = ops.floordiv(dims["I"], number(groups))
+    final = out | {"N": sizes["N"], "C": ops.mul(dims["O"], number(groups))}
     dtype = _joint(data, kernel, out_dtype)
     wide = _wide(dtype)
 
@@ -281,52 +283,52 @@ def conv_transpose(
         return member if group is None else ops.add(ops.mul(group, count), member)
 
     # Each window of the filter becomes one matrix for each group.
-    turned = f"{axes}{'G' * (groups > 1)}OI"
-    extents = own | {"G": number(groups), "I": per_group}
+    matrix_axes = f"{axes}{'G' * (groups > 1)}OI"
+    extents = dims | {"G": number(groups), "I": per_group}
 
     def weight(*index: PrimExpr) -> Any:
-        at = dict(zip(turned, index, strict=True))
+        at = dict(zip(matrix_axes, index, strict=True))
         return ops.cast_to(w.at(at | {"I": channel(at.get("G"), at["I"], per_group)}), wide)
 
-    matrices = te.compute([extents[a] for a in turned], weight, name="kernel_transform")
-    loops = [a for b in order for a in (turned[count:-1] if b == "C" else b)]
+    matrices = te.compute([extents[a] for a in matrix_axes], weight, name="kernel_transform")
+    loops = [a for b in order for a in (matrix_axes[count:-1] if b == "C" else b)]
 
-    def place(window: Index, index: Index) -> tuple[PrimExpr, ...]:
+    def position(window: Index, index: Index) -> tuple[PrimExpr, ...]:
         at = dict(zip(loops, index, strict=True))
-        found = {a: windows.place(a, at[a], k) for a, k in zip(axes, window, strict=True)}
-        found |= {"N": at["N"], "C": channel(at.get("G"), at["O"], own["O"])}
-        return tuple(found[a] for a in order)
+        target = {a: windows.position(a, at[a], k) for a, k in zip(axes, window, strict=True)}
+        target |= {"N": at["N"], "C": channel(at.get("G"), at["O"], dims["O"])}
+        return tuple(target[a] for a in order)
 
     summed = [] if is_const(per_group, 1) else [per_group]
 
-    def term(ins: Sequence[Buffer], window: Index, index: Index, inner: Index) -> PrimExpr:
-        at = dict(zip(loops, index, strict=True)) | {"I": inner[0] if inner else number(0)}
+    def term(ins: Sequence[Buffer], window: Index, index: Index, summation: Index) -> PrimExpr:
+        at = dict(zip(loops, index, strict=True)) | {"I": summation[0] if summation else number(0)}
         source = at | {"C": channel(at.get("G"), at["I"], per_group)}
         value = BufferLoad(ins[0], [source[a] for a in x.order])
-        factor = BufferLoad(ins[1], [*window, *(at[a] for a in turned[count:])])
+        factor = BufferLoad(ins[1], [*window, *(at[a] for a in matrix_axes[count:])])
         return ops.mul(ops.cast_to(value, wide), factor)
 
-    padded = [
+    padded_sizes = [
         ops.add(final[a], number(windows.before.get(a, 0) + windows.after.get(a, 0))) for a in order
     ]
     extents |= sizes
-    made = overlap_add(
-        padded,
+    padded_result = overlap_add(
+        padded_sizes,
         wide,
         [x.tensor, matrices],
-        [own[a] for a in axes],
+        [dims[a] for a in axes],
         [extents[a] for a in loops],
         summed,
-        place,
+        position,
         term,
         f"conv{count}d_transpose",
     )
 
     def cropped(*index: PrimExpr) -> Any:
-        place = [
+        position = [
             ops.add(i, number(windows.before.get(a, 0))) for a, i in zip(order, index, strict=True)
         ]
-        return ops.cast_to(made(*place), dtype)
+        return ops.cast_to(padded_result(*position), dtype)
 
     result = te.compute([final[a] for a in order], cropped, name="T_crop")
     return in_layout(result, order, goal)
@@ -345,16 +347,16 @@ def conv_backward_weight(
     out_dtype: str | None = None,
     out_layout: str = "",
 ) -> Tensor:
-    """The gradient of the filter of `conv`, of the shape `sizes`, for that of its result."""
+    """The gradient of the filter of `conv`, of shape `sizes`, from that of its result."""
     goal = Layout.of(kernel_layout)
     order = "".join(a for a in goal.names if a.isupper())
-    own = dict(zip(order, whole_shape(sizes, goal), strict=True))
+    dims = dict(zip(order, whole_shape(sizes, goal), strict=True))
     g, x = _read(grad, out_layout or data_layout), _read(data, data_layout)
     count = len(x.order) - 2
     axes = spatial_axes(count)
     windows = _Windows.of(stride, padding, dilation, count)
     source = windows.padded(x)
-    per_group = ops.floordiv(own["O"], number(groups))
+    per_group = ops.floordiv(dims["O"], number(groups))
     dtype = _joint(grad, data, out_dtype)
     wide = _wide(dtype)
     summed = {
@@ -363,15 +365,18 @@ def conv_backward_weight(
 
     def element(*index: PrimExpr) -> Any:
         at = dict(zip(order, index, strict=True))
-        channel = at["I"] if groups == 1 else _grouped(at["O"], per_group, at["I"], own["I"])
-        here = {a: axis.var for a, axis in summed.items()}
-        place = {a: windows.place(a, here[a], at[a]) for a in axes} | {"N": here["N"], "C": channel}
+        channel = at["I"] if groups == 1 else _grouped(at["O"], per_group, at["I"], dims["I"])
+        inner = {a: axis.var for a, axis in summed.items()}
+        position = {a: windows.position(a, inner[a], at[a]) for a in axes} | {
+            "N": inner["N"],
+            "C": channel,
+        }
         return _sum(
-            _product(g.at(here | {"C": at["O"]}), source.at(place), wide), [*summed.values()]
+            _product(g.at(inner | {"C": at["O"]}), source.at(position), wide), [*summed.values()]
         )
 
-    made = te.compute([own[a] for a in order], element, name=f"conv{count}d_backward_weight")
-    return in_layout(as_dtype(made, dtype), order, goal)
+    result = te.compute([dims[a] for a in order], element, name=f"conv{count}d_backward_weight")
+    return in_layout(as_dtype(result, dtype), order, goal)
 
 
 def conv1d(

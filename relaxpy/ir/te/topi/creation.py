@@ -25,8 +25,8 @@ def eye(
 
     def element(i: PrimExpr, j: PrimExpr) -> PrimExpr:
         row, column = ops.cast_to(i, "int64"), ops.cast_to(j, "int64")
-        inside = ops.compare(tir.EQ, row, ops.sub(column, offset))
-        return intrin.if_then_else(inside, ops.const(1, dtype), ops.const(0, dtype))
+        is_diagonal = ops.compare(tir.EQ, row, ops.sub(column, offset))
+        return intrin.if_then_else(is_diagonal, ops.const(1, dtype), ops.const(0, dtype))
 
     return computed(as_sizes((n, n if m is None else m)), element, "eye")
 

@@ -92,7 +92,7 @@ __all__ = [
 Value: TypeAlias = Tensor | ExprLike
 Unary: TypeAlias = Callable[[PrimExpr], PrimExpr]
 Binary: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
-ELEMENTWISE, BROADCAST = "elemwise", "broadcast"
+ELEMENTWISE, BROADCAST, INJECTIVE = "elemwise", "broadcast", "injective"
 FLOAT16 = DataType("float16")
 
 
@@ -102,6 +102,11 @@ def computed(
     """Return the tensor whose elements `element` computes from indices."""
     result: Tensor = te.compute(shape, element, name=name, tag=tag)
     return result
+
+
+def injective(shape: Sequence[PrimExpr], element: Callable[..., Any], name: str) -> Tensor:
+    """Return the tensor whose elements `element` selects from other tensors."""
+    return computed(shape, element, name, INJECTIVE)
 
 
 def map_elements(function: Unary, x: Tensor, name: str, tag: str = ELEMENTWISE) -> Tensor:
@@ -142,8 +147,8 @@ def _sign(v: PrimExpr) -> PrimExpr:
     zero, one = ops.const(0, v.dtype), ops.const(1, v.dtype)
     if v.dtype.family == "uint":
         return tir.Select(v > zero, one, zero)
-    rest = tir.Select(ops.compare(tir.EQ, v, zero), zero, v) if v.dtype.is_float else zero
-    return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), rest))
+    otherwise = tir.Select(ops.compare(tir.EQ, v, zero), zero, v) if v.dtype.is_float else zero
+    return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), otherwise))
 
 
 def _negative(v: PrimExpr) -> PrimExpr:
@@ -519,8 +524,8 @@ def where(condition: Value, x: Value, y: Value) -> Any:
     def choose(c: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if not c.dtype.is_bool:
             return tir.Select(is_true(c), a, b)
-        number = ops.cast_to(c, "int64")  # as TVM compares it
-        return tir.Select(ops.compare(tir.LT, ops.const(0, "int64"), number), a, b)
+        as_number = ops.cast_to(c, "int64")  # as TVM compares it
+        return tir.Select(ops.compare(tir.LT, ops.const(0, "int64"), as_number), a, b)
 
     return broadcast(choose, (condition, x, y), "T_where")
 

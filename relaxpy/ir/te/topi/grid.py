@@ -11,7 +11,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.te.topi.elementwise import as_dtype, computed
 from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.interpolation import cubic_weights, double, ratio, sum_dtype
 from relaxpy.ir.te.topi.shapes import as_sizes, shape_text
@@ -51,11 +51,10 @@ def affine_grid(
             number, count = ops.cast_to(i, INT64), ops.cast_to(size, INT64)
             steps = ops.maximum(count - 1, ops.const(1, INT64))
             aligned = ratio(number * 2 - (count - 1), steps)
-            at = aligned if align_corners else ratio(number * 2 + 1 - count, count)
-            return ops.cast_to(at, wide)
+            coordinate = aligned if align_corners else ratio(number * 2 + 1 - count, count)
+            return ops.cast_to(coordinate, wide)
 
-        made: Tensor = te.compute([size], element, name=name)
-        return made
+        return computed([size], element, name)
 
     xs, ys = positions(width, "x"), positions(height, "y")
 
@@ -64,13 +63,12 @@ def affine_grid(
         return ops.cast_to(row[0] * xs(x) + row[1] * ys(y) + row[2], data.dtype)
 
     shape = (*data.shape[:2], height, width)
-    result: Tensor = te.compute(shape, element, name="affine_grid")
-    return result
+    return computed(shape, element, "affine_grid")
 
 
 @dataclass(frozen=True, slots=True)
 class _Tap:
-    """Along one axis, an index of the data for each position, its weight and that one's slope."""
+    """Along one axis, the index into the data for each position, its weight and its slope."""
 
     index: Tensor
     weight: Tensor
@@ -129,15 +127,14 @@ class _Sampled:
         return list(itertools.product(*self.axes()))
 
     def scale(self, axis: int) -> PrimExpr:
-        """By how much the index along an axis grows if the coordinate grows by 1."""
+        """The growth of the index along an axis if the coordinate grows by 1."""
         size = ops.cast_to(self.data.shape[axis + 2], INT64)
         return double(size - 1 if self.align_corners else size) * double(0.5)
 
     def _table(
         self, element: Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr], name: str
     ) -> Tensor:
-        made: Tensor = te.compute(self.positions, lambda n, *at: element(n, at), name=name)
-        return made
+        return computed(self.positions, lambda n, *at: element(n, at), name)
 
     def _taps(self, axis: int, row: int) -> list[_Tap]:
         size = ops.cast_to(self.data.shape[axis + 2], INT64)
@@ -198,21 +195,21 @@ class _Sampled:
                 nearest = self._reflected(nearest, size)
             return ops.maximum(ops.minimum(nearest, size - 1), zero)
 
-        def inside(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
+        def table_of(number: int) -> Callable[[PrimExpr, tuple[PrimExpr, ...]], PrimExpr]:
             def element(n: PrimExpr, at: tuple[PrimExpr, ...]) -> PrimExpr:
                 value = ops.cast_to(weight(n, *at)[number], self.wide)
                 if self.padding != "zeros":
                     return value
-                where = source(n, *at)
-                fits = ops.all_of(where >= double(0.0), where <= double(size - 1))
-                return tir.Select(fits, value, ops.const(0, self.wide))
+                position = source(n, *at)
+                is_inside = ops.all_of(position >= double(0.0), position <= double(size - 1))
+                return tir.Select(is_inside, value, ops.const(0, self.wide))
 
             return element
 
         return _Tap(
             self._table(index, "index"),
-            self._table(inside(0), "weight"),
-            self._table(inside(1), "slope"),
+            self._table(table_of(0), "weight"),
+            self._table(table_of(1), "slope"),
         )
 
     def _reflected(self, index: PrimExpr, size: PrimExpr) -> PrimExpr:
@@ -220,10 +217,10 @@ class _Sampled:
         one = ops.const(1, INT64)
         if self.align_corners:
             last = size - 1
-            inside = ops.floormod(index, ops.maximum(last * 2, one))
-            return tir.Select(inside > last, last * 2 - inside, inside)
-        inside = ops.floormod(index, ops.maximum(size * 2, one))
-        return tir.Select(inside >= size, size * 2 - 1 - inside, inside)
+            folded = ops.floormod(index, ops.maximum(last * 2, one))
+            return tir.Select(folded > last, last * 2 - folded, folded)
+        folded = ops.floormod(index, ops.maximum(size * 2, one))
+        return tir.Select(folded >= size, size * 2 - 1 - folded, folded)
 
     def value(
         self, n: PrimExpr, c: PrimExpr, at: Sequence[PrimExpr], taps: Sequence[_Tap]
@@ -260,8 +257,7 @@ def grid_sample(
         return ops.cast_to(folded(ops.add, terms), data.dtype)
 
     shape = (*data.shape[:2], *grid.shape[2:])
-    result: Tensor = te.compute(shape, element, name="grid_sample")
-    return result
+    return computed(shape, element, "grid_sample")
 
 
 def _product(factors: Iterable[PrimExpr]) -> PrimExpr:
@@ -289,19 +285,19 @@ def grid_sample_grad_data(
         def clear(index: list[PrimExpr]) -> Stmt:
             return BufferStore(out, ops.const(0, wide), tuple(index))
 
-        def added(chosen: Sequence[Buffer]) -> Callable[[list[PrimExpr]], Stmt]:
-            def one(index: list[PrimExpr]) -> Stmt:
+        def adding(chosen: Sequence[Buffer]) -> Callable[[list[PrimExpr]], Stmt]:
+            def add_term(index: list[PrimExpr]) -> Stmt:
                 n, c, *at = index
                 target = (n, c, *(load(table, (n, *at)) for table in chosen[::2]))
                 weight = _product(load(table, (n, *at)) for table in chosen[1::2])
                 term = ops.cast_to(load(ins[0], index), wide) * weight
                 return BufferStore(out, load(out, target) + term, target)
 
-            return one
+            return add_term
 
         groups = [ins[1 + k : 1 + k + 2 * count] for k in range(0, len(tables), 2 * count)]
         return stmt_seq(
-            loops(data.shape, clear), *(loops(grad.shape, added(group)) for group in groups)
+            loops(data.shape, clear), *(loops(grad.shape, adding(group)) for group in groups)
         )
 
     total = stored(data.shape, str(wide), [grad, *tables], "grid_sample_backward", store)
@@ -325,11 +321,12 @@ def grid_sample_grad_grid(
         def element(n: PrimExpr, *at: PrimExpr) -> PrimExpr:
             c = te.reduce_axis((ops.const(0, data.shape[1].dtype), data.shape[1]), "c")
 
-            def term(chosen: tuple[_Tap, ...]) -> PrimExpr:
+            def term(taps_of_axes: tuple[_Tap, ...]) -> PrimExpr:
                 factors = (
-                    (tap.slope if k == axis else tap.weight)(n, *at) for k, tap in enumerate(chosen)
+                    (tap.slope if k == axis else tap.weight)(n, *at)
+                    for k, tap in enumerate(taps_of_axes)
                 )
-                return sampled.value(n, c.var, at, chosen) * _product(factors)
+                return sampled.value(n, c.var, at, taps_of_axes) * _product(factors)
 
             slope = folded(ops.add, map(term, taps))
             total: PrimExpr = reduce.sum(
@@ -337,8 +334,7 @@ def grid_sample_grad_grid(
             )
             return total
 
-        made: Tensor = te.compute(sampled.positions, element, name="slope")
-        return made
+        return computed(sampled.positions, element, "slope")
 
     slopes = [along(axis) for axis in range(count)]
 
@@ -347,11 +343,10 @@ def grid_sample_grad_grid(
             slopes[axis](n, *at) * ops.cast_to(sampled.scale(axis), sampled.wide)
             for axis in reversed(range(count))
         ]
-        chosen = values[-1]
+        taps_of_axes = values[-1]
         for k in reversed(range(count - 1)):
-            here = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
-            chosen = tir.Select(here, values[k], chosen)
-        return ops.cast_to(chosen, grid.dtype)
+            is_row = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
+            taps_of_axes = tir.Select(is_row, values[k], taps_of_axes)
+        return ops.cast_to(taps_of_axes, grid.dtype)
 
-    result: Tensor = te.compute(grid.shape, element, name="grid_gradient")
-    return result
+    return computed(grid.shape, element, "grid_gradient")

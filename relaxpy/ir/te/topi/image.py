@@ -1,4 +1,4 @@
-"""Images and volumes resampled at other sizes, or at the positions of a grid."""
+"""Resampling of images and volumes to other sizes, or at the positions of a grid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import as_dtype, cast, identity
+from relaxpy.ir.te.topi.elementwise import as_dtype, cast, computed, identity
 from relaxpy.ir.te.topi.grid import (
     affine_grid,
     grid_sample,
@@ -58,8 +58,8 @@ def _pytorch_half_pixel(x: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
     return tir.Select(new > ops.const(1, INT64), _half_pixel(x, old, new), double(0.0))
 
 
-#: Where element x of `new` ones lies among `old` ones. One division rounds each coordinate, so
-#: integers and halves are exact.
+#: The coordinate of element x of `new` elements among `old` ones. Each is rounded by one division,
+#: so that integers and halves are exact.
 COORDINATES: dict[str, Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]] = {
     "half_pixel": _half_pixel,
     "align_corners": lambda x, old, new: ratio(
@@ -75,7 +75,7 @@ _KEEPS_EQUAL_SIZES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How elements between those of the data are computed."""
+    """The attributes that define how elements between those of the data are computed."""
 
     method: str
     mode: str
@@ -115,7 +115,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis that is resampled, from `old` elements to `new` ones, all or those of a region."""
+    """One axis that is resampled from `old` elements, or those of a region, to `new` elements."""
 
     position: int
     old: PrimExpr
@@ -125,12 +125,12 @@ class _Axis:
 
     @property
     def is_kept(self) -> bool:
-        """Whether each element is known to lie at that of the data with its index."""
+        """Whether each element is known to equal the element of the data with its index."""
         keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
         return keeps and prove_equal(self.old, self.new) is True
 
     def coordinate(self, x: PrimExpr) -> PrimExpr:
-        """Where element x of the result lies in the data."""
+        """The coordinate of element x of the result in the data."""
         x = ops.cast_to(x, INT64)
         old, new = (ops.cast_to(size, INT64) for size in (self.old, self.new))
         if self.sampling.mode != CROP:
@@ -143,8 +143,7 @@ class _Axis:
         return tir.Select(new > ops.const(1, INT64), spread, middle)
 
     def _table(self, element: Callable[[PrimExpr], PrimExpr], name: str) -> Table:
-        made: Table = te.compute([self.new], lambda x: element(x), name=name)
-        return made
+        return computed([self.new], lambda x: element(x), name)
 
     def _tables(
         self, elements: Callable[[PrimExpr], list[PrimExpr]], count: int, name: str
@@ -155,11 +154,11 @@ class _Axis:
         """
 
         def element(row: PrimExpr, x: PrimExpr) -> PrimExpr:
-            *others, chosen = elements(x)
-            for k, value in reversed(list(enumerate(others))):
-                here = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
-                chosen = tir.Select(here, value, chosen)
-            return chosen
+            *values, selected = elements(x)
+            for k, value in reversed(list(enumerate(values))):
+                is_row = ops.compare(tir.EQ, row, ops.const(k, row.dtype))
+                selected = tir.Select(is_row, value, selected)
+            return selected
 
         rows: Tensor = te.compute([ops.const(count, INT64), self.new], element, name=name)
         return [partial(rows, ops.const(k, INT64)) for k in range(count)]
@@ -174,7 +173,7 @@ class _Axis:
         return self._table(element, "inside")
 
     def taps(self, wide: DataType) -> list[tuple[Table, Table | None]]:
-        """The indices of the data that make the elements, and their weights if they are not 1."""
+        """The indices into the data for each element, and their weights unless they are 1."""
         sampling = self.sampling
         last = ops.cast_to(self.old, INT64) - 1
 
@@ -232,8 +231,7 @@ class _Axis:
             return finish(folded(ops.add, (term(*tap) for tap in taps)), index)
 
         shape = (*data.shape[: self.position], self.new, *data.shape[self.position + 1 :])
-        made: Tensor = te.compute(shape, element, name=name)
-        return made
+        return computed(shape, element, name)
 
     def matrix(self, wide: DataType) -> Tensor:
         """The weight of each element of the data in each element of the result."""
@@ -242,13 +240,12 @@ class _Axis:
         def element(x: PrimExpr, i: PrimExpr) -> PrimExpr:
             def term(position: Table, weight: Table | None) -> PrimExpr:
                 value = ops.const(1, wide) if weight is None else weight(x)
-                here = ops.compare(tir.EQ, position(x), ops.cast_to(i, INT64))
-                return tir.Select(here, value, ops.const(0, wide))
+                is_source = ops.compare(tir.EQ, position(x), ops.cast_to(i, INT64))
+                return tir.Select(is_source, value, ops.const(0, wide))
 
             return folded(ops.add, (term(*tap) for tap in taps))
 
-        made: Tensor = te.compute([self.new, self.old], element, name="weights")
-        return made
+        return computed([self.new, self.old], element, "weights")
 
     def spread(self, grad: Tensor, wide: DataType) -> Tensor:
         """The gradient of the data of `resampled`, from that of the result."""
@@ -265,8 +262,7 @@ class _Axis:
             return total
 
         shape = (*grad.shape[: self.position], self.old, *grad.shape[self.position + 1 :])
-        made: Tensor = te.compute(shape, element, name="resize_grad")
-        return made
+        return computed(shape, element, "resize_grad")
 
 
 def _axes(
@@ -300,7 +296,7 @@ def _axes(
 
 
 def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    """A sum in the datatype of the result: integers toward zero, and inside their range."""
+    """Convert a sum to the datatype of the result; integers are rounded toward zero and clamped."""
     if value.dtype.is_float and dtype.is_int and not dtype.is_bool:
         low, high = ops.int_range(dtype)
         value = ops.minimum(value, ops.const(float(high), value.dtype))
@@ -322,8 +318,8 @@ def _resized(
         result = _converted(value, dtype)
         if is_inside is None:
             return result
-        outside = _converted(double(sampling.extrapolation), dtype)
-        return tir.Select(is_inside(index), result, outside)
+        extrapolated = _converted(double(sampling.extrapolation), dtype)
+        return tir.Select(is_inside(index), result, extrapolated)
 
     for axis in changed[:-1]:
         data = axis.resampled(data, wide, lambda value, index: value, name)
@@ -367,8 +363,8 @@ def _resize(letters: str) -> Callable[..., Tensor]:
     resize.__doc__ = f"""The data with other sizes along the axes {", ".join(letters)} of a layout.
 
     Elements are those at the nearest index, or sums of the two or four nearest ones along each axis
-    with weights; an index outside the data is that of its border. `roi` has where a region starts
-    along each axis and then where it ends, for {CROP!r}.
+    with weights; an index outside the data is that of its border. `roi` lists the starts of a
+    region along the axes and then its ends, for {CROP!r}.
 
     Errors:
         MisuseError: there is no such method, mode or rounding; the region or the sizes do not

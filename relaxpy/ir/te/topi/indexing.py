@@ -1,4 +1,4 @@
-"""Elements at indices that tensors hold: gathered from a tensor, or stored in a copy of one."""
+"""Gathers from a tensor, and scatters into a copy of one, at indices that tensors contain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, injective
 from relaxpy.ir.te.topi.shapes import broadcast_index, broadcast_shapes, normal_axis
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -27,11 +27,10 @@ __all__ = [
     "take_grad",
 ]
 
-INJECTIVE = "injective"
 Index: TypeAlias = Sequence[PrimExpr]
 Combine: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
-#: What is stored from the element there and the update.
+#: The stored value as a function of the old element and the update.
 REDUCTIONS: dict[str, Combine] = {
     "update": lambda old, new: new,
     "add": ops.add,
@@ -42,29 +41,29 @@ REDUCTIONS: dict[str, Combine] = {
 
 
 def _from_start(index: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """An index, of which negative ones count from the end, as int64."""
-    place = ops.cast_to(index, "int64")
+    """Convert an index to a non-negative int64 index; negative ones count from the end."""
+    position = ops.cast_to(index, "int64")
     if str(index.dtype).startswith("uint"):
-        return place
-    below = ops.compare(tir.LT, place, ops.const(0, "int64"))
-    return intrin.if_then_else(below, ops.add(place, ops.cast_to(size, "int64")), place)
+        return position
+    is_negative = ops.compare(tir.LT, position, ops.const(0, "int64"))
+    return intrin.if_then_else(is_negative, ops.add(position, ops.cast_to(size, "int64")), position)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """The elements of data at `indices` along an axis, each in its own line along that axis."""
-    place = normal_axis(axis, data.ndim)
+    """Gather the elements of data at `indices` along an axis, within the same line of that axis."""
+    axis = normal_axis(axis, data.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        chosen = ops.cast_to(indices(*index), "int64")
-        return data(*index[:place], chosen, *index[place + 1 :])
+        position = ops.cast_to(indices(*index), "int64")
+        return data(*index[:axis], position, *index[axis + 1 :])
 
-    return computed(indices.shape, element, "T_gather", INJECTIVE)
+    return injective(indices.shape, element, "T_gather")
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     """The slices of a at the positions along the first axis of indices.
 
-    The first `batch_dims` axes of both, after that axis, belong together.
+    The first `batch_dims` axes of both, after that axis, correspond to each other.
     """
     count = _positions(indices, 0)
     outer = indices.ndim - 1
@@ -72,12 +71,12 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
     def element(*index: PrimExpr) -> PrimExpr:
         before, after = index[:outer], index[outer:]
-        places = (
+        positions = (
             ops.cast_to(indices(ops.const(k, "int64"), *before), "int64") for k in range(count)
         )
-        return a(*index[:batch_dims], *places, *after)
+        return a(*index[:batch_dims], *positions, *after)
 
-    return computed(shape, element, "T_gather_nd", INJECTIVE)
+    return injective(shape, element, "T_gather_nd")
 
 
 def _positions(indices: Tensor, axis: int) -> int:
@@ -93,19 +92,19 @@ def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
     Negative indices count from the end.
     """
     shape: tuple[PrimExpr, ...] = ()
-    for position in indices:
-        shape = tuple(broadcast_shapes(shape, position.shape))
-    rest = data.shape[len(indices) :]
+    for tensor in indices:
+        shape = tuple(broadcast_shapes(shape, tensor.shape))
+    trailing = data.shape[len(indices) :]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        outer, inner = index[: len(shape)], index[len(shape) :]
-        places = (
-            _from_start(position(*broadcast_index(position.shape, outer, shape)), size)
-            for position, size in zip(indices, data.shape, strict=False)
+        outer, slice_index = index[: len(shape)], index[len(shape) :]
+        positions = (
+            _from_start(tensor(*broadcast_index(tensor.shape, outer, shape)), size)
+            for tensor, size in zip(indices, data.shape, strict=False)
         )
-        return data(*places, *inner)
+        return data(*positions, *slice_index)
 
-    return computed((*shape, *rest), element, "advanced_index", INJECTIVE)
+    return injective((*shape, *trailing), element, "advanced_index")
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -134,7 +133,7 @@ def stored(
     name: str,
     store: Callable[[list[Buffer], Buffer], Stmt],
 ) -> Tensor:
-    """The tensor that a statement stores, built from the buffers of the inputs and its own."""
+    """The tensor that a statement stores; `store` builds it from the input and output buffers."""
     buffers = [decl_buffer(x.shape, str(x.dtype), x.name) for x in inputs]
     target = decl_buffer(shape, dtype, name)
     made: Tensor = te.extern(
@@ -157,15 +156,15 @@ def stored_in_copy(
     name: str,
     store: Callable[[list[Buffer], Buffer], Stmt],
 ) -> Tensor:
-    """A copy of data, or zeros, in which a statement over buffers stores elements."""
+    """A copy of data, or zeros, into which a statement over buffers stores elements."""
     copied = [] if data is None else [data]
 
     def statement(ins: list[Buffer], out: Buffer) -> Stmt:
-        def first(index: list[PrimExpr]) -> Stmt:
+        def initialise(index: list[PrimExpr]) -> Stmt:
             value = load(ins[0], index) if copied else ops.const(0, dtype)
             return BufferStore(out, value, tuple(index))
 
-        return stmt_seq(loops(shape, first), store(ins[len(copied) :], out))
+        return stmt_seq(loops(shape, initialise), store(ins[len(copied) :], out))
 
     return stored(shape, dtype, [*copied, *inputs], name, statement)
 
@@ -176,27 +175,27 @@ def _scattered(
     indices: Sequence[Tensor],
     reduction: str,
     name: str,
-    place_of: Callable[[list[Buffer], list[PrimExpr]], list[PrimExpr]],
+    target_of: Callable[[list[Buffer], list[PrimExpr]], list[PrimExpr]],
 ) -> Tensor:
-    """A copy of data whose elements at the places of updates are combined with them."""
+    """A copy of data whose elements at the positions `target_of` are combined with the updates."""
     if reduction == "mean":
-        return _mean_scattered(data, updates, indices, name, place_of)
+        return _mean_scattered(data, updates, indices, name, target_of)
     if reduction not in REDUCTIONS:
-        known = ", ".join([*REDUCTIONS, "mean"])
-        raise MisuseError(f"{name}: the reduction is one of {known}, found {reduction!r}")
+        names = ", ".join([*REDUCTIONS, "mean"])
+        raise MisuseError(f"{name}: the reduction is one of {names}, found {reduction!r}")
     combine = REDUCTIONS[reduction]
     wide = accumulator(data.dtype) if reduction in ("add", "mul") else data.dtype
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
-        def one(index: list[PrimExpr]) -> Stmt:
-            place = tuple(place_of(ins[1:], index))
-            value = combine(load(out, place), ops.cast_to(load(ins[0], tuple(index)), wide))
-            return BufferStore(out, value, place)
+        def update(index: list[PrimExpr]) -> Stmt:
+            target = tuple(target_of(ins[1:], index))
+            value = combine(load(out, target), ops.cast_to(load(ins[0], tuple(index)), wide))
+            return BufferStore(out, value, target)
 
-        return loops(updates.shape, one)
+        return loops(updates.shape, update)
 
-    whole = as_dtype(data, wide)
-    out = stored_in_copy(whole, data.shape, str(wide), [updates, *indices], name, store)
+    wide_data = as_dtype(data, wide)
+    out = stored_in_copy(wide_data, data.shape, str(wide), [updates, *indices], name, store)
     return as_dtype(out, data.dtype)
 
 
@@ -205,17 +204,17 @@ def _mean_scattered(
     updates: Tensor,
     indices: Sequence[Tensor],
     name: str,
-    place_of: Callable[[list[Buffer], list[PrimExpr]], list[PrimExpr]],
+    target_of: Callable[[list[Buffer], list[PrimExpr]], list[PrimExpr]],
 ) -> Tensor:
     """The mean of each element and all updates of it."""
     wide = accumulator(data.dtype)
     total = _scattered(
-        as_dtype(data, wide), as_dtype(updates, wide), indices, "add", name, place_of
+        as_dtype(data, wide), as_dtype(updates, wide), indices, "add", name, target_of
     )
     one = ops.const(1, wide)
     ones = te.compute(data.shape, lambda *i: one, name="ones")
-    more = te.compute(updates.shape, lambda *i: one, name="ones")
-    count = _scattered(ones, more, indices, "add", name, place_of)
+    counted = te.compute(updates.shape, lambda *i: one, name="ones")
+    count = _scattered(ones, counted, indices, "add", name, target_of)
 
     def element(*index: PrimExpr) -> PrimExpr:
         quotient = ops.floordiv if wide.is_int else ops.div
@@ -227,7 +226,7 @@ def _mean_scattered(
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update"
 ) -> Tensor:
-    """A copy of data with updates stored at `indices` along an axis, each in its own line.
+    """A copy of data with updates stored at `indices` along an axis, within the same line.
 
     Negative indices count from the end. Of several updates of an element, "update" keeps the last
     one; "add", "mul", "min" and "max" combine them with the element, "mean" takes the mean of all.
@@ -235,17 +234,17 @@ def scatter_elements(
     Errors:
         MisuseError: there is no such reduction.
     """
-    place = normal_axis(axis, data.ndim)
+    axis = normal_axis(axis, data.ndim)
 
-    def place_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
-        chosen = _from_start(load(ins[0], tuple(index)), data.shape[place])
+    def target_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
+        position = _from_start(load(ins[0], tuple(index)), data.shape[axis])
         return [
-            *(ops.cast_to(i, "int64") for i in index[:place]),
-            chosen,
-            *(ops.cast_to(i, "int64") for i in index[place + 1 :]),
+            *(ops.cast_to(i, "int64") for i in index[:axis]),
+            position,
+            *(ops.cast_to(i, "int64") for i in index[axis + 1 :]),
         ]
 
-    return _scattered(data, updates, [indices], reduction, "scatter_elements", place_of)
+    return _scattered(data, updates, [indices], reduction, "scatter_elements", target_of)
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update") -> Tensor:
@@ -258,7 +257,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     """
     count, outer = _positions(indices, 0), indices.ndim - 1
 
-    def place_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
+    def target_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
         return [
             *(
                 _from_start(load(ins[0], (ops.const(k, "int64"), *index[:outer])), data.shape[k])
@@ -267,7 +266,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
             *(ops.cast_to(i, "int64") for i in index[outer:]),
         ]
 
-    return _scattered(data, updates, [indices], mode, "scatter_nd", place_of)
+    return _scattered(data, updates, [indices], mode, "scatter_nd", target_of)
 
 
 def index_put(
@@ -279,67 +278,65 @@ def index_put(
     indices count from the end.
     """
     shape: tuple[PrimExpr, ...] = ()
-    for position in indices:
-        shape = tuple(broadcast_shapes(shape, position.shape))
-    whole = (*shape, *data.shape[len(indices) :])
-    spread = te.compute(
-        whole, lambda *i: values(*broadcast_index(values.shape, i, whole)), name="values"
+    for tensor in indices:
+        shape = tuple(broadcast_shapes(shape, tensor.shape))
+    full_shape = (*shape, *data.shape[len(indices) :])
+    full_values = te.compute(
+        full_shape, lambda *i: values(*broadcast_index(values.shape, i, full_shape)), name="values"
     )
 
-    def place_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
+    def target_of(ins: list[Buffer], index: list[PrimExpr]) -> list[PrimExpr]:
         outer = index[: len(shape)]
         return [
             *(
-                _from_start(
-                    load(ins[k], tuple(broadcast_index(position.shape, outer, shape))), size
-                )
-                for k, (position, size) in enumerate(zip(indices, data.shape, strict=False))
+                _from_start(load(ins[k], tuple(broadcast_index(tensor.shape, outer, shape))), size)
+                for k, (tensor, size) in enumerate(zip(indices, data.shape, strict=False))
             ),
             *(ops.cast_to(i, "int64") for i in index[len(shape) :]),
         ]
 
     mode = "add" if accumulate else "update"
-    return _scattered(data, spread, list(indices), mode, "index_put", place_of)
+    return _scattered(data, full_values, list(indices), mode, "index_put", target_of)
 
 
 def slice_scatter(
     input_tensor: Tensor, src: Tensor, start: ExprLike, end: ExprLike, step: ExprLike, axis: int
 ) -> Tensor:
     """A copy of a tensor with `src` stored at `start:end:step` along an axis."""
-    place = normal_axis(axis, input_tensor.ndim)
+    axis = normal_axis(axis, input_tensor.ndim)
     first, by = (ops.cast_to(ops.convert(v), "int64") for v in (start, step))
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
-        def one(index: list[PrimExpr]) -> Stmt:
+        def update(index: list[PrimExpr]) -> Stmt:
             target = [ops.cast_to(i, "int64") for i in index]
-            target[place] = ops.add(first, ops.mul(target[place], by))
+            target[axis] = ops.add(first, ops.mul(target[axis], by))
             return BufferStore(out, load(ins[0], tuple(index)), tuple(target))
 
-        return loops(src.shape, one)
+        return loops(src.shape, update)
 
     dtype = str(input_tensor.dtype)
     return stored_in_copy(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)
 
 
 def take_grad(output_grad: Tensor, x: Tensor, indices: Tensor, axis: int | None) -> Tensor:
-    """The gradient of x in `take(x, indices, axis)`: the sum of what was taken of each element."""
-    place = normal_axis(axis or 0, x.ndim)
+    """The gradient of x in `take(x, indices, axis)`: elements sum the gradients of their uses."""
+    position = normal_axis(axis or 0, x.ndim)
     wide = accumulator(x.dtype)
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
-        def one(index: list[PrimExpr]) -> Stmt:
-            inner = index[place : place + indices.ndim]
-            chosen = ops.cast_to(load(ins[1], tuple(inner)), "int64")
-            before, after = index[:place], index[place + indices.ndim :]
+        def update(index: list[PrimExpr]) -> Stmt:
+            taken_index = index[position : position + indices.ndim]
+            taken = ops.cast_to(load(ins[1], tuple(taken_index)), "int64")
+            before, after = index[:position], index[position + indices.ndim :]
             target = (
                 *(ops.cast_to(i, "int64") for i in before),
-                chosen,
+                taken,
                 *(ops.cast_to(i, "int64") for i in after),
             )
             value = ops.add(load(out, target), ops.cast_to(load(ins[0], tuple(index)), wide))
             return BufferStore(out, value, target)
 
-        return loops(output_grad.shape, one)
+        return loops(output_grad.shape, update)
 
     out = stored_in_copy(None, x.shape, str(wide), [output_grad, indices], "take_backward", store)
     return as_dtype(out, x.dtype)

@@ -1,4 +1,4 @@
-"""What functions that interpolate between elements share."""
+"""Shared arithmetic of functions that interpolate between elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors in other layouts."""
+"""Conversion of tensors to other layouts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.padding import pad
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -18,14 +18,12 @@ from relaxpy.ir.tir.layout import BijectiveLayout
 
 __all__ = ["layout_transform"]
 
-INJECTIVE = "injective"
-
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
-    """The elements of a tensor in another layout, such as NCHW16c; blocks are filled up by 0.
+    """Convert a tensor to another layout, such as NCHW16c; incomplete blocks are padded with 0.
 
     Errors:
-        MisuseError: a layout does not exist, they have other axes, or there are others in `array`.
+        MisuseError: a layout does not exist, or the axes of the layouts and of `array` differ.
     """
     layouts = BijectiveLayout(src_layout, dst_layout)
     if len(layouts.src_layout) != array.ndim:
@@ -40,7 +38,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
 
 
 def inverse_index_map(index_map: IndexMap, shape: Sequence[PrimExpr]) -> IndexMap | None:
-    """The inverse of a map on the indices of a shape; None if it has none that can be found."""
+    """The inverse of a map on the indices of a shape; None if it is not known."""
     if index_map.inverse_index_map is not None:
         return index_map.inverse_index_map
     sizes = [tir.IntImm(n.dtype, 1) if _is_zero(n) else n for n in shape]
@@ -57,19 +55,18 @@ def _is_zero(size: PrimExpr) -> bool:
 def transform_layout(
     data: Tensor, index_map: IndexMap, pad_value: ExprLike = 0, name: str = "te_layout_transform"
 ) -> Tensor:
-    """The elements of data at the indices that the map returns for theirs; `pad_value` elsewhere.
+    """Move each element of data to the index that the map returns; `pad_value` elsewhere.
 
     Errors:
         MisuseError: the map is not known to be invertible.
     """
     inverse = inverse_index_map(index_map, data.shape)
     if inverse is None:
-        raise MisuseError(f"the inverse of {index_map} is not found", about=index_map)
+        raise MisuseError(f"the inverse of {index_map} is not known", about=index_map)
     shape = index_map.map_shape(data.shape)
     fill = ops.cast_to(pad_value, data.dtype)
     if any(map(_is_zero, data.shape)):
-        empty: Tensor = te.compute(shape, lambda *i: fill, name=name, tag=INJECTIVE)
-        return empty
+        return injective(shape, lambda *i: fill, name)
     data = _with_padding(data, index_map, inverse, shape, fill)
 
     def element(*index: PrimExpr) -> PrimExpr:
@@ -78,18 +75,17 @@ def transform_layout(
             assert isinstance(i, tir.Var)
             analyzer.bind(i, Range(0, size))
         source = inverse.map_indices(index)
-        within = []
-        for place, size in zip(source, data.shape, strict=True):
-            within.append(ops.compare(tir.GE, place, ops.const(0, place.dtype)))
-            within.append(ops.compare(tir.LT, place, size))
-        for i, again in zip(index, index_map.map_indices(source), strict=True):
-            within.append(ops.compare(tir.EQ, again, i))
-        open_ones = [c for c in map(analyzer.simplify, within) if not _is_true(c)]
+        conditions = []
+        for position, size in zip(source, data.shape, strict=True):
+            conditions.append(ops.compare(tir.GE, position, ops.const(0, position.dtype)))
+            conditions.append(ops.compare(tir.LT, position, size))
+        for i, mapped in zip(index, index_map.map_indices(source), strict=True):
+            conditions.append(ops.compare(tir.EQ, mapped, i))
+        undecided = [c for c in map(analyzer.simplify, conditions) if not _is_true(c)]
         value = data(*source)
-        return intrin.if_then_else(ops.all_of(*open_ones), value, fill) if open_ones else value
+        return intrin.if_then_else(ops.all_of(*undecided), value, fill) if undecided else value
 
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+    return injective(shape, element, name)
 
 
 def _with_padding(
@@ -103,16 +99,16 @@ def _with_padding(
 
     Then the elements of the result need no condition, and are those of a transposed view.
     """
-    whole = inverse.map_shape(shape)
-    same_size = list(map(prove_equal, whole, data.shape))
-    if all(same_size) or not all(map(prove_equal, index_map.map_shape(whole), shape)):
+    padded_shape = inverse.map_shape(shape)
+    same_size = list(map(prove_equal, padded_shape, data.shape))
+    if all(same_size) or not all(map(prove_equal, index_map.map_shape(padded_shape), shape)):
         return data
     zero = ops.const(0, "int64")
-    more = [
+    widths = [
         zero if same else ops.sub(new, old)
-        for same, new, old in zip(same_size, whole, data.shape, strict=True)
+        for same, new, old in zip(same_size, padded_shape, data.shape, strict=True)
     ]
-    return pad(data, [zero] * data.ndim, more, fill)
+    return pad(data, [zero] * data.ndim, widths, fill)
 
 
 def _is_true(condition: PrimExpr) -> bool:

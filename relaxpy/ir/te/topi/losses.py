@@ -24,13 +24,13 @@ def _terms(
 
     def weight(*index: PrimExpr) -> PrimExpr:
         target = targets(*index)
-        own = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
-        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), own)
+        class_weight = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
+        return intrin.if_then_else(is_ignored(target), ops.const(0, wide), class_weight)
 
     def loss(*index: PrimExpr) -> PrimExpr:
         target = targets(*index)
-        at = (*index[:1], target, *index[1:])
-        value = ops.mul(ops.cast_to(predictions(*at), wide), ops.const(-1, wide))
+        index_of_class = (*index[:1], target, *index[1:])
+        value = ops.mul(ops.cast_to(predictions(*index_of_class), wide), ops.const(-1, wide))
         if weights is not None:
             value = ops.mul(value, ops.cast_to(weights(target), wide))
         return intrin.if_then_else(is_ignored(target), ops.const(0, wide), value)
@@ -50,7 +50,7 @@ def nll_loss(
 ) -> Tensor:
     """The negative log-likelihood of targets, of the log-probabilities of classes along axis 1.
 
-    A lone instance has them along axis 0. Losses are multiplied by the weights of their classes;
+    A single instance has them along axis 0. Losses are multiplied by the weights of their classes;
     "mean" divides their sum by the sum of the weights, and targets that are ignored count for
     neither. float16 is computed in float32.
 

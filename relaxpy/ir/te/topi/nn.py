@@ -118,11 +118,11 @@ def batch_matmul(
     ]
     result = transform.matmul(factors[0], factors[1], out_dtype)
     if oshape is not None:
-        wanted = as_sizes(oshape)
-        pairs = zip(wanted, result.shape, strict=False)
-        if len(wanted) != 3 or any(prove_equal(a, b) is False for a, b in pairs):
+        expected = as_sizes(oshape)
+        pairs = zip(expected, result.shape, strict=False)
+        if len(expected) != 3 or any(prove_equal(a, b) is False for a, b in pairs):
             raise MisuseError(
-                f"batch_matmul: oshape is {shape_text(result.shape)}, found {shape_text(wanted)}"
+                f"batch_matmul: oshape is {shape_text(result.shape)}, found {shape_text(expected)}"
             )
     return result
 
@@ -189,15 +189,15 @@ def lrn(
     """
     if size <= 0 or size % 2 == 0:
         raise MisuseError(f"lrn: size is an odd number, found {size}", about=size)
-    place, x = normal_axis(axis, data.ndim), _single(data)
-    widths = [size // 2 if a == place else 0 for a in range(data.ndim)]
+    axis, x = normal_axis(axis, data.ndim), _single(data)
+    widths = [size // 2 if a == axis else 0 for a in range(data.ndim)]
     squares = padding.pad(multiply(x, x), widths)
-    parts = []
+    shifted = []
     for offset in range(size):
-        begin = [offset if a == place else 0 for a in range(data.ndim)]
+        begin = [offset if a == axis else 0 for a in range(data.ndim)]
         ends = [ops.add(n, ops.const(k, n.dtype)) for n, k in zip(x.shape, begin, strict=True)]
-        parts.append(transform.strided_slice(squares, begin, ends, assume_inbound=True))
-    total = elementwise.elemwise_sum(parts)
+        shifted.append(transform.strided_slice(squares, begin, ends, assume_inbound=True))
+    total = elementwise.elemwise_sum(shifted)
     scaled = add(multiply(total, alpha / size), bias)
     result: Tensor = multiply(x, elementwise.power(scaled, -beta))
     return elementwise.as_dtype(result, data.dtype)
@@ -219,10 +219,10 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     """Return x where it is positive, else x times the slope of its channel, or the only slope."""
-    place, zero = normal_axis(axis, x.ndim), ops.const(0, x.dtype)
+    axis, zero = normal_axis(axis, x.ndim), ops.const(0, x.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        channel = ops.const(0, "int64") if is_const(slope.shape[0], 1) else index[place]
+        channel = ops.const(0, "int64") if is_const(slope.shape[0], 1) else index[axis]
         value = x(*index)
         return tir.Select(value > zero, value, ops.mul(value, slope(channel)))
 
@@ -250,8 +250,8 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
     def element(v: PrimExpr) -> PrimExpr:
         power = ops.mul(v, by)
-        inner = intrin.log1p(intrin.exp(ops.minimum(power, limit)))
-        return tir.Select(power > limit, v, ops.div(inner, by))
+        log_term = intrin.log1p(intrin.exp(ops.minimum(power, limit)))
+        return tir.Select(power > limit, v, ops.div(log_term, by))
 
     return elementwise.map_elements(element, x, "T_softplus")
 
@@ -271,8 +271,10 @@ def gelu_tanh(x: Tensor) -> Tensor:
         return ops.const(value, x.dtype)
 
     cubic = add(number(1.0), multiply(number(0.044715), multiply(x, x)))
-    inner = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
-    result: Tensor = multiply(multiply(number(0.5), x), add(number(1.0), elementwise.tanh(inner)))
+    argument = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
+    result: Tensor = multiply(
+        multiply(number(0.5), x), add(number(1.0), elementwise.tanh(argument))
+    )
     return result
 
 
@@ -289,12 +291,12 @@ def _along(x: Tensor, axis: int) -> tuple[list[PrimExpr], IterVar, Callable[...,
     """
     shape = [size for k, size in enumerate(x.shape) if k != axis]
     extent = x.shape[axis]
-    inner = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
+    reduction = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
 
     def index(outer: Sequence[PrimExpr], position: PrimExpr) -> tuple[PrimExpr, ...]:
         return (*outer[:axis], position, *outer[axis:])
 
-    return shape, inner, index
+    return shape, reduction, index
 
 
 def _largest(x: Tensor, axis: int) -> Tensor:
@@ -328,23 +330,23 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
     float16 is computed in float32.
     """
-    where, wide = normal_axis(axis, x.ndim), _single(x)
-    top = _largest(wide, where)
+    axis, wide = normal_axis(axis, x.ndim), _single(x)
+    largest = _largest(wide, axis)
 
     def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return [i for k, i in enumerate(index) if k != where]
+        return [i for k, i in enumerate(index) if k != axis]
 
     powers = elementwise.computed(
         x.shape,
-        lambda *i: intrin.exp(ops.sub(wide(*i), top(*outer(i)))),
+        lambda *i: intrin.exp(ops.sub(wide(*i), largest(*outer(i)))),
         "T_softmax_exp",
     )
-    total = _exp_sum(wide, where, "T_softmax_expsum", lambda i: powers(*i))
+    total = _exp_sum(wide, axis, "T_softmax_expsum", lambda i: powers(*i))
     result: Tensor = te.compute(
         x.shape,
         lambda *i: ops.div(powers(*i), total(*outer(i))),
         name="T_softmax_norm",
-        attrs={"axis": where},
+        attrs={"axis": axis},
     )
     return elementwise.as_dtype(result, x.dtype)
 
@@ -359,21 +361,23 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
     float16 is computed in float32.
     """
-    where, wide = normal_axis(axis, x.ndim), _single(x)
-    top = _largest(wide, where)
+    axis, wide = normal_axis(axis, x.ndim), _single(x)
+    largest = _largest(wide, axis)
 
     def outer(index: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return [i for k, i in enumerate(index) if k != where]
+        return [i for k, i in enumerate(index) if k != axis]
 
     total = _exp_sum(
-        wide, where, "compute", lambda i: intrin.exp(ops.sub(wide(*i), top(*outer(i))))
+        wide, axis, "compute", lambda i: intrin.exp(ops.sub(wide(*i), largest(*outer(i))))
     )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        at = outer(index)
-        return ops.sub(ops.sub(wide(*index), top(*at)), intrin.log(total(*at)))
+        outer_index = outer(index)
+        return ops.sub(
+            ops.sub(wide(*index), largest(*outer_index)), intrin.log(total(*outer_index))
+        )
 
-    result: Tensor = te.compute(x.shape, element, name="compute", attrs={"axis": where})
+    result: Tensor = te.compute(x.shape, element, name="compute", attrs={"axis": axis})
     return elementwise.as_dtype(result, x.dtype)
 
 
@@ -398,15 +402,16 @@ def layer_norm(
     spread = reduction.mean(multiply(centered, centered), axes, keepdims=True)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        where = [index[a] for a in axes]
-        at = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        param_index = [index[a] for a in axes]
+        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
         value = ops.mul(
-            centered(*index), intrin.rsqrt(ops.add(spread(*at), ops.const(epsilon, x.dtype)))
+            centered(*index),
+            intrin.rsqrt(ops.add(spread(*moment_index), ops.const(epsilon, x.dtype))),
         )
         if scale:
-            value = ops.mul(value, ops.cast_to(gamma(*where), x.dtype))
+            value = ops.mul(value, ops.cast_to(gamma(*param_index), x.dtype))
         if center:
-            value = ops.add(value, ops.cast_to(beta(*where), x.dtype))
+            value = ops.add(value, ops.cast_to(beta(*param_index), x.dtype))
         return ops.cast_to(value, data.dtype)
 
     return elementwise.computed(data.shape, element, "T_layer_norm", elementwise.BROADCAST)
@@ -427,10 +432,10 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float =
     power = reduction.mean(multiply(x, x), axes, keepdims=True)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        where = [index[a] for a in axes]
-        at = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(power(*at), ops.const(epsilon, x.dtype)))
-        value = ops.mul(x(*index), ops.mul(inverse, ops.cast_to(weight(*where), x.dtype)))
+        param_index = [index[a] for a in axes]
+        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(power(*moment_index), ops.const(epsilon, x.dtype)))
+        value = ops.mul(x(*index), ops.mul(inverse, ops.cast_to(weight(*param_index), x.dtype)))
         return ops.cast_to(value, data.dtype)
 
     return elementwise.computed(data.shape, element, "T_rms_norm", elementwise.BROADCAST)

@@ -1,4 +1,4 @@
-"""Normalisations with statistics of batches, groups of channels, or single instances."""
+"""Normalisation by statistics of batches, groups of channels, or single instances."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def batch_norm(
 ) -> list[Tensor]:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta along a channel axis.
 
-    In training the moments are those of the batch, and the moving ones move toward them by
-    `momentum`; otherwise they are the moving ones, which are returned as they are. float16 is
+    In training, the moments are those of the batch, and the moving moments approach them by
+    `momentum`; otherwise the moving moments are used and returned unchanged. float16 is
     computed in float32.
     """
-    place = normal_axis(axis, data.ndim)
+    axis = normal_axis(axis, data.ndim)
     wide = accumulator(data.dtype)
     x = as_dtype(data, wide)
     if training:
-        mean, variance = _moments(x, [a for a in range(data.ndim) if a != place], keepdims=False)
+        mean, variance = _moments(x, [a for a in range(data.ndim) if a != axis], keepdims=False)
     else:
         mean, variance = as_dtype(moving_mean, wide), as_dtype(moving_var, wide)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        channel = index[place]
+        channel = index[axis]
         inverse = intrin.rsqrt(ops.add(variance(channel), ops.const(epsilon, wide)))
         value = ops.mul(ops.sub(x(*index), mean(channel)), inverse)
         value = _scaled(value, gamma(channel) if scale else None, beta(channel) if center else None)
@@ -66,9 +66,9 @@ def batch_norm(
         def element(channel: PrimExpr) -> PrimExpr:
             if not training:
                 return moving(channel)
-            kept = ops.mul(ops.cast_to(moving(channel), wide), ops.const(1 - momentum, wide))
+            previous = ops.mul(ops.cast_to(moving(channel), wide), ops.const(1 - momentum, wide))
             new = ops.mul(current(channel), ops.const(momentum, wide))
-            return ops.cast_to(ops.add(kept, new), moving.dtype)
+            return ops.cast_to(ops.add(previous, new), moving.dtype)
 
         return computed(moving.shape, element, "moving")
 
@@ -97,11 +97,13 @@ def instance_norm(
     mean, variance = _moments(x, axes, keepdims=True)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        at = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(variance(*at), ops.const(epsilon, wide)))
-        value = ops.mul(ops.sub(x(*index), mean(*at)), inverse)
-        own = index[channel]
-        value = _scaled(value, gamma(own) if scale else None, beta(own) if center else None)
+        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, wide)))
+        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
+        param_index = index[channel]
+        value = _scaled(
+            value, gamma(param_index) if scale else None, beta(param_index) if center else None
+        )
         return ops.cast_to(value, data.dtype)
 
     return computed(data.shape, element, "T_instance_norm", "broadcast")
@@ -127,18 +129,20 @@ def group_norm(
     groups = ops.const(num_groups, size.dtype)
     width = ops.floordiv(size, groups)
     split = (*data.shape[:channel], groups, width, *data.shape[channel + 1 :])
-    inner = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
-    within = [*inner, channel + 1]
+    split_axes = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
+    reduced = [*split_axes, channel + 1]
     wide = accumulator(data.dtype)
     x = reshape(as_dtype(data, wide), split)
-    mean, variance = _moments(x, within, keepdims=True)
+    mean, variance = _moments(x, reduced, keepdims=True)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        at = [ops.const(0, i.dtype) if a in within else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(variance(*at), ops.const(epsilon, wide)))
-        value = ops.mul(ops.sub(x(*index), mean(*at)), inverse)
-        own = ops.add(ops.mul(index[channel], width), index[channel + 1])
-        value = _scaled(value, gamma(own) if scale else None, beta(own) if center else None)
+        moment_index = [ops.const(0, i.dtype) if a in reduced else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, wide)))
+        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
+        param_index = ops.add(ops.mul(index[channel], width), index[channel + 1])
+        value = _scaled(
+            value, gamma(param_index) if scale else None, beta(param_index) if center else None
+        )
         return ops.cast_to(value, data.dtype)
 
     return reshape(computed(split, element, "T_group_norm", "broadcast"), data.shape)

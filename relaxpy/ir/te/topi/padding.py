@@ -1,4 +1,4 @@
-"""Tensors with more elements around, or between, those of others."""
+"""Padding of tensors at the ends of axes, and dilation between elements."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
 __all__ = ["circular_pad", "dilate", "mirror_pad", "pad", "reflect_pad", "replicate_pad"]
 
-INJECTIVE = "injective"
-Outside: TypeAlias = Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]]
+Sources: TypeAlias = Callable[[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]]
 
 
 def pad(
@@ -25,7 +24,7 @@ def pad(
     pad_value: ExprLike = 0.0,
     name: str = "PadInput",
 ) -> Tensor:
-    """The data with so many elements of one value before and after each axis.
+    """Pad the data with elements of one value before and after each axis.
 
     A negative width removes elements.
 
@@ -36,19 +35,18 @@ def pad(
     fill = ops.cast_to(pad_value, data.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        inside, source = [], []
+        is_inside, source = [], []
         for i, low, high, size in zip(index, before, after, data.shape, strict=True):
             if not is_const(low, 0):
-                inside.append(ops.compare(tir.GE, i, low))
+                is_inside.append(ops.compare(tir.GE, i, low))
             if not is_const(high, 0):
-                inside.append(ops.compare(tir.LT, i, ops.add(low, size)))
+                is_inside.append(ops.compare(tir.LT, i, ops.add(low, size)))
             source.append(i if is_const(low, 0) else ops.sub(i, low))
         value = data(*source)
-        return intrin.if_then_else(ops.all_of(*inside), value, fill) if inside else value
+        return intrin.if_then_else(ops.all_of(*is_inside), value, fill) if is_inside else value
 
     shape = list(map(_padded, data.shape, before, after))
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+    return injective(shape, element, name)
 
 
 def _widths(
@@ -72,33 +70,33 @@ def _extended(
     pad_before: Sequence[ExprLike],
     pad_after: Sequence[ExprLike] | None,
     name: str,
-    outside: Outside,
+    sources: Sources,
 ) -> Tensor:
-    """The data extended along one axis after the other by elements of the same line.
+    """Extend the data along each axis in turn by elements of the same line.
 
-    `outside` returns their positions before and after the axis, from a position relative to its
-    start, and its size. Elements of each stage are a slice at either end and the data in between.
+    `sources` returns the source positions before and after the axis, for a position relative to its
+    start and its size. Each stage is a slice at either end with the data in between.
     """
     before, after = _widths(data, pad_before, pad_after, name)
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if not (is_const(low, 0) and is_const(high, 0)):
-            data = _extended_along(data, axis, low, high, name, outside)
+            data = _extended_along(data, axis, low, high, name, sources)
     return data
 
 
 def _extended_along(
-    data: Tensor, axis: int, low: PrimExpr, high: PrimExpr, name: str, outside: Outside
+    data: Tensor, axis: int, low: PrimExpr, high: PrimExpr, name: str, sources: Sources
 ) -> Tensor:
     size = data.shape[axis]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        def read(place: PrimExpr) -> PrimExpr:
-            return data(*index[:axis], place, *index[axis + 1 :])
+        def read(position: PrimExpr) -> PrimExpr:
+            return data(*index[:axis], position, *index[axis + 1 :])
 
         i = index[axis]
-        place = ops.sub(i, low)
-        start, end = outside(place, size)
-        value: PrimExpr = read(place)
+        position = ops.sub(i, low)
+        start, end = sources(position, size)
+        value: PrimExpr = read(position)
         if not _is_negative(high):
             is_after = ops.compare(tir.GE, i, ops.add(low, size))
             value = intrin.if_then_else(is_after, read(end), value)
@@ -108,12 +106,11 @@ def _extended_along(
 
     shape = list(data.shape)
     shape[axis] = _padded(size, low, high)
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+    return injective(shape, element, name)
 
 
 def _is_negative(width: PrimExpr) -> bool:
-    """Whether no element is added there."""
+    """Whether no element is added."""
     return isinstance(width, tir.IntImm) and width.value <= 0
 
 
@@ -131,11 +128,11 @@ def reflect_pad(
         MisuseError: a width is missing for an axis.
     """
 
-    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         last = ops.mul(ops.sub(size, ops.const(1, size.dtype)), ops.const(2, size.dtype))
-        return ops.sub(ops.const(0, place.dtype), place), ops.sub(last, place)
+        return ops.sub(ops.const(0, position.dtype), position), ops.sub(last, position)
 
-    return _extended(data, pad_before, pad_after, name, outside)
+    return _extended(data, pad_before, pad_after, name, sources)
 
 
 def replicate_pad(
@@ -150,10 +147,10 @@ def replicate_pad(
         MisuseError: a width is missing for an axis.
     """
 
-    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         return ops.const(0, size.dtype), ops.sub(size, ops.const(1, size.dtype))
 
-    return _extended(data, pad_before, pad_after, name, outside)
+    return _extended(data, pad_before, pad_after, name, sources)
 
 
 def circular_pad(
@@ -168,10 +165,10 @@ def circular_pad(
         MisuseError: a width is missing for an axis.
     """
 
-    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        return ops.add(place, size), ops.sub(place, size)
+    def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        return ops.add(position, size), ops.sub(position, size)
 
-    return _extended(data, pad_before, pad_after, name, outside)
+    return _extended(data, pad_before, pad_after, name, sources)
 
 
 def mirror_pad(
@@ -183,7 +180,7 @@ def mirror_pad(
 ) -> Tensor:
     """The data continued by its mirror image, with the elements at the ends in mode "SYMMETRIC".
 
-    Mode "REFLECT" leaves them out, as `reflect_pad` does.
+    Mode "REFLECT" excludes them, as `reflect_pad` does.
 
     Errors:
         MisuseError: a width is missing for an axis, or there is no such mode.
@@ -193,14 +190,14 @@ def mirror_pad(
     if mode == "REFLECT":
         return reflect_pad(data, pad_before, pad_after, name)
 
-    def outside(place: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        twice, one = ops.mul(size, ops.const(2, size.dtype)), ops.const(1, place.dtype)
+    def sources(position: PrimExpr, size: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        twice, one = ops.mul(size, ops.const(2, size.dtype)), ops.const(1, position.dtype)
         return (
-            ops.sub(ops.const(-1, place.dtype), place),
-            ops.sub(ops.sub(twice, one), place),
+            ops.sub(ops.const(-1, position.dtype), position),
+            ops.sub(ops.sub(twice, one), position),
         )
 
-    return _extended(data, pad_before, pad_after, name, outside)
+    return _extended(data, pad_before, pad_after, name, sources)
 
 
 def dilate(
@@ -220,25 +217,24 @@ def dilate(
     steps = as_sizes(strides)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        inside, source = [], []
+        is_element, source = [], []
         for i, step in zip(index, steps, strict=True):
             if is_const(step, 1):
                 source.append(i)
                 continue
-            inside.append(ops.compare(tir.EQ, ops.floormod(i, step), ops.const(0, i.dtype)))
+            is_element.append(ops.compare(tir.EQ, ops.floormod(i, step), ops.const(0, i.dtype)))
             source.append(ops.floordiv(i, step))
         value = data(*source)
-        return intrin.if_then_else(ops.all_of(*inside), value, fill) if inside else value
+        return intrin.if_then_else(ops.all_of(*is_element), value, fill) if is_element else value
 
     shape = [
         size if is_const(step, 1) else _dilated(size, step)
         for size, step in zip(data.shape, steps, strict=True)
     ]
-    made: Tensor = te.compute(shape, element, name=name, tag=INJECTIVE)
-    return made
+    return injective(shape, element, name)
 
 
 def _dilated(size: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """How many elements `size` of them become: nothing stays nothing."""
+    """The size of an axis after dilation; an empty axis stays empty."""
     one = ops.const(1, size.dtype)
     return ops.maximum(ops.add(ops.mul(ops.sub(size, one), step), one), ops.const(0, size.dtype))

@@ -1,4 +1,4 @@
-"""Pools: the greatest element or the mean of windows, and their gradients, in every layout."""
+"""Pools: the maximum or the mean of windows, and their gradients, in every layout."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 PoolType: TypeAlias = Literal["max", "avg"]
-#: Along an axis, windows of so many elements are written out.
+#: Along an axis, windows of at most so many elements are unrolled.
 MOST_TERMS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """How windows lie along axis `axis` of a tensor, of `size` elements without padding."""
+    """The windows along one axis of a tensor, which has `size` elements without padding."""
 
     axis: int
     size: PrimExpr
@@ -61,7 +61,7 @@ class Along:
 
     @property
     def count(self) -> PrimExpr:
-        """How many windows there are."""
+        """The number of windows."""
         return window_count(
             self.size,
             self.before + self.after,
@@ -73,26 +73,28 @@ class Along:
 
     @property
     def end(self) -> int:
-        """How much padding follows the axis so that all windows lie inside."""
+        """The padding after the axis so that it contains all windows."""
         return self.after + (self.stride - 1 if self.ceil else 0)
 
     @property
     def is_whole(self) -> bool:
-        """Whether each window is one element, in order."""
+        """Whether the windows are the single elements in order."""
         return self.kernel == self.stride == 1 and not self.before and not self.after
 
-    def place(self, window: PrimExpr, inside: PrimExpr) -> PrimExpr:
+    def position(self, window: PrimExpr, element: PrimExpr) -> PrimExpr:
         """The position along the padded axis of an element of a window."""
-        return ops.add(ops.mul(window, number(self.stride)), ops.mul(inside, number(self.dilation)))
+        return ops.add(
+            ops.mul(window, number(self.stride)), ops.mul(element, number(self.dilation))
+        )
 
-    def members(self, window: PrimExpr, *, padded: bool) -> PrimExpr:
-        """How many elements of a window lie in the axis, its padding included if `padded`."""
-        if (padded or not (self.before or self.after)) and not self.ceil:
+    def members(self, window: PrimExpr, *, include_padding: bool) -> PrimExpr:
+        """The number of elements of a window inside the axis, or inside the padded axis."""
+        if (include_padding or not (self.before or self.after)) and not self.ceil:
             return number(self.kernel)
         first = ops.sub(ops.mul(window, number(self.stride)), number(self.before))
-        low = number(-self.before if padded else 0)
-        high = ops.add(self.size, number(self.after if padded else 0))
-        # The first element at `low` or after it, and the first at `high` or after it.
+        low = number(-self.before if include_padding else 0)
+        high = ops.add(self.size, number(self.after if include_padding else 0))
+        # The first element of the window from `low` on, and the first from `high` on.
         begin = _clamped(ops.ceildiv(ops.sub(low, first), number(self.dilation)), self.kernel)
         stop = _clamped(ops.ceildiv(ops.sub(high, first), number(self.dilation)), self.kernel)
         return ops.sub(stop, begin)
@@ -112,7 +114,7 @@ def _windows(
     *,
     ceil: bool,
 ) -> list[Along]:
-    """How windows lie along each spatial axis, outer axes first."""
+    """The windows along each spatial axis, outer axes first."""
     axes = sorted(a for a in order if a in "DHW")
     count = len(axes)
     before, after = both_sides(padding, count)
@@ -125,25 +127,26 @@ def _windows(
         after,
         strict=True,
     )
-    found = []
-    for letter, k, step, holes, low, high in lists:
+    windows = []
+    for letter, k, step, hole, low, high in lists:
         axis = order.index(letter)
-        found.append(Along(axis, data.shape[axis], k, step, holes, low, high, ceil))
-    return sorted(found, key=lambda along: along.axis)
+        windows.append(Along(axis, data.shape[axis], k, step, hole, low, high, ceil))
+    return sorted(windows, key=lambda along: along.axis)
 
 
-def opened(data: Tensor, layout: str) -> tuple[Tensor, str]:
-    """The data with whole spatial axes, and the letters of its axes."""
+def unblocked(data: Tensor, layout: str) -> tuple[Tensor, str]:
+    """Convert the data to whole spatial axes; return it with the letters of its axes."""
     parsed = Layout.of(layout)
     if not any(axis in parsed.factors for axis in "dhw"):
         return data, "".join(parsed.names)
     return whole_axes(data, parsed)
 
 
-def closed(found: Tensor, data: Tensor, order: str, layout: str) -> Tensor:
-    """The result in the layout of the data; it is another tensor also where nothing changes."""
+def reblocked(result: Tensor, data: Tensor, order: str, layout: str) -> Tensor:
+    """Convert the result to the layout of the data; the result is always a new tensor."""
     parsed = Layout.of(layout)
-    result = found if order == "".join(parsed.names) else in_layout(found, order, parsed)
+    if order != "".join(parsed.names):
+        result = in_layout(result, order, parsed)
     return identity(result) if result is data else result
 
 
@@ -156,16 +159,16 @@ def _padded(data: Tensor, windows: Sequence[Along], fill: PrimExpr) -> Tensor:
     return pad(data, before, after, fill, name="pad_temp")
 
 
-def folded_along(
+def reduce_windows(
     x: Tensor, along: Along, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], kind: str
 ) -> Tensor:
-    """Each window of x along one axis, combined to one element."""
+    """Reduce each window of x along one axis to one element."""
     shape = list(x.shape)
     shape[along.axis] = along.count
-    at = along.axis
+    axis = along.axis
 
-    def read(index: Sequence[PrimExpr], inside: PrimExpr) -> PrimExpr:
-        return x(*index[:at], along.place(index[at], inside), *index[at + 1 :])
+    def read(index: Sequence[PrimExpr], element_index: PrimExpr) -> PrimExpr:
+        return x(*index[:axis], along.position(index[axis], element_index), *index[axis + 1 :])
 
     if along.kernel <= MOST_TERMS:
 
@@ -173,14 +176,13 @@ def folded_along(
             return folded(combine, (read(index, number(k)) for k in range(along.kernel)))
 
     else:
-        inner = te.reduce_axis((number(0), number(along.kernel)), "k")
+        reduction = te.reduce_axis((number(0), number(along.kernel)), "k")
         reducer = reduce.sum if kind == "sum" else reduce.max
 
         def element(*index: PrimExpr) -> Any:
-            return reducer(read(index, inner.var), axis=inner)
+            return reducer(read(index, reduction.var), axis=reduction)
 
-    made: Tensor = te.compute(shape, element, name=f"pool_{kind}")
-    return made
+    return computed(shape, element, f"pool_{kind}")
 
 
 def sum_dtype(dtype: DataType) -> DataType:
@@ -189,7 +191,7 @@ def sum_dtype(dtype: DataType) -> DataType:
 
 
 def divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) -> Tensor:
-    """The elements over the product of counts along axes; integers are rounded toward zero."""
+    """Divide the elements by the product of counts along axes; integers round toward zero."""
 
     def element(*index: PrimExpr) -> PrimExpr:
         members: PrimExpr = ops.const(1, total.dtype)
@@ -202,15 +204,17 @@ def divided(total: Tensor, counts: Mapping[int, Tensor | int], dtype: DataType) 
 
 
 def count_members(size: PrimExpr, members: Callable[[PrimExpr], PrimExpr]) -> Tensor | int:
-    """How many elements each window along an axis is the mean of; 1 for a window without any."""
-    found = computed((size,), lambda i: ops.maximum(members(i), number(1)), "pool_count")
-    [body] = found.op.body if isinstance(found.op, te.ComputeOp) else []
-    return body.value if isinstance(body, tir.IntImm) else found
+    """The number of elements that each window along an axis averages, at least 1."""
+    counts = computed((size,), lambda i: ops.maximum(members(i), number(1)), "pool_count")
+    [body] = counts.op.body if isinstance(counts.op, te.ComputeOp) else []
+    return body.value if isinstance(body, tir.IntImm) else counts
 
 
-def _members(windows: Sequence[Along], *, padded: bool) -> dict[int, Tensor | int]:
+def _members(windows: Sequence[Along], *, include_padding: bool) -> dict[int, Tensor | int]:
     return {
-        along.axis: count_members(along.count, partial(along.members, padded=padded))
+        along.axis: count_members(
+            along.count, partial(along.members, include_padding=include_padding)
+        )
         for along in windows
     }
 
@@ -227,28 +231,28 @@ def _pool(
     count_include_pad: bool,
 ) -> Tensor:
     check_kind(pool_type)
-    x, order = opened(data, layout)
+    x, order = unblocked(data, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     if pool_type == "max":
-        found = _greatest(x, windows)
+        result = _greatest(x, windows)
     else:
         wide = as_dtype(x, sum_dtype(x.dtype))
         total = _padded(wide, windows, ops.const(0, wide.dtype))
         for along in windows:
             if not along.is_whole:
-                total = folded_along(total, along, ops.add, "sum")
-        found = divided(total, _members(windows, padded=count_include_pad), x.dtype)
-    return closed(found, data, order, layout)
+                total = reduce_windows(total, along, ops.add, "sum")
+        result = divided(total, _members(windows, include_padding=count_include_pad), x.dtype)
+    return reblocked(result, data, order, layout)
 
 
 def _greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
     if x.dtype.is_bool:
         return as_dtype(_greatest(as_dtype(x, DataType("uint8")), windows), x.dtype)
-    found = _padded(x, windows, least(x.dtype))
+    result = _padded(x, windows, least(x.dtype))
     for along in windows:
         if not along.is_whole:
-            found = folded_along(found, along, ops.maximum, "max")
-    return found
+            result = reduce_windows(result, along, ops.maximum, "max")
+    return result
 
 
 def check_kind(pool_type: str) -> None:
@@ -268,10 +272,10 @@ def pool1d(
     layout: str = "NCW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The greatest element or the mean of windows along one axis.
+    """The maximum or the mean of windows along one axis.
 
-    Without `count_include_pad` a mean is over the elements that are not padding; what a window has
-    beyond the padding under `ceil_mode` never counts.
+    Without `count_include_pad`, a mean is over the elements that are not padding. Elements beyond
+    the padding, which windows have under `ceil_mode`, never count.
     """
     return _pool(
         data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
@@ -289,7 +293,7 @@ def pool2d(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The greatest element or the mean of windows along two axes, as of `pool1d`."""
+    """The maximum or the mean of windows along two axes, as in `pool1d`."""
     return _pool(
         data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
     )
@@ -306,7 +310,7 @@ def pool3d(
     layout: str = "NCDHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The greatest element or the mean of windows along three axes, as of `pool1d`."""
+    """The maximum or the mean of windows along three axes, as in `pool1d`."""
     return _pool(
         data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
     )
@@ -324,50 +328,50 @@ def pool_grad(
     layout: str = "NCHW",
     dilation: Numbers = 1,
 ) -> Tensor:
-    """The gradient of the data of a pool, for that of its result.
+    """The gradient of the data of a pool, from that of its result.
 
-    Of several greatest elements the first one of the window gets it; a NaN is the greatest.
+    The gradient of a maximum belongs to the first greatest element of the window, or the first NaN.
     """
     check_kind(pool_type)
-    (x, order), (g, _) = opened(data, layout), opened(grads, layout)
+    (x, order), (g, _) = unblocked(data, layout), unblocked(grads, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     g = as_dtype(g, sum_dtype(g.dtype))
     if pool_type == "max":
-        found = _spread_to_greatest(g, x, windows)
+        gradient = _spread_to_greatest(g, x, windows)
     else:
-        found = divided(g, _members(windows, padded=count_include_pad), g.dtype)
+        gradient = divided(g, _members(windows, include_padding=count_include_pad), g.dtype)
         for along in windows[::-1]:
             if not along.is_whole:
-                found = _spread(found, [], [along], lambda ins, _, at: BufferLoad(ins[0], at))
-    found = as_dtype(_cropped(found, x, windows), x.dtype)
-    return closed(found, grads, order, layout)
+                gradient = _spread(gradient, [], [along], lambda ins, _, at: BufferLoad(ins[0], at))
+    gradient = as_dtype(_cropped(gradient, x, windows), x.dtype)
+    return reblocked(gradient, grads, order, layout)
 
 
 Term: TypeAlias = Callable[[Sequence[Buffer], Index, Index], PrimExpr]
 
 
-def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[Along], term: Term) -> Tensor:
-    """Each element of g, or what `term` makes of it, added to all elements of its window."""
+def _spread(g: Tensor, others: Sequence[Tensor], windows: Sequence[Along], term: Term) -> Tensor:
+    """Add `term` of each element of g to all elements of its window."""
     shape = list(g.shape)
     for along in windows:
         shape[along.axis] = ops.add(along.size, number(along.before + along.end))
 
-    def place(inside: Index, index: Index) -> tuple[PrimExpr, ...]:
-        found = list(index)
-        for along, k in zip(windows, inside, strict=True):
-            found[along.axis] = along.place(index[along.axis], k)
-        return tuple(found)
+    def position_of(element: Index, index: Index) -> tuple[PrimExpr, ...]:
+        position = list(index)
+        for along, k in zip(windows, element, strict=True):
+            position[along.axis] = along.position(index[along.axis], k)
+        return tuple(position)
 
     kernel = [number(along.kernel) for along in windows]
     return overlap_add(
         shape,
         g.dtype,
-        [g, *more],
+        [g, *others],
         kernel,
         g.shape,
         [],
-        place,
-        lambda ins, inside, index, _: term(ins, inside, index),
+        position_of,
+        lambda ins, element, index, _: term(ins, element, index),
         "pool_grad",
     )
 
@@ -375,9 +379,9 @@ def _spread(g: Tensor, more: Sequence[Tensor], windows: Sequence[Along], term: T
 def _spread_to_greatest(g: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
     kernel = [number(along.kernel) for along in windows]
 
-    def term(ins: Sequence[Buffer], inside: Index, index: Index) -> PrimExpr:
-        place = BufferLoad(ins[1], index)
-        chosen = ops.compare(tir.EQ, place, ops.cast_to(ravel(inside, kernel), place.dtype))
+    def term(ins: Sequence[Buffer], element: Index, index: Index) -> PrimExpr:
+        selected = BufferLoad(ins[1], index)
+        chosen = ops.compare(tir.EQ, selected, ops.cast_to(ravel(element, kernel), selected.dtype))
         return tir.Select(chosen, BufferLoad(ins[0], index), ops.const(0, g.dtype))
 
     return _spread(g, [_first_greatest(x, windows)], windows, term)
@@ -393,68 +397,68 @@ def pool_selected(
     ceil_mode: bool = False,
     layout: str = "NCHW",
 ) -> Tensor:
-    """The values where the first greatest element of each window of the data is, 0 in padding."""
-    (x, order), (v, _) = opened(data, layout), opened(values, layout)
+    """The values at the first greatest element of each window of the data; 0 in padding."""
+    (x, order), (v, _) = unblocked(data, layout), unblocked(values, layout)
     windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
     sizes = [number(along.kernel) for along in windows]
-    places, source = _first_greatest(x, windows), _padded(v, windows, ops.const(0, v.dtype))
+    selected, source = _first_greatest(x, windows), _padded(v, windows, ops.const(0, v.dtype))
 
     def element(*index: PrimExpr) -> Any:
-        where = list(index)
+        position = list(index)
         for along, k in zip(
-            windows, unravel(ops.cast_to(places(*index), INT64), sizes), strict=True
+            windows, unravel(ops.cast_to(selected(*index), INT64), sizes), strict=True
         ):
-            where[along.axis] = along.place(index[along.axis], k)
-        return source(*where)
+            position[along.axis] = along.position(index[along.axis], k)
+        return source(*position)
 
-    found: Tensor = te.compute(places.shape, element, name="pool_selected")
-    return closed(found, values, order, layout)
+    result = computed(selected.shape, element, "pool_selected")
+    return reblocked(result, values, order, layout)
 
 
 def _first_greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
-    """The number of the first greatest element in each window, in row-major order; a NaN is one."""
-    padded, best = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
+    """The row-major number of the first greatest element, or first NaN, in each window."""
+    padded, greatest = _padded(x, windows, least(x.dtype)), _greatest(x, windows)
     kernel = [number(along.kernel) for along in windows]
     total = math.prod(along.kernel for along in windows)
 
-    def is_greatest(index: Sequence[PrimExpr], inside: Sequence[PrimExpr]) -> PrimExpr:
-        place = list(index)
-        for along, k in zip(windows, inside, strict=True):
-            place[along.axis] = along.place(index[along.axis], k)
-        value = padded(*place)
-        found = ops.compare(tir.EQ, value, best(*index))
-        return ops.any_of(found, intrin.isnan(value)) if x.dtype.is_float else found
+    def is_greatest(index: Sequence[PrimExpr], offsets: Sequence[PrimExpr]) -> PrimExpr:
+        position = list(index)
+        for along, k in zip(windows, offsets, strict=True):
+            position[along.axis] = along.position(index[along.axis], k)
+        value = padded(*position)
+        is_best = ops.compare(tir.EQ, value, greatest(*index))
+        return ops.any_of(is_best, intrin.isnan(value)) if x.dtype.is_float else is_best
 
     if total <= WRITTEN_OUT:
 
         def element(*index: PrimExpr) -> Any:
             last = ops.const(total - 1, "int8")
             hits = (is_greatest(index, unravel(number(k), kernel)) for k in range(total - 1))
-            found = (tir.Select(hit, ops.const(k, "int8"), last) for k, hit in enumerate(hits))
-            return folded(ops.minimum, found, last)
+            numbers = (tir.Select(hit, ops.const(k, "int8"), last) for k, hit in enumerate(hits))
+            return folded(ops.minimum, numbers, last)
 
     else:
-        inner = [te.reduce_axis((number(0), size), "k") for size in kernel]
+        reductions = [te.reduce_axis((number(0), size), "k") for size in kernel]
 
         def element(*index: PrimExpr) -> Any:
-            inside = [axis.var for axis in inner]
-            place = tir.Select(is_greatest(index, inside), ravel(inside, kernel), number(total))
-            return reduce.min(place, axis=inner)
+            offsets = [axis.var for axis in reductions]
+            position = tir.Select(
+                is_greatest(index, offsets), ravel(offsets, kernel), number(total)
+            )
+            return reduce.min(position, axis=reductions)
 
-    made: Tensor = te.compute(best.shape, element, name="pool_argmax")
-    return made
+    return computed(greatest.shape, element, "pool_argmax")
 
 
 def _cropped(padded: Tensor, x: Tensor, windows: Sequence[Along]) -> Tensor:
-    """What is not padding."""
+    """Remove the padding."""
     if not any(along.before or along.end for along in windows):
         return padded
 
     def element(*index: PrimExpr) -> Any:
-        place = list(index)
+        position = list(index)
         for along in windows:
-            place[along.axis] = ops.add(index[along.axis], number(along.before))
-        return padded(*place)
+            position[along.axis] = ops.add(index[along.axis], number(along.before))
+        return padded(*position)
 
-    made: Tensor = te.compute(x.shape, element, name="T_crop")
-    return made
+    return computed(x.shape, element, "T_crop")

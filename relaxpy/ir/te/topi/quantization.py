@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, DataType
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr
@@ -19,7 +19,7 @@ def _wide(*dtypes: DataType) -> DataType:
 
 
 def _parameter(x: Tensor, index: tuple[PrimExpr, ...], axis: int, wide: DataType) -> PrimExpr:
-    """The number of a parameter that belongs to the element at an index of the data."""
+    """The value of a parameter for the element at an index of the data."""
     if x.ndim == 0:
         return ops.cast_to(x(), wide)
     if is_const(x.shape[0], 1):
@@ -30,8 +30,8 @@ def _parameter(x: Tensor, index: tuple[PrimExpr, ...], axis: int, wide: DataType
 def _clipped(value: PrimExpr, dtype: DataType) -> PrimExpr:
     """The finite number of `dtype` that is nearest to a float."""
     low, high = ops.int_range(dtype) if dtype.is_int else ops.float_range(dtype)
-    inside = ops.minimum(value, ops.const(float(high), value.dtype))
-    return ops.cast_to(ops.maximum(inside, ops.const(float(low), value.dtype)), dtype)
+    bounded = ops.minimum(value, ops.const(float(high), value.dtype))
+    return ops.cast_to(ops.maximum(bounded, ops.const(float(low), value.dtype)), dtype)
 
 
 def quantize(data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dtype: str) -> Tensor:
@@ -48,8 +48,7 @@ def quantize(data: Tensor, scale: Tensor, zero_point: Tensor, axis: int, out_dty
         rounded = intrin.round(value) if dtype.is_int else value
         return _clipped(ops.add(rounded, _parameter(zero_point, index, axis, wide)), dtype)
 
-    result: Tensor = te.compute(data.shape, element, name="quantized")
-    return result
+    return computed(data.shape, element, "quantized")
 
 
 def dequantize(
@@ -67,5 +66,4 @@ def dequantize(
         value = ops.mul(value, _parameter(scale, index, axis, wide))
         return _clipped(value, dtype) if dtype.bits < FLOAT32.bits else ops.cast_to(value, dtype)
 
-    result: Tensor = te.compute(data.shape, element, name="dequantized")
-    return result
+    return computed(data.shape, element, "dequantized")

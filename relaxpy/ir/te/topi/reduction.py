@@ -60,14 +60,14 @@ def _source_index(
     x: Tensor,
     index: tuple[PrimExpr, ...],
     axes: tuple[int, ...],
-    inner: list[IterVar],
+    reduction_axes: list[IterVar],
     *,
     keepdims: bool,
 ) -> list[PrimExpr]:
     """Return the index into x for the result at `index`."""
-    kept = iter([i for a, i in enumerate(index) if not (keepdims and a in axes)])
-    reduced = iter(axis.var for axis in inner)
-    return [next(reduced) if a in axes else next(kept) for a in range(x.ndim)]
+    outer = iter([i for a, i in enumerate(index) if not (keepdims and a in axes)])
+    reduced = iter(axis.var for axis in reduction_axes)
+    return [next(reduced) if a in axes else next(outer) for a in range(x.ndim)]
 
 
 def reduce_elements(
@@ -82,12 +82,12 @@ def reduce_elements(
     axes = normal_axes(axis, x.ndim)
     if not axes:
         return elementwise.map_elements(lambda v: v, x, name)
-    inner = _reduce_axes(x, axes)
+    reduction_axes = _reduce_axes(x, axes)
     empty = is_const(count(x, axes), 0)
 
     def element(*index: PrimExpr) -> Any:
-        source_index = _source_index(x, index, axes, inner, keepdims=keepdims)
-        element_value = reducer(x(*source_index), axis=inner)
+        source_index = _source_index(x, index, axes, reduction_axes, keepdims=keepdims)
+        element_value = reducer(x(*source_index), axis=reduction_axes)
         return element_value.combiner.identity_element[0] if empty else element_value
 
     shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
@@ -197,13 +197,13 @@ def _arg(
         return reshape(source_index, (1,) * x.ndim) if keepdims else source_index
     best = reduction(x, axis, keepdims=True)
     axes = normal_axes(axis, x.ndim)
-    inner = _reduce_axes(x, axes)
+    reduction_axes = _reduce_axes(x, axes)
     sizes = [x.shape[a] for a in axes]
-    none = ops.const(-1, dtype) if last else intrin.max_value(dtype)
+    sentinel = ops.const(-1, dtype) if last else intrin.max_value(dtype)
     reducer = reduce.max if last else reduce.min
 
     def element(*index: PrimExpr) -> Any:
-        source_index = _source_index(x, index, axes, inner, keepdims=keepdims)
+        source_index = _source_index(x, index, axes, reduction_axes, keepdims=keepdims)
         value = x(*source_index)
         extreme = best(
             *(ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(source_index))
@@ -211,8 +211,8 @@ def _arg(
         is_best = ops.compare(tir.EQ, value, extreme)
         if x.dtype.is_float:
             is_best = ops.any_of(is_best, intrin.isnan(value))
-        position = ops.cast_to(ravel([axis.var for axis in inner], sizes), dtype)
-        return reducer(tir.Select(is_best, position, none), axis=inner)
+        position = ops.cast_to(ravel([axis.var for axis in reduction_axes], sizes), dtype)
+        return reducer(tir.Select(is_best, position, sentinel), axis=reduction_axes)
 
     shape = reduced_sizes(x.shape, axes, keepdims=keepdims)
     result = elementwise.computed(shape, element, f"{x.name}_arg", REDUCE_INDEX)
@@ -221,7 +221,9 @@ def _arg(
         return result
     minus_one = ops.const(-1, dtype)
     return elementwise.map_elements(
-        lambda v: tir.Select(ops.compare(tir.EQ, v, none), minus_one, v), result, f"{x.name}_arg"
+        lambda v: tir.Select(ops.compare(tir.EQ, v, sentinel), minus_one, v),
+        result,
+        f"{x.name}_arg",
     )
 
 
@@ -256,5 +258,5 @@ def collapse_sum(data: Tensor, target_shape: Sequence[PrimExpr | int]) -> Tensor
         for axis, size in enumerate(target)
         if is_const(size, 1) and not is_const(data.shape[axis + leading], 1)
     ]
-    inner = sum(data, [*range(leading), *stretched], keepdims=True)
-    return reshape(inner, target) if leading else inner
+    summed = sum(data, [*range(leading), *stretched], keepdims=True)
+    return reshape(summed, target) if leading else summed

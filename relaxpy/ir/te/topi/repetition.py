@@ -1,4 +1,4 @@
-"""Tensors whose elements are repeated, reversed or shifted ones of others."""
+"""Tensors whose elements are those of others, repeated, reversed or shifted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import computed
+from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis, product, tidy
 from relaxpy.ir.te.topi.transform import reshape
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -15,62 +15,64 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
 __all__ = ["flip", "meshgrid", "one_hot", "repeat", "roll", "tile", "trilu"]
 
-INJECTIVE = "injective"
-
 
 def flip(a: Tensor, axis: int = 0) -> Tensor:
     """The elements of a in reverse order along an axis."""
-    place = normal_axis(axis, a.ndim)
+    axis = normal_axis(axis, a.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        last = ops.sub(a.shape[place], ops.const(1, index[place].dtype))
-        return a(*index[:place], ops.sub(last, index[place]), *index[place + 1 :])
+        last = ops.sub(a.shape[axis], ops.const(1, index[axis].dtype))
+        return a(*index[:axis], ops.sub(last, index[axis]), *index[axis + 1 :])
 
-    return computed(a.shape, element, "T_flip", INJECTIVE)
+    return injective(a.shape, element, "T_flip")
 
 
 def roll(a: Tensor, shift: int, axis: int) -> Tensor:
-    """The elements of a moved by `shift` along an axis; those that leave it enter at its start."""
-    place = normal_axis(axis, a.ndim)
-    size = a.shape[place]
+    """Shift the elements of a by `shift` along an axis; those beyond its end wrap to its start."""
+    axis = normal_axis(axis, a.ndim)
+    size = a.shape[axis]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        here = index[place]
+        position = index[axis]
 
-        def at(position: PrimExpr) -> PrimExpr:
-            return a(*index[:place], position, *index[place + 1 :])
+        def element_at(source: PrimExpr) -> PrimExpr:
+            return a(*index[:axis], source, *index[axis + 1 :])
 
         if not isinstance(size, tir.IntImm):
-            return at(ops.floormod(ops.sub(here, ops.const(shift, here.dtype)), size))
+            return element_at(
+                ops.floormod(ops.sub(position, ops.const(shift, position.dtype)), size)
+            )
         count = shift % size.value if size.value else 0
         if not count:
-            return at(here)
-        # Two slices, which are copied as wholes.
-        entered = ops.add(here, ops.const(size.value - count, here.dtype))
-        start = ops.const(count, here.dtype)
-        inside = ops.compare(tir.LE, start, here)
-        return intrin.if_then_else(inside, at(ops.sub(here, start)), at(entered))
+            return element_at(position)
+        # Two slices, each of which is copied at once.
+        entered = ops.add(position, ops.const(size.value - count, position.dtype))
+        start = ops.const(count, position.dtype)
+        inside = ops.compare(tir.LE, start, position)
+        return intrin.if_then_else(
+            inside, element_at(ops.sub(position, start)), element_at(entered)
+        )
 
-    return computed(a.shape, element, "T_roll", INJECTIVE)
+    return injective(a.shape, element, "T_roll")
 
 
 def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
-    """Each slice of a along an axis, `repeats` times in a row."""
-    place = normal_axis(axis, a.ndim)
+    """Repeat each slice of a along an axis `repeats` times."""
+    axis = normal_axis(axis, a.ndim)
     count = ops.const(repeats, "int64")
-    shape = (*a.shape[:place], tidy(ops.mul(a.shape[place], count)), *a.shape[place + 1 :])
+    shape = (*a.shape[:axis], tidy(ops.mul(a.shape[axis], count)), *a.shape[axis + 1 :])
 
     def element(*index: PrimExpr) -> PrimExpr:
-        source = ops.floordiv(index[place], count) if repeats else index[place]
-        return a(*index[:place], source, *index[place + 1 :])
+        source = ops.floordiv(index[axis], count) if repeats else index[axis]
+        return a(*index[:axis], source, *index[axis + 1 :])
 
-    return computed(shape, element, "T_repeat", INJECTIVE)
+    return injective(shape, element, "T_repeat")
 
 
 def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
-    """a, `reps[i]` times one after the other along axis i.
+    """Repeat a `reps[i]` times along axis i.
 
-    The shape or `reps`, if it is the shorter one, gets leading 1s.
+    The shorter of the shape and `reps` is padded with leading 1s.
     """
     rank = max(a.ndim, len(reps))
     times = [1] * (rank - len(reps)) + list(reps)
@@ -81,16 +83,16 @@ def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
     ]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        inner = zip(index[leading:], a.shape, times[leading:], strict=True)
-        return a(*(i if k == 1 or is_const(n, 0) else ops.floormod(i, n) for i, n, k in inner))
+        axes = zip(index[leading:], a.shape, times[leading:], strict=True)
+        return a(*(i if k == 1 or is_const(n, 0) else ops.floormod(i, n) for i, n, k in axes))
 
-    return computed(shape, element, "T_tile", INJECTIVE)
+    return injective(shape, element, "T_tile")
 
 
 def meshgrid(a_tuple: Sequence[Tensor], indexing: Literal["ij", "xy"] = "ij") -> list[Tensor]:
     """The coordinates of a grid: of each vector, a tensor with its elements along one axis.
 
-    Vector k lies along axis k, but the first two change places with indexing "xy".
+    Vector k lies along axis k, but the first two are exchanged with indexing "xy".
 
     Errors:
         MisuseError: a tensor has another rank than 1.
@@ -103,7 +105,7 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: Literal["ij", "xy"] = "ij") ->
     shape = [a_tuple[axes.index(k)].shape[0] for k in range(len(axes))]
 
     def spread(x: Tensor, axis: int) -> Tensor:
-        return computed(shape, lambda *i: x(i[axis]), "T_meshgrid", INJECTIVE)
+        return injective(shape, lambda *i: x(i[axis]), "T_meshgrid")
 
     return [spread(x, axis) for x, axis in zip(a_tuple, axes, strict=True)]
 
@@ -112,31 +114,31 @@ def one_hot(
     indices: Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: int, axis: int, dtype: str
 ) -> Tensor:
     """`on_value` where the position along a new axis is the index, else `off_value`."""
-    place = normal_axis(axis, indices.ndim + 1)
+    axis = normal_axis(axis, indices.ndim + 1)
     size = ops.const(depth, "int64")
     on, off = ops.cast_to(on_value, dtype), ops.cast_to(off_value, dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        chosen = indices(*index[:place], *index[place + 1 :])
-        here = ops.cast_to(index[place], "int64")
-        return tir.Select(ops.compare(tir.EQ, ops.cast_to(chosen, "int64"), here), on, off)
+        chosen = indices(*index[:axis], *index[axis + 1 :])
+        position = ops.cast_to(index[axis], "int64")
+        return tir.Select(ops.compare(tir.EQ, ops.cast_to(chosen, "int64"), position), on, off)
 
-    shape = (*indices.shape[:place], size, *indices.shape[place:])
-    return computed(shape, element, "T_one_hot", INJECTIVE)
+    shape = (*indices.shape[:axis], size, *indices.shape[axis:])
+    return injective(shape, element, "T_one_hot")
 
 
 def trilu(data: Tensor, k: ExprLike, upper: bool) -> Tensor:
-    """The elements above diagonal k of the last two axes, or below it, with it; else 0."""
+    """The elements on and above (or below) diagonal k of the last two axes; 0 elsewhere."""
     offset = ops.cast_to(ops.convert(k), "int64")
     zero = ops.const(0, data.dtype)
 
     def element(*index: PrimExpr) -> PrimExpr:
         row, column = (ops.cast_to(i, "int64") for i in index[-2:])
         diagonal = ops.sub(column, offset)
-        inside = ops.compare(tir.LE if upper else tir.GE, row, diagonal)
-        return tir.Select(inside, data(*index), zero)
+        is_kept = ops.compare(tir.LE if upper else tir.GE, row, diagonal)
+        return tir.Select(is_kept, data(*index), zero)
 
-    return computed(data.shape, element, "trilu", INJECTIVE)
+    return injective(data.shape, element, "trilu")
 
 
 def repeat_elements(a: Tensor, repeats: int, axis: int | None) -> Tensor:
@@ -153,6 +155,6 @@ def roll_elements(a: Tensor, shift: Sequence[int], axis: Sequence[int] | None) -
         flat = a if a.ndim == 1 else reshape(a, [product(a.shape)])
         rolled = roll(flat, shift[0], 0)
         return rolled if a.ndim == 1 else reshape(rolled, a.shape)
-    for count, place in zip(shift, axis, strict=True):
-        a = roll(a, count, place)
+    for count, one_axis in zip(shift, axis, strict=True):
+        a = roll(a, count, one_axis)
     return a

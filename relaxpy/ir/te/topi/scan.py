@@ -31,34 +31,34 @@ def _scan(
     *,
     exclusive: bool,
 ) -> Tensor:
-    """Each element combined with all before it along an axis; without one, in row-major order."""
+    """Combine each element with all earlier ones along an axis, by default in row-major order."""
     if axis is None:
         data, axis = reshape(data, [product(data.shape)]), 0
-    place = normal_axis(axis, data.ndim)
+    position = normal_axis(axis, data.ndim)
     target = DataType(dtype) if dtype else data.dtype
     wide = accumulator(target)
-    whole = as_dtype(data, wide)
-    one = ops.const(1, data.shape[place].dtype)
+    wide_data = as_dtype(data, wide)
+    one = ops.const(1, data.shape[position].dtype)
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(index: list[PrimExpr]) -> Stmt:
             previous = list(index)
-            previous[place] = ops.sub(index[place], one)
-            is_first = ops.compare(tir.EQ, index[place], ops.const(0, one.dtype))
-            own = load(ins[0], previous if exclusive else index)
+            previous[position] = ops.sub(index[position], one)
+            is_first = ops.compare(tir.EQ, index[position], ops.const(0, one.dtype))
+            term = load(ins[0], previous if exclusive else index)
             first = ops.const(start, wide) if exclusive else load(ins[0], index)
-            value = intrin.if_then_else(is_first, first, combine(load(out, previous), own))
+            value = intrin.if_then_else(is_first, first, combine(load(out, previous), term))
             return BufferStore(out, value, tuple(index))
 
         return loops(data.shape, body)
 
-    return as_dtype(stored(data.shape, str(wide), [whole], name, store), target)
+    return as_dtype(stored(data.shape, str(wide), [wide_data], name, store), target)
 
 
 def cumsum(
     data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
 ) -> Tensor:
-    """The sum of the elements up to each one along an axis; `exclusive` leaves the element out.
+    """The sum of the elements up to each one along an axis; `exclusive` excludes the element.
 
     Without an axis, the elements are summed in row-major order. Floats narrower than float32 are
     added in float32, and each sum is rounded once.
@@ -78,26 +78,26 @@ def cumprod_grad(output_grad: Tensor, data: Tensor, axis: int, exclusive: bool) 
 
     It is the product of all elements before one, times s, where s[k] = g[k] + x[k + 1] * s[k + 1].
     """
-    place = normal_axis(axis, data.ndim)
+    axis = normal_axis(axis, data.ndim)
     wide = accumulator(data.dtype)
     x, g = as_dtype(data, wide), as_dtype(output_grad, wide)
-    one = ops.const(1, data.shape[place].dtype)
+    one = ops.const(1, data.shape[axis].dtype)
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(index: list[PrimExpr]) -> Stmt:
-            here, after = list(index), list(index)
-            here[place] = ops.sub(ops.sub(data.shape[place], one), index[place])
-            after[place] = ops.sub(data.shape[place], index[place])
-            is_last = ops.compare(tir.EQ, index[place], ops.const(0, one.dtype))
-            rest = ops.mul(load(ins[1], after), load(out, after))
+            current, after = list(index), list(index)
+            current[axis] = ops.sub(ops.sub(data.shape[axis], one), index[axis])
+            after[axis] = ops.sub(data.shape[axis], index[axis])
+            is_last = ops.compare(tir.EQ, index[axis], ops.const(0, one.dtype))
+            chained = ops.mul(load(ins[1], after), load(out, after))
             if exclusive:
                 value = intrin.if_then_else(
-                    is_last, ops.const(0, wide), ops.add(load(ins[0], after), rest)
+                    is_last, ops.const(0, wide), ops.add(load(ins[0], after), chained)
                 )
             else:
-                own = load(ins[0], here)
-                value = intrin.if_then_else(is_last, own, ops.add(own, rest))
-            return BufferStore(out, value, tuple(here))
+                gradient = load(ins[0], current)
+                value = intrin.if_then_else(is_last, gradient, ops.add(gradient, chained))
+            return BufferStore(out, value, tuple(current))
 
         return loops(data.shape, body)
 

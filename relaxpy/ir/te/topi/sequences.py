@@ -1,4 +1,4 @@
-"""Sequences of several lengths, windows, diagonals and indices as tensor expressions."""
+"""Sequences of different lengths, windows, diagonals and indices as tensor expressions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.indexing import load, loops, stored, stored_in_copy
 from relaxpy.ir.te.topi.shapes import as_sizes, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops
@@ -26,13 +26,6 @@ __all__ = [
     "tensor_size",
     "unravel_index",
 ]
-
-INJECTIVE = "injective"
-
-
-def _made(sizes: Sequence[PrimExpr], element: object, name: str) -> Tensor:
-    made: Tensor = te.compute(sizes, element, name=name, tag=INJECTIVE)  # type: ignore[arg-type]
-    return made
 
 
 def _index(value: ExprLike) -> PrimExpr:
@@ -60,19 +53,18 @@ def sequence_mask(
         length = _index(valid_length(index[1 - axis]))
         return intrin.if_then_else(ops.compare(tir.GE, index[axis], length), fill, data(*index))
 
-    return _made(data.shape, element, "T_sequence_mask")
+    return injective(data.shape, element, "T_sequence_mask")
 
 
 def reverse_sequence(
     a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
 ) -> Tensor:
-    """The first elements of each sequence in reverse order, as many as its length says.
+    """Reverse the first elements of each sequence; its length says how many.
 
-    A length outside [1, size] leaves the sequence as it is.
+    A sequence whose length is outside [1, size] is unchanged.
 
     Errors:
-        MisuseError: the lengths are no vector, of another size than the batches, or an axis is out
-            of range or used twice.
+        MisuseError: the lengths are not a vector, or an axis is out of range or used twice.
     """
     along, batch = normal_axis(seq_axis, a.ndim), normal_axis(batch_axis, a.ndim)
     if seq_lengths.ndim != 1 or along == batch:
@@ -84,20 +76,19 @@ def reverse_sequence(
     def element(*index: PrimExpr) -> PrimExpr:
         i, length = _index(index[along]), _index(seq_lengths(index[batch]))
         size, one = _index(a.shape[along]), ops.const(1, "int64")
-        turned = ops.all_of(ops.compare(tir.LT, i, length), ops.compare(tir.LE, length, size))
-        place = intrin.if_then_else(turned, ops.sub(ops.sub(length, one), i), i)
-        return a(*index[:along], place, *index[along + 1 :])
+        is_reversed = ops.all_of(ops.compare(tir.LT, i, length), ops.compare(tir.LE, length, size))
+        source = intrin.if_then_else(is_reversed, ops.sub(ops.sub(length, one), i), i)
+        return a(*index[:along], source, *index[along + 1 :])
 
-    return _made(a.shape, element, "T_reverse_sequence")
+    return injective(a.shape, element, "T_reverse_sequence")
 
 
 def dynamic_strided_slice(
     x: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Sequence[ExprLike]
 ) -> Tensor:
-    """Every stride-th element along each axis from `begin` on, as many as `output_shape` says.
+    """Every stride-th element along each axis from `begin` on, of shape `output_shape`.
 
-    A first index past the end of an axis is that of its last element; `end` is what the shape was
-    computed from.
+    A first index past the end of an axis is clamped to its last element; `end` is not used.
 
     Errors:
         MisuseError: there is not one bound and size for each axis.
@@ -110,20 +101,20 @@ def dynamic_strided_slice(
         )
 
     def element(*index: PrimExpr) -> PrimExpr:
-        places = []
+        source = []
         for axis, (i, size) in enumerate(zip(index, x.shape, strict=True)):
             k = ops.const(axis, "int64")
             first = ops.minimum(_index(begin(k)), ops.sub(size, _index(1)))
-            places.append(ops.add(first, ops.mul(i, _index(strides(k)))))
-        return x(*places)
+            source.append(ops.add(first, ops.mul(i, _index(strides(k)))))
+        return x(*source)
 
-    return _made(sizes, element, "T_dynamic_strided_slice")
+    return injective(sizes, element, "T_dynamic_strided_slice")
 
 
 def sliding_window(
     data: Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]
 ) -> Tensor:
-    """The windows over the axes from `axis` on; the axes of windows come first, then these.
+    """The windows over the axes from `axis` on: the axes that count windows, then those inside.
 
     Errors:
         MisuseError: the axis is out of range, or there is not one positive size and stride for each
@@ -137,43 +128,43 @@ def sliding_window(
             f"{list(window_shape)} and {list(strides)}"
         )
     windows, steps = as_sizes(window_shape), as_sizes(strides)
-    numbers = [
+    counts = [
         tidy(ops.add(ops.floordiv(ops.sub(size, window), step), ops.const(1, "int64")))
         for size, window, step in zip(data.shape[first:], windows, steps, strict=True)
     ]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        places = (
-            ops.add(ops.mul(number, step), inner)
-            for number, step, inner in zip(
+        source = (
+            ops.add(ops.mul(number, step), offset)
+            for number, step, offset in zip(
                 index[first : first + count], steps, index[first + count :], strict=True
             )
         )
-        return data(*index[:first], *places)
+        return data(*index[:first], *source)
 
-    return _made((*data.shape[:first], *numbers, *windows), element, "T_sliding_window")
+    return injective((*data.shape[:first], *counts, *windows), element, "T_sliding_window")
 
 
 def matrix_set_diag(
     data: Tensor, diagonal: Tensor, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
-    """Matrices with other elements on a diagonal, or on those between two ones.
+    """Replace the elements on a diagonal of matrices, or on all diagonals of a band.
 
-    Diagonal k above the main one is positive. With several, the rows of `diagonal` are those from
-    the upper to the lower one, and `align` says at which end rows above and below the main diagonal
-    stand if they are shorter.
+    A positive k is above the main diagonal. The rows of `diagonal` for a band are ordered from the
+    upper diagonal to the lower one; `align` says to which end shorter rows above and below the main
+    diagonal are aligned.
 
     Errors:
         MisuseError: a rank does not fit, or the diagonals are not in ascending order.
     """
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
-    several = low != high
-    if data.ndim < 2 or low > high or diagonal.ndim != data.ndim - (0 if several else 1):
+    is_band = low != high
+    if data.ndim < 2 or low > high or diagonal.ndim != data.ndim - (0 if is_band else 1):
         raise MisuseError(
             f"matrix_set_diag takes matrices and diagonals {low} to {high}, found ranks "
             f"{data.ndim} and {diagonal.ndim}"
         )
-    above, below = (part == "RIGHT" for part in align.split("_"))
+    above, below = (side == "RIGHT" for side in align.split("_"))
     rows, columns = data.shape[-2:]
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
@@ -181,16 +172,16 @@ def matrix_set_diag(
             row, column = ops.const(max(-number, 0), "int64"), ops.const(max(number, 0), "int64")
             size = tidy(ops.minimum(ops.sub(rows, row), ops.sub(columns, column)))
             shift = ops.const(0, "int64")
-            if several and (above if number >= 0 else below):
+            if is_band and (above if number >= 0 else below):
                 shift = tidy(ops.sub(diagonal.shape[-1], size))
-            line = [ops.const(high - number, "int64")] if several else []
+            line = [ops.const(high - number, "int64")] if is_band else []
 
-            def one(index: list[PrimExpr]) -> Stmt:
+            def element(index: list[PrimExpr]) -> Stmt:
                 *lead, i = index
                 value = load(ins[0], [*lead, *line, ops.add(i, shift)])
                 return BufferStore(out, value, (*lead, ops.add(i, row), ops.add(i, column)))
 
-            return loops((*data.shape[:-2], size), one)
+            return loops((*data.shape[:-2], size), element)
 
         return stmt_seq(*map(on_diagonal, range(low, high + 1)))
 
@@ -202,7 +193,7 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
     """The index of the element at each row-major position in a shape, along the first axis.
 
     Errors:
-        MisuseError: the indices have rank 2 or more, or the shape is no vector of known length.
+        MisuseError: the indices have rank 2 or more, or the shape is not a vector of known length.
     """
     if indices.ndim > 1 or shape.ndim != 1 or not isinstance(shape.shape[0], tir.IntImm):
         raise MisuseError(
@@ -213,18 +204,18 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
 
     def element(*index: PrimExpr) -> PrimExpr:
         position: PrimExpr = indices(*index[1:])
-        found: list[PrimExpr] = []
+        digits: list[PrimExpr] = []
         for axis in range(rank - 1, -1, -1):
             size = ops.cast_to(shape(ops.const(axis, "int64")), position.dtype)
-            found.append(ops.floormod(position, size))
+            digits.append(ops.floormod(position, size))
             position = ops.floordiv(position, size)
-        value = found[-1]
-        for axis, each in enumerate(reversed(found[:-1]), start=1):
+        value = digits[-1]
+        for axis, digit in enumerate(reversed(digits[:-1]), start=1):
             is_axis = ops.compare(tir.EQ, index[0], ops.const(axis, "int64"))
-            value = intrin.if_then_else(is_axis, each, value)
+            value = intrin.if_then_else(is_axis, digit, value)
         return value
 
-    return _made((shape.shape[0], *indices.shape), element, "T_unravel")
+    return injective((shape.shape[0], *indices.shape), element, "T_unravel")
 
 
 def sparse_to_dense(
@@ -251,26 +242,26 @@ def sparse_to_dense(
     dtype = str(sparse_values.dtype)
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
-        def first(index: list[PrimExpr]) -> Stmt:
+        def fill(index: list[PrimExpr]) -> Stmt:
             return BufferStore(out, ops.const(default_value, dtype), tuple(index))
 
-        def one(index: list[PrimExpr]) -> Stmt:
+        def element(index: list[PrimExpr]) -> Stmt:
             if rank < 2:
-                place = [_index(load(ins[0], index))]
+                target = [_index(load(ins[0], index))]
             else:
-                place = [
+                target = [
                     _index(load(ins[0], [*index, ops.const(k, "int64")])) for k in range(len(sizes))
                 ]
             value = load(ins[1], index if sparse_values.ndim else [])
-            return BufferStore(out, value, tuple(place))
+            return BufferStore(out, value, tuple(target))
 
-        return stmt_seq(loops(sizes, first), loops(sparse_indices.shape[:1], one))
+        return stmt_seq(loops(sizes, fill), loops(sparse_indices.shape[:1], element))
 
     return stored(sizes, dtype, [sparse_indices, sparse_values], "sparse_to_dense", store)
 
 
 def shape(array: Tensor, dtype: str = "int32") -> Tensor:
-    """The sizes of a tensor, as a vector."""
+    """The shape of a tensor as a vector."""
 
     def element(i: PrimExpr) -> PrimExpr:
         value: PrimExpr = ops.const(0, dtype)
@@ -279,10 +270,10 @@ def shape(array: Tensor, dtype: str = "int32") -> Tensor:
             value = intrin.if_then_else(is_axis, ops.cast_to(size, dtype), value)
         return value
 
-    return _made((ops.const(array.ndim, "int64"),), element, "T_shape")
+    return injective((ops.const(array.ndim, "int64"),), element, "T_shape")
 
 
 def tensor_size(array: Tensor, dtype: str = "int32") -> Tensor:
     """The number of elements of a tensor, as a tensor of rank 0."""
     count = ops.cast_to(product(array.shape), DataType(dtype))
-    return _made((), lambda: count, "ndarray_size")
+    return injective((), lambda: count, "ndarray_size")

@@ -161,8 +161,8 @@ def broadcast_index(sizes: Sizes, index: Sizes, shape: Sizes) -> list[PrimExpr]:
     """Return the index into a tensor of shape `sizes` for `index` in the broadcast `shape`."""
     offset = len(index) - len(sizes)
     return [
-        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(whole, 1) else position
-        for size, whole, position in zip(sizes, shape[offset:], index[offset:], strict=True)
+        ops.const(0, size.dtype) if is_const(size, 1) and not is_const(full, 1) else position
+        for size, full, position in zip(sizes, shape[offset:], index[offset:], strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Tensors in order, by packed functions that the runtime registers."""
+"""Sorting of tensors by packed functions that the runtime registers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def _filled(
     function: str,
     *options: int,
 ) -> list[Tensor]:
-    """Tensors that a packed function fills, which takes the inputs, the outputs and options."""
-    made = te.extern(
+    """The tensors that a packed function fills; it takes the inputs, the outputs and options."""
+    outputs = te.extern(
         [tuple(shape) for shape in shapes],
         list(inputs),
         lambda ins, outs: intrin.call_packed(f"tvm.contrib.sort.{function}", *ins, *outs, *options),
         f"{function}_cpu",
         list(dtypes),
     )
-    return list(made) if isinstance(made, (list, tuple)) else [made]
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: int = 1) -> Tensor:
     """The elements in order along an axis; NaN counts as greater than any number."""
-    place = normal_axis(axis, data.ndim)
-    return _filled([data.shape], [str(data.dtype)], [data], "sort", place, int(is_ascend))[0]
+    axis = normal_axis(axis, data.ndim)
+    return _filled([data.shape], [str(data.dtype)], [data], "sort", axis, int(is_ascend))[0]
 
 
 def argsort(
@@ -47,13 +47,13 @@ def argsort(
 ) -> Tensor:
     """The indices that sort the elements along an axis; equal elements keep their order.
 
-    With `valid_count`, only the first elements of each line are sorted, as many as it says.
+    With `valid_count`, only so many first elements of each line are sorted.
     """
-    place, options = normal_axis(axis, data.ndim), (int(is_ascend),)
+    axis, options = normal_axis(axis, data.ndim), (int(is_ascend),)
     if valid_count is None:
-        return _filled([data.shape], [dtype], [data], "argsort", place, *options)[0]
+        return _filled([data.shape], [dtype], [data], "argsort", axis, *options)[0]
     inputs = [data, valid_count]
-    return _filled([data.shape], [dtype], inputs, "argsort_nms", place, *options)[0]
+    return _filled([data.shape], [dtype], inputs, "argsort_nms", axis, *options)[0]
 
 
 def topk(
@@ -73,17 +73,17 @@ def topk(
         raise MisuseError(
             f"topk: ret_type is 'both', 'values' or 'indices', found {ret_type!r}", about=ret_type
         )
-    place = normal_axis(axis, data.ndim)
+    axis = normal_axis(axis, data.ndim)
     sizes = list(data.shape)
     if k > 0:
-        known = sizes[place]
-        count = min(known.value, k) if isinstance(known, tir.IntImm) else k
-        sizes[place] = ops.const(count, "int64")
-    kinds = {"values": str(data.dtype), "indices": dtype}
-    chosen = list(kinds.values()) if ret_type == "both" else [kinds[ret_type]]
+        size = sizes[axis]
+        count = min(size.value, k) if isinstance(size, tir.IntImm) else k
+        sizes[axis] = ops.const(count, "int64")
+    dtypes = {"values": str(data.dtype), "indices": dtype}
+    out_dtypes = list(dtypes.values()) if ret_type == "both" else [dtypes[ret_type]]
     function = "topk" if ret_type == "both" else f"topk_{ret_type}"
-    found = _filled([sizes] * len(chosen), chosen, [data], function, place, int(is_ascend))
-    return found if ret_type == "both" else found[0]
+    outputs = _filled([sizes] * len(out_dtypes), out_dtypes, [data], function, axis, int(is_ascend))
+    return outputs if ret_type == "both" else outputs[0]
 
 
 def searchsorted(

@@ -10,7 +10,7 @@ from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed
+from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, injective
 from relaxpy.ir.te.topi.shapes import (
     Axes,
     as_sizes,
@@ -44,14 +44,9 @@ __all__ = [
     "transpose",
 ]
 
-INJECTIVE = "injective"
 _MAX_CHAIN = 16
 """The number of tensors up to which `stack` selects one by a chain of comparisons."""
 TakeMode = Literal["fast", "clip", "wrap", "nan"]
-
-
-def _injective(shape: Sequence[PrimExpr], element: Any, name: str) -> Tensor:
-    return computed(shape, element, name, INJECTIVE)
 
 
 def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
@@ -71,7 +66,7 @@ def reshape(x: Tensor, newshape: Sequence[ExprLike]) -> Tensor:
             return ops.const(0, x.dtype)
         return x(*unravel(ravel(index, shape), x.shape))
 
-    return _injective(shape, element, "T_reshape")
+    return injective(shape, element, "T_reshape")
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -87,7 +82,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(index[order.index(a)] for a in range(x.ndim)))
 
-    return _injective([x.shape[a] for a in order], element, "T_transpose")
+    return injective([x.shape[a] for a in order], element, "T_transpose")
 
 
 def expand_dims(x: Tensor, axis: Axes) -> Tensor:
@@ -98,7 +93,7 @@ def expand_dims(x: Tensor, axis: Axes) -> Tensor:
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(i for a, i in enumerate(index) if a not in new))
 
-    return _injective(expanded_sizes(x.shape, new), element, "T_expand_dims")
+    return injective(expanded_sizes(x.shape, new), element, "T_expand_dims")
 
 
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
@@ -109,12 +104,15 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
         removed = normal_axes(axis, x.ndim)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        kept = iter(index)
+        remaining = iter(index)
         return x(
-            *(ops.const(0, s.dtype) if a in removed else next(kept) for a, s in enumerate(x.shape))
+            *(
+                ops.const(0, s.dtype) if a in removed else next(remaining)
+                for a, s in enumerate(x.shape)
+            )
         )
 
-    return _injective(reduced_sizes(x.shape, removed, keepdims=False), element, "T_squeeze")
+    return injective(reduced_sizes(x.shape, removed, keepdims=False), element, "T_squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -125,19 +123,19 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """
     if not tensors:
         raise MisuseError("concatenate needs at least one tensor")
-    where = normal_axis(axis, tensors[0].ndim)
+    axis = normal_axis(axis, tensors[0].ndim)
     for tensor in tensors[1:]:
-        _check_joinable(tensors[0], tensor, where)
-    sizes = [tensor.shape[where] for tensor in tensors]
+        _check_joinable(tensors[0], tensor, axis)
+    sizes = [tensor.shape[axis] for tensor in tensors]
     zero = ops.const(0, "int64")
     starts = [total(sizes[:k]) if k else zero for k in range(len(sizes))]
     shape = list(tensors[0].shape)
-    shape[where] = total(sizes)
+    shape[axis] = total(sizes)
 
     def element(*index: PrimExpr) -> PrimExpr:
         def read(k: int) -> PrimExpr:
             return tensors[k](
-                *(ops.sub(i, starts[k]) if a == where else i for a, i in enumerate(index))
+                *(ops.sub(i, starts[k]) if a == axis else i for a, i in enumerate(index))
             )
 
         def select(first: int, stop: int) -> PrimExpr:
@@ -145,12 +143,12 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
             if stop - first == 1:
                 return read(first)
             middle = (first + stop + 1) // 2
-            is_after = ops.compare(tir.GE, ops.sub(index[where], starts[middle]), zero)
+            is_after = ops.compare(tir.GE, ops.sub(index[axis], starts[middle]), zero)
             return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
 
         return select(0, len(tensors))
 
-    return _injective(shape, element, "T_concat")
+    return injective(shape, element, "T_concat")
 
 
 def _check_joinable(first: Tensor, other: Tensor, axis: int) -> None:
@@ -169,30 +167,30 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Join tensors along a new axis."""
     if not tensors:
         raise MisuseError("stack needs at least one tensor")
-    where = normal_axis(axis, tensors[0].ndim + 1)
+    axis = normal_axis(axis, tensors[0].ndim + 1)
     for tensor in tensors[1:]:
         _check_joinable(tensors[0], tensor, -1)
     shape = list(tensors[0].shape)
-    shape.insert(where, ops.const(len(tensors), "int64"))
+    shape.insert(axis, ops.const(len(tensors), "int64"))
 
     def element(*index: PrimExpr) -> PrimExpr:
-        rest = (*index[:where], *index[where + 1 :])
+        source = (*index[:axis], *index[axis + 1 :])
 
         def select(first: int, stop: int) -> PrimExpr:
             """Select the element of one of these tensors; bisection limits the nesting."""
             if stop - first > _MAX_CHAIN:
                 middle = (first + stop) // 2
-                is_after = ops.compare(tir.GE, index[where], ops.const(middle, "int64"))
+                is_after = ops.compare(tir.GE, index[axis], ops.const(middle, "int64"))
                 return intrin.if_then_else(is_after, select(middle, stop), select(first, middle))
-            result: PrimExpr = tensors[first](*rest)
+            result: PrimExpr = tensors[first](*source)
             for k in range(first + 1, stop):
-                is_tensor_k = ops.compare(tir.EQ, index[where], ops.const(k, "int64"))
-                result = intrin.if_then_else(is_tensor_k, tensors[k](*rest), result)
+                is_tensor_k = ops.compare(tir.EQ, index[axis], ops.const(k, "int64"))
+                result = intrin.if_then_else(is_tensor_k, tensors[k](*source), result)
             return result
 
         return select(0, len(tensors))
 
-    return _injective(shape, element, "T_stack")
+    return injective(shape, element, "T_stack")
 
 
 def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 0) -> list[Tensor]:
@@ -200,10 +198,10 @@ def split(x: Tensor, indices_or_sections: int | Sequence[ExprLike], axis: int = 
 
     Indices outside the axis are clamped to its ends.
     """
-    where = normal_axis(axis, x.ndim)
-    bounds = split_bounds(x.shape[where], indices_or_sections)
+    axis = normal_axis(axis, x.ndim)
+    bounds = split_bounds(x.shape[axis], indices_or_sections)
     return [
-        _part(x, where, begin, size, f"T_split_{k}" if k else "T_split")
+        _slice_along(x, axis, begin, size, f"T_split_{k}" if k else "T_split")
         for k, (begin, size) in enumerate(bounds)
     ]
 
@@ -215,16 +213,18 @@ def split_bounds(
     zero = ops.const(0, "int64")
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
-        part = simplify(ops.ceildiv(size, ops.const(count, "int64")))
-        cuts = [simplify(ops.mul(part, ops.const(k, "int64"))) for k in range(1, count)]
-        last = simplify(ops.sub(size, ops.mul(part, ops.const(count - 1, "int64"))))
-        if count <= 2 or prove_equal(last, part):
-            sizes = [part] * (count - 1) + [last]
-            return list(zip([zero, *cuts], sizes, strict=True))
+        section = simplify(ops.ceildiv(size, ops.const(count, "int64")))
+        bounds_between = [
+            simplify(ops.mul(section, ops.const(k, "int64"))) for k in range(1, count)
+        ]
+        last = simplify(ops.sub(size, ops.mul(section, ops.const(count - 1, "int64"))))
+        if count <= 2 or prove_equal(last, section):
+            sizes = [section] * (count - 1) + [last]
+            return list(zip([zero, *bounds_between], sizes, strict=True))
     else:
-        cuts = list(as_sizes(indices_or_sections))
+        bounds_between = list(as_sizes(indices_or_sections))
     bounds = []
-    for begin, end in zip([zero, *cuts], [*cuts, size], strict=True):
+    for begin, end in zip([zero, *bounds_between], [*bounds_between, size], strict=True):
         start = _clamped(begin, size)
         length = ops.sub(size if end is size else _clamped(end, size), start)
         ordered = end is not size and _are_ordered_literals(begin, end)
@@ -246,13 +246,13 @@ def _are_ordered_literals(first: PrimExpr, last: PrimExpr) -> bool:
     return both and 0 <= first.value <= last.value  # type: ignore[attr-defined]
 
 
-def _part(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> Tensor:
+def _slice_along(x: Tensor, axis: int, begin: PrimExpr, size: PrimExpr, name: str) -> Tensor:
     shape = [size if a == axis else s for a, s in enumerate(x.shape)]
 
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(ops.add(i, begin) if a == axis else i for a, i in enumerate(index)))
 
-    return _injective(shape, element, name)
+    return injective(shape, element, name)
 
 
 def slice_bounds(
@@ -323,7 +323,7 @@ def strided_slice(
         ]
         return x(*source_index)
 
-    return _injective(shape, element, "T_strided_slice")
+    return injective(shape, element, "T_strided_slice")
 
 
 def take(
@@ -334,27 +334,27 @@ def take(
     For indices out of range the result is undefined in mode "fast", and NaN in mode "nan". Mode
     "clip" uses the nearest valid index, and "wrap" the remainder.
     """
-    where = 0 if axis is None else normal_axis(axis, x.ndim)
+    first_axis = 0 if axis is None else normal_axis(axis, x.ndim)
     flat = x if axis is not None or x.ndim == 1 else reshape(x, [product(x.shape)])
-    extent = flat.shape[where]
-    picked = indices.shape if isinstance(indices, Tensor) else ()
-    shape = (*flat.shape[:where], *picked, *flat.shape[where + 1 :])
+    extent = flat.shape[first_axis]
+    taken_shape = indices.shape if isinstance(indices, Tensor) else ()
+    shape = (*flat.shape[:first_axis], *taken_shape, *flat.shape[first_axis + 1 :])
 
     def element(*index: PrimExpr) -> PrimExpr:
-        middle = index[where : where + len(picked)]
+        middle = index[first_axis : first_axis + len(taken_shape)]
         raw = indices(*middle) if isinstance(indices, Tensor) else ops.convert(indices)
         position = ops.cast_to(raw, "int64")
-        before, after = index[:where], index[where + len(picked) :]
+        before, after = index[:first_axis], index[first_axis + len(taken_shape) :]
         if mode == "nan":
-            inside = ops.all_of(
+            is_valid = ops.all_of(
                 ops.compare(tir.GE, position, ops.const(0, "int64")),
                 ops.compare(tir.LT, position, extent),
             )
             nan = tir.FloatImm(x.dtype, float("nan"))
-            return intrin.if_then_else(inside, flat(*before, position, *after), nan)
+            return intrin.if_then_else(is_valid, flat(*before, position, *after), nan)
         return flat(*before, _valid_index(position, extent, mode), *after)
 
-    return _injective(shape, element, "T_take")
+    return injective(shape, element, "T_take")
 
 
 def _valid_index(position: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
@@ -379,9 +379,9 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
         raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
     if prove_equal(a.shape[-1], b.shape[max(-2, -b.ndim)]) is False:
         raise MisuseError(f"shapes {shape_text(a.shape)} and {shape_text(b.shape)} do not multiply")
-    row, column = a.ndim == 1, b.ndim == 1
-    m = [] if row else [a.shape[-2]]
-    n = [] if column else [b.shape[-1]]
+    is_row, is_column = a.ndim == 1, b.ndim == 1
+    m = [] if is_row else [a.shape[-2]]
+    n = [] if is_column else [b.shape[-1]]
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
     batch = broadcast_shapes(lead_a, lead_b)
     extent = a.shape[-1]
@@ -393,10 +393,10 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
 
     def element(*index: PrimExpr) -> Any:
         lead = index[: len(batch)]
-        rest = list(index[len(batch) :])
-        i = [] if row else [rest.pop(0)]
+        remaining = list(index[len(batch) :])
+        i = [] if is_row else [remaining.pop(0)]
         left = a(*broadcast_index(lead_a, lead, batch), *i, k.var)
-        right = b(*broadcast_index(lead_b, lead, batch), k.var, *rest)
+        right = b(*broadcast_index(lead_b, lead, batch), k.var, *remaining)
         term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
         if is_const(extent, 0):
             return ops.const(0, term.dtype)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith import prove
-from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import shapes
+from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
@@ -73,20 +73,20 @@ def get_const_tuple(in_tuple: Sequence[ExprLike]) -> tuple[int | PrimExpr, ...]:
     Errors:
         MisuseError (also ValueError): a member is not an integer.
     """
-    found: list[int | PrimExpr] = []
+    members: list[int | PrimExpr] = []
     for member in in_tuple:
         value = simplify(member)
         is_open = isinstance(value, PrimExpr) and not isinstance(value, (tir.IntImm, tir.FloatImm))
-        found.append(value if is_open else get_const_int(member))  # type: ignore[arg-type]
-    return tuple(found)
+        members.append(value if is_open else get_const_int(member))  # type: ignore[arg-type]
+    return tuple(members)
 
 
 def equal_const_int(expr: ExprLike, value: int) -> bool:
     """Whether an expression is this integer."""
-    found = simplify(expr)
-    if isinstance(found, tir.IntImm):
-        return found.value == value
-    return isinstance(found, int) and found == value
+    simplified = simplify(expr)
+    if isinstance(simplified, tir.IntImm):
+        return simplified.value == value
+    return isinstance(simplified, int) and simplified == value
 
 
 @user_facing
@@ -100,10 +100,10 @@ def prod(x: Sequence[Size]) -> Size:
     """The product of sizes; 1 of none."""
     if not x:
         return ops.const(1, "int32")
-    result = x[0]
+    total = x[0]
     for size in x[1:]:
-        result = result * size
-    return result
+        total = total * size
+    return total
 
 
 @user_facing
@@ -124,11 +124,11 @@ def ravel_index(indices: Sequence[Size], shape: Sequence[Size]) -> Size:
 @user_facing
 def unravel_index(idx: Size, shape: Sequence[Size]) -> list[Size]:
     """The index at a row-major position in a shape."""
-    found: list[Size] = []
+    index: list[Size] = []
     for size in reversed(shape):
-        found.append(idx % size)
+        index.append(idx % size)
         idx = idx // size
-    return found[::-1]
+    return index[::-1]
 
 
 @user_facing
@@ -176,15 +176,14 @@ def _constant(numbers: npt.ArrayLike, ndim: int, name: str) -> Tensor:
 
     def element(*index: PrimExpr) -> PrimExpr:
         value: PrimExpr = ops.const(0, dtype)
-        for place in np.ndindex(*array.shape):
-            here = [
+        for position in np.ndindex(*array.shape):
+            equalities = [
                 ops.compare(tir.EQ, i, ops.const(k, i.dtype))
-                for i, k in zip(index, place, strict=True)
+                for i, k in zip(index, position, strict=True)
             ]
             value = intrin.if_then_else(
-                ops.all_of(*here), ops.const(array[place].item(), dtype), value
+                ops.all_of(*equalities), ops.const(array[position].item(), dtype), value
             )
         return value
 
-    made: Tensor = te.compute(shapes.as_sizes(array.shape), element, name=name)
-    return made
+    return computed(shapes.as_sizes(array.shape), element, name)

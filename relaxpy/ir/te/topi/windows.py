@@ -1,4 +1,4 @@
-"""What convolutions and pools share: layouts, counts of windows, and sums where windows overlap."""
+"""Shared parts of convolutions and pools: layouts, counts of windows, sums of overlaps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -18,7 +19,7 @@ from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
 
 Numbers: TypeAlias = int | Sequence[int]
 Index: TypeAlias = Sequence[PrimExpr]
-#: Windows of so many elements are written out; larger ones are reductions.
+#: Windows of at most so many elements are unrolled; larger ones are reductions.
 WRITTEN_OUT = 64
 #: The names of the axes of results, and of the reductions over windows.
 AXIS_NAMES = {"N": "nn", "C": "ff", "D": "zz", "H": "yy", "W": "xx"}
@@ -31,28 +32,28 @@ def spatial_axes(count: int) -> str:
 
 
 def per_axis(value: Numbers, count: int) -> tuple[int, ...]:
-    """A number for each of `count` axes: one for all, or as many as there are.
+    """A number for each of `count` axes, from one for all or one for each.
 
     Errors:
-        MisuseError: they are neither one nor so many.
+        MisuseError: there are neither 1 nor `count` numbers.
     """
-    found = (value,) if isinstance(value, int) else tuple(value)
-    if len(found) not in (1, count):
-        raise MisuseError(f"expected 1 or {count} numbers, found {list(found)}", about=value)
-    return found * count if len(found) == 1 else found
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    if len(numbers) not in (1, count):
+        raise MisuseError(f"expected 1 or {count} numbers, found {list(numbers)}", about=value)
+    return numbers * count if len(numbers) == 1 else numbers
 
 
 def both_sides(padding: Numbers, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding before and after each of `count` axes: all those before are listed first.
+    """The padding before and after each of `count` axes; a full list has all those before first.
 
     Errors:
         MisuseError: it is neither one number, nor one for each axis or each side.
     """
-    found = (padding,) if isinstance(padding, int) else tuple(padding)
-    if len(found) == 2 * count:
-        return found[:count], found[count:]
-    widths = per_axis(found, count)
-    return widths, widths
+    widths = (padding,) if isinstance(padding, int) else tuple(padding)
+    if len(widths) == 2 * count:
+        return widths[:count], widths[count:]
+    per_side = per_axis(widths, count)
+    return per_side, per_side
 
 
 def number(value: int) -> PrimExpr:
@@ -61,7 +62,7 @@ def number(value: int) -> PrimExpr:
 
 
 def extent(kernel: PrimExpr, dilation: int) -> PrimExpr:
-    """How many elements of an axis a window spans."""
+    """The number of elements of an axis that a window spans."""
     return ops.add(ops.mul(ops.sub(kernel, number(1)), number(dilation)), number(1))
 
 
@@ -74,37 +75,33 @@ def window_count(
     *,
     ceil_mode: bool = False,
 ) -> PrimExpr:
-    """How many windows an axis has, which is padded by so many elements in all.
+    """The number of windows along an axis with `padding` elements of padding in total.
 
-    Under `ceil_mode` the last one may leave the padded axis.
+    With `ceil_mode`, the last one may exceed the padded axis.
     """
-    more = stride - 1 if ceil_mode else 0
-    room = ops.sub(ops.add(size, number(padding + more)), extent(kernel, dilation))
-    return simplify(ops.add(ops.floordiv(room, number(stride)), number(1)))
+    extra = stride - 1 if ceil_mode else 0
+    span = ops.sub(ops.add(size, number(padding + extra)), extent(kernel, dilation))
+    return simplify(ops.add(ops.floordiv(span, number(stride)), number(1)))
 
 
 def window_span(
-    count: PrimExpr, kernel: PrimExpr, stride: int, dilation: int, more: int
+    count: PrimExpr, kernel: PrimExpr, stride: int, dilation: int, extra: int
 ) -> PrimExpr:
-    """How many elements so many windows span together, and `more` or fewer."""
+    """The number of elements that `count` windows span together, plus `extra`."""
     last = ops.mul(ops.sub(count, number(1)), number(stride))
-    return simplify(ops.add(ops.add(last, extent(kernel, dilation)), number(more)))
+    return simplify(ops.add(ops.add(last, extent(kernel, dilation)), number(extra)))
 
 
 def whole_axes(x: Tensor, layout: Layout) -> tuple[Tensor, str]:
-    """x without blocks of axes, and the letters of its axes."""
+    """Convert x to whole axes without blocks; return it with the letters of its axes."""
     order = "".join(axis for axis in layout.names if axis.isupper())
     if not layout.factors:
         return x, order
-    change = BijectiveLayout(layout, order)
-    made: Tensor = te.compute(
-        change.forward_shape(x.shape), lambda *i: x(*change.backward_index(i)), name="T_unblock"
-    )
-    return made, order
+    return _converted(x, BijectiveLayout(layout, order), "T_unblock"), order
 
 
 def whole_shape(sizes: Sequence[PrimExpr], layout: Layout) -> list[PrimExpr]:
-    """The shape without blocks of axes."""
+    """The shape with whole axes, without blocks."""
     if not layout.factors:
         return list(sizes)
     order = "".join(axis for axis in layout.names if axis.isupper())
@@ -112,18 +109,19 @@ def whole_shape(sizes: Sequence[PrimExpr], layout: Layout) -> list[PrimExpr]:
 
 
 def in_layout(x: Tensor, order: str, layout: Layout) -> Tensor:
-    """x, whose axes have these letters, in another layout."""
+    """Convert x, whose axes have the letters `order`, to another layout."""
     if layout.name == order:
         return x
-    change = BijectiveLayout(order, layout)
-    made: Tensor = te.compute(
-        change.forward_shape(x.shape), lambda *i: x(*change.backward_index(i)), name="T_layout"
-    )
-    return made
+    return _converted(x, BijectiveLayout(order, layout), "T_layout")
+
+
+def _converted(x: Tensor, layouts: BijectiveLayout, name: str) -> Tensor:
+    shape = layouts.forward_shape(x.shape)
+    return computed(shape, lambda *index: x(*layouts.backward_index(index)), name)
 
 
 def between_layouts(x: Tensor, source: str, target: str) -> Tensor:
-    """x, which is in one layout, in another."""
+    """Convert x from one layout to another."""
     if source == target:
         return x
     return in_layout(*whole_axes(x, Layout.of(source)), Layout.of(target))
@@ -136,45 +134,45 @@ def overlap_add(
     window: Sequence[PrimExpr],
     count: Sequence[PrimExpr],
     summed: Sequence[PrimExpr],
-    place: Callable[[Index, Index], tuple[PrimExpr, ...]],
+    position_of: Callable[[Index, Index], tuple[PrimExpr, ...]],
     term: Callable[[Sequence[Buffer], Index, Index, Index], PrimExpr],
     name: str,
 ) -> Tensor:
-    """Zeros, to which `count` windows are added at places that `place` returns.
+    """Zeros, to which `count` windows are added at the positions that `position_of` returns.
 
     Element `k` of window `j` is the sum of `term(buffers, k, j, i)` over the indices i of `summed`.
-    The same element of different windows belongs to different places, so that the windows are
-    added one element at a time, by way of an array of as many elements as there are windows.
+    The same element of different windows has different positions, so that all windows are added
+    one element at a time, through a temporary array with one element per window.
     """
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
-        out, one = outs
-        everywhere = _variables("i", shape)
+        out, partial = outs
+        cleared_index = _variables("i", shape)
         zero = ops.const(0, dtype)
-        inside, which, inner = (
+        element_index, window_index, summation = (
             _variables("k", window),
             _variables("j", count),
             _variables("r", summed),
         )
-        value = term(ins, inside, which, inner)
-        if inner:
-            value = ops.add(BufferLoad(one, which), value)
-        element = _nest(inner, summed, BufferStore(one, value, which))
-        if inner:
-            element = SeqStmt((BufferStore(one, zero, which), element))
-        other = _variables("j", count)
-        target = place(inside, other)
-        total = ops.add(BufferLoad(out, target), BufferLoad(one, other))
-        added = _nest(other, count, BufferStore(out, total, target))
-        step = SeqStmt((_nest(which, count, element), added))
-        cleared = _nest(everywhere, shape, BufferStore(out, zero, everywhere))
-        return SeqStmt((cleared, _nest(inside, window, step)))
+        value = term(ins, element_index, window_index, summation)
+        if summation:
+            value = ops.add(BufferLoad(partial, window_index), value)
+        element = _nest(summation, summed, BufferStore(partial, value, window_index))
+        if summation:
+            element = SeqStmt((BufferStore(partial, zero, window_index), element))
+        added_index = _variables("j", count)
+        target = position_of(element_index, added_index)
+        total = ops.add(BufferLoad(out, target), BufferLoad(partial, added_index))
+        added = _nest(added_index, count, BufferStore(out, total, target))
+        step = SeqStmt((_nest(window_index, count, element), added))
+        cleared = _nest(cleared_index, shape, BufferStore(out, zero, cleared_index))
+        return SeqStmt((cleared, _nest(element_index, window, step)))
 
     kind = str(dtype)
-    found: Sequence[Tensor] = te.extern(
+    outputs: Sequence[Tensor] = te.extern(
         [tuple(shape), tuple(count)], list(inputs), body, name=name, dtype=[kind, kind]
     )
-    return found[0]
+    return outputs[0]
 
 
 def _variables(letter: str, extents: Sequence[PrimExpr]) -> tuple[Var, ...]:

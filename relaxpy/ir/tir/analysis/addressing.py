@@ -22,10 +22,10 @@ def _axis_groups(buffer: Buffer) -> Iterator[range]:
         yield range(begin, end)
 
 
-def _integer(value: ExprLike, what: str) -> PrimExpr:
+def _integer(value: ExprLike, noun: str) -> PrimExpr:
     result = ops.convert(value)
     if not result.dtype.is_int or result.dtype.is_bool:
-        raise MisuseError(f"{what} is an integer, found {value!r:.60}", about=value)
+        raise MisuseError(f"{noun} is an integer, found {value!r:.60}", about=value)
     return result
 
 
@@ -41,7 +41,7 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
     values = [_integer(index, "an index") for index in indices]
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
-    result: list[PrimExpr] = []
+    physical_offsets: list[PrimExpr] = []
     for axes in _axis_groups(buffer):
         offset: PrimExpr = ops.const(0)
         for axis in axes:
@@ -49,13 +49,13 @@ def offsets(buffer: Buffer, indices: Sequence[ExprLike]) -> list[PrimExpr]:
                 offset = offset + values[axis] * buffer.strides[axis]
             else:
                 offset = offset * buffer.shape[axis] + values[axis]
-        result.append(offset)
+        physical_offsets.append(offset)
     if not (isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0):
-        if len(result) > 1:
+        if len(physical_offsets) > 1:
             raise MisuseError(f"the memory of buffer {buffer.name} has several axes and an offset")
-        result[0] = result[0] + buffer.elem_offset
+        physical_offsets[0] = physical_offsets[0] + buffer.elem_offset
     simplify = Analyzer().simplify
-    return [simplify(offset) for offset in result]
+    return [simplify(offset) for offset in physical_offsets]
 
 
 def flattened(buffer: Buffer) -> Buffer:
@@ -85,13 +85,13 @@ def access_ptr(
     """Return a `tvm_access_ptr` call: a pointer into the buffer with the number of its elements.
 
     Errors:
-        MisuseError: the mask is neither made of "r" and "w" nor a number; an offset or extent is
-            not an integer.
+        MisuseError: the mask is neither a number nor a string of "r" and "w"; an offset or extent
+            is not an integer.
     """
     if isinstance(access_mask, str):
         unknown = set(access_mask) - set(_MASKS)
         if unknown or not access_mask:
-            raise MisuseError(f'a mask is made of "r" and "w", found {access_mask!r:.60}')
+            raise MisuseError(f'a mask consists of "r" and "w", found {access_mask!r:.60}')
         mask = sum(_MASKS[letter] for letter in set(access_mask))
     else:
         mask = ops.as_int(access_mask)

@@ -25,7 +25,7 @@ def shape_of(index_map: IndexMap, shape: Sequence[ExprLike | Range]) -> list[Pri
     """
     iters = index_map.iters(shape)
     empty = {var: Var(var.name, var.dtype) for var, dom in iters.items() if _is_empty(dom)}
-    if empty:  # as for a size that is not known
+    if empty:  # a variable stands for the extent 0, which is substituted at the end
         domains = [
             Range.from_min_extent(dom.min, empty.get(var, dom.extent)) for var, dom in iters.items()
         ]
@@ -59,16 +59,16 @@ def inverse_of(
         raise MisuseError(f"{index_map} cannot be inverted: {detected.errors[0]}", about=shape)
     dtype = index_map.final_indices[0].dtype if index_map.final_indices else INT64
     outputs = tuple(Var(f"axis{k}", dtype) for k in range(len(index_map.final_indices)))
-    back = inverse_affine_iter_map(detected.indices, outputs)
+    values = inverse_affine_iter_map(detected.indices, outputs)
     analyzer = Analyzer()
     for output, index in zip(outputs, detected.indices, strict=True):
         analyzer.bind(output, Range(_minimum(index), _stop(index)))
-    final = tuple(analyzer.simplify(back.get(var, domain.min)) for var, domain in iters.items())
+    final = tuple(analyzer.simplify(values.get(var, domain.min)) for var, domain in iters.items())
     if padded and not detected.one_to_one:
         raise MisuseError(f"{index_map} cannot be inverted: it loses indices", about=shape)
     marks = values_of_marks(detected.indices, outputs)
-    holds = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in detected.padded]
-    padding = ops.any_of(*holds) if holds else ops.const(False, BOOL)
+    conditions = [analyzer.simplify(p.is_padding(marks[p.mark])) for p in detected.padded]
+    padding = ops.any_of(*conditions) if conditions else ops.const(False, BOOL)
     return IndexMap(outputs, final), padding
 
 

@@ -134,12 +134,12 @@ class IndexMap(Node):
         table = dict(zip(self.initial_indices, values, strict=True))
         return [_substituted(index, table) for index in self.final_indices]
 
-    def _check_count(self, values: Sequence[object], what: str) -> None:
+    def _check_count(self, values: Sequence[object], noun: str) -> None:
         if not isinstance(values, Sequence) or isinstance(values, str):
-            raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+            raise MisuseError(f"expected a list of {noun}, found {values!r:.60}", about=values)
         if len(values) != len(self.initial_indices):
             raise MisuseError(
-                f"the map takes {len(self.initial_indices)} {what}, found {len(values)}",
+                f"the map takes {len(self.initial_indices)} {noun}, found {len(values)}",
                 about=values,
             )
 
@@ -189,9 +189,9 @@ class IndexMap(Node):
                 raise MisuseError(f"the index `{index}` is negative for some elements")
         # The shape is constant, since the indices could be computed.
         shape = [cast("IntImm", size).value for size in self.map_shape(data.shape)]
-        result = np.zeros(shape, data.dtype)
-        result[positions] = data
-        return result
+        mapped = np.zeros(shape, data.dtype)
+        mapped[positions] = data
+        return mapped
 
     map_tensor = map_ndarray
 
@@ -240,7 +240,7 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
     if not callable(function):
         raise MisuseError(f"an index map is a function, found {function!r:.60}", about=function)
     names: list[str] = []
-    rest: str | None = None
+    varargs: str | None = None
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:
@@ -249,13 +249,15 @@ def _parameters(function: MapFunction, ndim: int | None, dtype: DataType) -> tup
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             names.append(name)
         elif parameter.kind == parameter.VAR_POSITIONAL:
-            rest = name
+            varargs = name
         else:
             raise MisuseError(f"an index map takes no arguments by keyword, as {name}")
-    if rest is not None:
+    if varargs is not None:
         if ndim is None:
-            raise MisuseError(f"ndim is required as the number of indices, since there is *{rest}")
-        names += [f"{rest}_{k}" for k in range(ops.as_int(ndim) - len(names))]
+            raise MisuseError(
+                f"ndim is required as the number of indices, since there is *{varargs}"
+            )
+        names += [f"{varargs}_{k}" for k in range(ops.as_int(ndim) - len(names))]
     if ndim is not None and len(names) != ops.as_int(ndim):
         raise MisuseError(f"the function takes {len(names)} indices, ndim is {ndim}", about=ndim)
     return tuple(Var(name, dtype) for name in names)

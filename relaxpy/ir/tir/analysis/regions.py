@@ -39,8 +39,8 @@ def access_regions(
     if block.init is not None:
         accesses.statement(block.init)
     accesses.statement(block.body)
-    left_out = set(accesses.writes) if block.init is not None else set()
-    reads = {buffer: sets for buffer, sets in accesses.reads.items() if buffer not in left_out}
+    initialised = set(accesses.writes) if block.init is not None else set()
+    reads = {buffer: sets for buffer, sets in accesses.reads.items() if buffer not in initialised}
     return _regions(reads), _regions(accesses.writes)
 
 
@@ -62,8 +62,8 @@ class Accesses:
         """Collect the accesses of a statement."""
         match node:
             case stmt.SeqStmt(seq=seq):
-                for part in seq:
-                    self.statement(part)
+                for child_stmt in seq:
+                    self.statement(child_stmt)
             case stmt.For(loop_var=var, min=first, extent=extent, body=body):
                 self.expression(first)
                 self.expression(extent)
@@ -124,13 +124,13 @@ class Accesses:
 
     def expression(self, root: PrimExpr) -> None:
         """Collect every load in `root`, a load before those inside its indices."""
-        seen: set[int] = set()
+        visited: set[int] = set()
         stack: list[Node] = [root]
         while stack:
             node = stack.pop()
-            if id(node) in seen:
+            if id(node) in visited:
                 continue
-            seen.add(id(node))
+            visited.add(id(node))
             match node:
                 case BufferLoad(buffer=buffer, indices=indices, predicate=predicate):
                     self.access(self.reads, buffer, map(self.interval, indices))
@@ -167,15 +167,15 @@ class Accesses:
             buffer, sets = view.buffer, map(self.covered, view.region)
         if buffer in self.hidden:
             return
-        known = table.get(buffer)
-        table[buffer] = list(sets) if known is None else list(map(union, known, sets))
+        previous = table.get(buffer)
+        table[buffer] = list(sets) if previous is None else list(map(union, previous, sets))
 
-    def covered(self, part: Range) -> Interval:
+    def covered(self, rng: Range) -> Interval:
         """Return the minimum and maximum of a range over the relaxed loops."""
-        low = self.interval(part.min)
-        if isinstance(part.extent, tir.IntImm) and part.extent.value == 1:
+        low = self.interval(rng.min)
+        if isinstance(rng.extent, tir.IntImm) and rng.extent.value == 1:
             return low
-        high = self.interval(ops.sub(part.stop, 1))
+        high = self.interval(ops.sub(rng.stop, 1))
         return None if low is None or high is None else (low[0], high[1])
 
     def interval(self, expr: PrimExpr) -> Interval:
@@ -192,19 +192,19 @@ class Accesses:
 
     def unfolded(self, expr: PrimExpr) -> PrimExpr:
         """Substitute the values of enclosing lets in `expr`."""
-        own = {part.var for part in walk(expr) if isinstance(part, tir.Let)}
-        lets = {v: e for v, e in self.lets.items() if v not in own} if own else self.lets
+        bound = {node.var for node in walk(expr) if isinstance(node, tir.Let)}
+        lets = {v: e for v, e in self.lets.items() if v not in bound} if bound else self.lets
         return substitute(expr, lets)
 
     def _interval(self, expr: PrimExpr) -> Interval:
         if isinstance(expr, Var):
             return self.bounds.get(expr, (expr, expr))
-        if not any(self._is_relaxed(part) for part in walk(expr)):
+        if not any(self._is_relaxed(node) for node in walk(expr)):
             return expr, expr
         match expr:
             case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
-                inner = self._interval(value)
-                return inner and (ops.cast_to(inner[0], dtype), ops.cast_to(inner[1], dtype))
+                operand = self._interval(value)
+                return operand and (ops.cast_to(operand[0], dtype), ops.cast_to(operand[1], dtype))
             case (
                 tir.Add()
                 | tir.Sub()
@@ -229,8 +229,8 @@ class Accesses:
     def where(self, condition: PrimExpr, *, holds: bool) -> Iterator[None]:
         """Narrow the ranges of loops while `condition` holds (or does not)."""
         outer = dict(self.bounds)
-        for part in _conjuncts(self.unfolded(condition), holds):
-            self.narrow(part)
+        for conjunct in _conjuncts(self.unfolded(condition), holds):
+            self.narrow(conjunct)
         try:
             yield
         finally:
@@ -255,16 +255,16 @@ class Accesses:
 
     def _at_most(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        known, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
-        if var is not None and known is not None and bound is not None:
-            low, high = known
+        current, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and current is not None and bound is not None:
+            low, high = current
             self.bounds[var] = low, simplify(ops.minimum(high, ops.sub(bound[1], offset)))
 
     def _at_least(self, expr: PrimExpr, limit: PrimExpr) -> None:
         var, offset = _shifted(expr)
-        known, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
-        if var is not None and known is not None and bound is not None:
-            low, high = known
+        current, bound = self.bounds.get(var) if var is not None else None, self._interval(limit)
+        if var is not None and current is not None and bound is not None:
+            low, high = current
             self.bounds[var] = simplify(ops.maximum(low, ops.sub(bound[0], offset))), high
 
 
@@ -291,8 +291,8 @@ def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
             return
         case tir.And(a=a, b=b) if holds:
             yield from (*_conjuncts(a, True), *_conjuncts(b, True))
-        case tir.Call(op=Op(name="tir.likely"), args=(inner,)):
-            yield from _conjuncts(inner, holds)
+        case tir.Call(op=Op(name="tir.likely"), args=(operand,)):
+            yield from _conjuncts(operand, holds)
         case tir.GT(a=a, b=b):
             yield ops.compare(tir.LT, b, a) if holds else ops.compare(tir.LE, a, b)
         case tir.GE(a=a, b=b):
@@ -339,11 +339,11 @@ def _combine(
     return ops.const(0, divisor.dtype), ops.sub(divisor, 1)
 
 
-def union(one: Interval, other: Interval) -> Interval:
+def union(a: Interval, b: Interval) -> Interval:
     """Return the smallest known interval that contains both."""
-    if one is None or other is None:
+    if a is None or b is None:
         return None
-    return _outermost(one[0], other[0], least=True), _outermost(one[1], other[1], least=False)
+    return _outermost(a[0], b[0], least=True), _outermost(a[1], b[1], least=False)
 
 
 def _outermost(a: PrimExpr, b: PrimExpr, *, least: bool) -> PrimExpr:

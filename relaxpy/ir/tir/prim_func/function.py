@@ -152,10 +152,10 @@ def _signature(func: PrimFunc) -> FuncStructInfo:
         buffer = func.buffer_of(param)
         if buffer is not None:
             used = {v for size in buffer.shape for v in walk(size) if isinstance(v, Var)}
-            known = used <= bound
+            is_known = used <= bound
             params.append(
                 TensorStructInfo(
-                    _as_int64(buffer.shape) if known else None,  # type: ignore[arg-type]
+                    _as_int64(buffer.shape) if is_known else None,  # type: ignore[arg-type]
                     buffer.dtype,
                     ndim=buffer.ndim,
                 )

@@ -48,11 +48,11 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
         if not isinstance(param, Var) or param not in func.params:
             raise MisuseError(f"{param!r:.60} is not a parameter of the function", about=param_map)
         values.enter(param, value)
-    kept = [p for p in func.params if p not in values.values and p not in values.pointers]
-    buffers = {p: b for p, b in func.buffer_map.items() if p in kept}
+    params = [p for p in func.params if p not in values.values and p not in values.pointers]
+    buffers = {p: b for p, b in func.buffer_map.items() if p in params}
     body = values.with_pointers(func.body)
     partial = func.with_fields(
-        params=tuple(kept), buffer_map_items=tuple(buffers.get(p) for p in kept), body=body
+        params=tuple(params), buffer_map_items=tuple(buffers.get(p) for p in params), body=body
     )
     return substitute(partial, values.values, _folded)
 
@@ -91,7 +91,9 @@ class _Values:
         buffer = self.func.buffer_of(param)
         if isinstance(value, Buffer):
             if buffer is None:
-                raise MisuseError(f"{param.name} has no buffer, found one for it", about=value)
+                raise MisuseError(
+                    f"{param.name} has no buffer, found buffer {value.name}", about=value
+                )
             self.unify(buffer, value)
             return
         if buffer is not None:
@@ -111,34 +113,34 @@ class _Values:
         """Unify the shape, strides and offset of `old` with those of `new`."""
         if old.dtype != new.dtype:
             raise MisuseError(f"buffer {old.name} holds {old.dtype}, found {new.dtype}")
-        for what, old_count, new_count in (
+        for noun, old_count, new_count in (
             ("dimensions", len(old.shape), len(new.shape)),
             ("strides", len(old.strides), len(new.strides)),
             ("as alignment", old.data_alignment, new.data_alignment),
             ("as offset factor", old.offset_factor, new.offset_factor),
         ):
             if old_count != new_count:
-                raise MisuseError(f"buffer {old.name} has {old_count} {what}, found {new_count}")
+                raise MisuseError(f"buffer {old.name} has {old_count} {noun}, found {new_count}")
         old_values = (*old.shape, *old.strides, old.elem_offset)
         new_values = (*new.shape, *new.strides, new.elem_offset)
-        for one, other in zip(old_values, new_values, strict=True):
-            if isinstance(one, Var):
-                self.assign(one, ops.cast_to(other, one.dtype))
-            elif prove_equal(one, other) is not True:
+        for old_value, new_value in zip(old_values, new_values, strict=True):
+            if isinstance(old_value, Var):
+                self.assign(old_value, ops.cast_to(new_value, old_value.dtype))
+            elif prove_equal(old_value, new_value) is not True:
                 raise MisuseError(
-                    f"buffer {old.name} has `{one}`, found `{other}`; only a dimension that is a "
-                    "variable can be specialised",
+                    f"buffer {old.name} has `{old_value}`, found `{new_value}`; only a variable "
+                    "dimension can be specialised",
                     about=new,
                 )
-        if any(new is own for own in self.func.buffer_map.values()):
+        if any(new is buffer for buffer in self.func.buffer_map.values()):
             self.assign(old.data, new.data)
 
     def assign(self, var: Var, value: PrimExpr) -> None:
         if value is var:
             return
-        known = self.values.setdefault(var, value)
-        if prove_equal(known, value) is not True:
-            raise MisuseError(f"{var.name} has two values, `{known}` and `{value}`")
+        assigned = self.values.setdefault(var, value)
+        if prove_equal(assigned, value) is not True:
+            raise MisuseError(f"{var.name} has two values, `{assigned}` and `{value}`")
 
     def with_pointers(self, body: Stmt) -> Stmt:
         """Bind pointers to their values around the declarations of buffers that use them."""
@@ -146,8 +148,8 @@ class _Values:
             used = [n for n in walk(body) if isinstance(n, DeclBuffer) and n.buffer.data is var]
 
             def bound(node: Node, var: Var = var, value: PrimExpr = value) -> Node | None:
-                on_it = isinstance(node, DeclBuffer) and node.buffer.data is var
-                return LetStmt(var, value, node) if on_it else None  # type: ignore[arg-type]
+                declares = isinstance(node, DeclBuffer) and node.buffer.data is var
+                return LetStmt(var, value, node) if declares else None  # type: ignore[arg-type]
 
             changed = rewrite(body, bound) if used else LetStmt(var, value, body)
             assert isinstance(changed, Stmt)

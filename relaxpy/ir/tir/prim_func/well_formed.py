@@ -74,9 +74,9 @@ class _Definitions:
 
     def thread(self, axis: IterVar) -> None:
         """Check that a thread index has one variable at a time."""
-        known = self.threads.get(axis.thread_tag)
-        if known is not None and known is not axis.var and known in self.live:
-            self.fault(f"{axis.thread_tag} is {known.name!r} already, and becomes", axis.var)
+        current = self.threads.get(axis.thread_tag)
+        if current is not None and current is not axis.var and current in self.live:
+            self.fault(f"{axis.thread_tag} is {current.name!r} already, and becomes", axis.var)
         self.threads[axis.thread_tag] = axis.var
 
     def walk(self, body: Node) -> None:
@@ -135,9 +135,9 @@ class _Definitions:
 
 def _steps(node: Node) -> list[Step]:
     """Return the steps through the fields of a node."""
-    own: Scope = []
+    scope: Scope = []
     if isinstance(node, (DeclBuffer, BufferRealize)):
-        steps: list[Step] = [("bind", node, own)]
+        steps: list[Step] = [("bind", node, scope)]
     else:
         steps = []
     for name in node._fields:
@@ -150,12 +150,12 @@ def _steps(node: Node) -> list[Step]:
         members = value if type(value) is tuple else (value,)
         for member in members:
             if isinstance(member, IterVar) and member.dom is not None:
-                steps.append(("visit", member.dom, own))
+                steps.append(("visit", member.dom, scope))
             if name in node._binds or isinstance(member, IterVar):
-                steps.append((binds, member, own))
+                steps.append((binds, member, scope))
             elif isinstance(member, Node):
-                steps.append(("visit", member, own))
-    steps.append(("leave", None, own))
+                steps.append(("visit", member, scope))
+    steps.append(("leave", None, scope))
     return steps
 
 
