@@ -95,7 +95,7 @@ def test_void_is_a_handle_without_bits_and_lanes(text: str):
 @pytest.mark.rule("DT-4")
 def test_a_64_bit_handle_without_lanes_is_void_and_no_other_handle_is():
     assert DataType("handle64x0") == VOID
-    assert DataType("handle").relax_defect == "DT-4: a handle is no datatype of Relax values"
+    assert DataType("handle").relax_defect == "DT-4: a handle is not a datatype of Relax values"
     assert not DataType("handle").is_void
 
 

@@ -253,7 +253,7 @@ WORK = {
     "is refused in text": ["y = f'{1:1000000000}'", "y = f'{1:.999999999f}'"],
     "formatting with % is refused in text": ["y = '%1000000000d' % 1"],
     "Exceeds the limit (4300 digits)": ["y = int('9' * 5000)", "y = " + "9" * 10_000_000],
-    "a set cannot hold these": ["y = {[1]}", "y = {[i] for i in range(3)}"],
+    "these cannot be members of a set": ["y = {[1]}", "y = {[i] for i in range(3)}"],
     "a list cannot be a key": ["y = {[i]: i for i in range(3)}"],
     "unknown name": ["y = " + "a" * 10_000_000, "y = 'a' + " + "é" * 3_000_000],
 }
@@ -281,7 +281,7 @@ CALLING = [
 #: Texts that are no programs.
 TEXTS = {
     "the text defines no function and no module": ["", " ", "\t\n"],
-    "the text is no Python": ["\x00", "def f(:", "\ud800", "(" * 100000, "'" * 3],
+    "the text is not valid Python": ["\x00", "def f(:", "\ud800", "(" * 100000, "'" * 3],
     "a text imports nothing but the namespaces": [
         f"{line}\n{FUNCTION}"
         for line in (

@@ -50,10 +50,10 @@ BODIES = [
         "a Python expression that Relax does not have",
         """
     y = yield x
-    #   ^^^^^^^ yield cannot stand in a program
+    #   ^^^^^^^ yield cannot occur in a program
     # hint: return the values instead, in a tuple
     z = (w := x)
-    #    ^^^^^^ an assignment inside an expression cannot stand in a program
+    #    ^^^^^^ an assignment inside an expression cannot occur in a program
     # hint: give it a line of its own
     f = lambda a=1: a
     #   ^^^^^^^^^^^^^ a lambda here takes plain parameters only
@@ -71,7 +71,7 @@ BODIES = [
         y = x
     return t, y
     #      ^ unknown name 't'
-    # hint: what a branch binds ends with it: bind the same name last in both branches
+    # hint: names bound in a branch end with it: bind the same name last in both branches
 """,
         params='c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")',
     ),
@@ -171,7 +171,7 @@ BODIES = [
         y = x
     z = inside
     #   ^^^^^^ unknown name 'inside'
-    # hint: what a branch binds ends with it: bind the same name last in both branches
+    # hint: names bound in a branch end with it: bind the same name last in both branches
     return y
 """,
         params='x: R.Tensor, c: R.Tensor((), "bool")',
@@ -182,7 +182,7 @@ BODIES = [
         """
     with R.dataflow():
         if c:
-#       ^^ an if cannot stand inside a dataflow block [WF-7c]
+#       ^^ an if cannot be inside a dataflow block [WF-7c]
 # hint: end the block before it and begin another one after it
             y = x
         else:
@@ -224,7 +224,7 @@ BODIES = [
         "R.output outside a dataflow block",
         """
     R.output(x)
-#   ^^^^^^^^^^^ R.output stands at the end of a dataflow block
+#   ^^^^^^^^^^^ R.output belongs at the end of a dataflow block
 # hint: with R.dataflow():
     return x
 """,
@@ -248,7 +248,7 @@ BODIES = [
         for _ in range(1):
             y = x
             R.output(y)
-    #       ^^^^^^^^^^^ R.output stands directly in its dataflow block, at its end [SC-7]
+    #       ^^^^^^^^^^^ R.output belongs directly in its dataflow block, at its end [SC-7]
     return x
 """,
         rule=pytest.mark.rule("SC-7"),
@@ -270,7 +270,7 @@ BODIES = [
         "a tensor used as a tuple or function",
         """
     a, b = x
-    #      ^ only a tuple can be taken apart, found R.Tensor((4,), dtype="float32")
+    #      ^ only a tuple can be unpacked, found R.Tensor((4,), dtype="float32")
     # ... [DER-32]
     t = (x, x)
     c = t[2]
@@ -298,7 +298,7 @@ BODIES = [
         """
     R.shape_of(x)
 #   ^^^^^^^^^^^^^ the value of this call is not used
-# hint: bind it: _ = ...; only calls that give unit stand alone
+# hint: bind it: _ = ...; only calls that return unit are statements
     x
 #   ^ Var 'x' does nothing here
     return x
@@ -309,7 +309,7 @@ BODIES = [
         """
     print(x)
 #   ^^^^^ the built-in name 'print' is not available inside a program
-# hint: a program is read, not run; to print when the function runs use R.print(x) in a
+# hint: a program is parsed, not run; to print when the function runs use R.print(x) in a
 # ... function with pure=False
     return x
 """,

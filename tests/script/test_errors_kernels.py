@@ -236,7 +236,8 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             B = T.alloc_buffer((1.5,))
             #                   ^^^ a dimension of a buffer is an integer, found 1.5
             C = T.alloc_buffer((4,), strides=8)
-            #                                ^ a stride of a buffer is a member of a list, found 8
+            #                                ^ expected a list of integers, found 8
+            # hint: each member is a stride
             D = T.alloc_buffer((4,), elem_offset=n > 1)
             #                                    ^^^^^ the offset of a buffer is an integer, found
             # ... n > 1
@@ -254,7 +255,7 @@ def test_buffers_and_memory_are_made_of_what_they_can_be() -> None:
             r = T.allocate_const(["1"], "float32", [1])
             #                    ^^^^^ expected an array of numbers, found ['1']
             s = T.allocate_const([1, 300], "int8", [2])
-            #                    ^^^^^^^^ element 300 of the constant is no int8
+            #                    ^^^^^^^^ element 300 of the constant is not a value of int8
     """)
 
 
@@ -267,14 +268,14 @@ def test_a_view_has_the_sizes_and_the_datatype_of_its_region() -> None:
                 T.writes()
                 V = T.match_buffer(A[1, n:n + 4], (5,))
                 #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ V is [5], the region that it views is [1, 4]
-                # hint: without a shape, a view has that of its region
+                # hint: without a shape, a view has the shape of its region
                 W = T.match_buffer(A[0:2, 0:4], (4,))
                 #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ W is [4], the region that it views is [2, 4]
-                # hint: without a shape, a view has that of its region
+                # hint: without a shape, a view has the shape of its region
                 X = T.match_buffer(A[0, 0:4], (1, 1, 4))
                 #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ X is [1, 1, 4], the region that it views is
                 # ... [1, 4]
-                # hint: without a shape, a view has that of its region
+                # hint: without a shape, a view has the shape of its region
                 Y = T.match_buffer(A[0, 0:4], (4,), "int32")
                 #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ Y is of int32, A of float32
     """)
@@ -537,7 +538,7 @@ def test_what_has_no_value_is_no_operand() -> None:
         def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), n: T.int32):
             A[T.axis.spatial(4, n)] = 1.0
         #     ^^^^^^^^^^^^^^^^^^^^ T.axis is a directive, which has no value in an expression
-            # hint: give it a line of its own, and what it defines a name
+            # hint: write it on a line of its own, and name what it defines
             A[0] = T.float32
             #      ^^^^^^^^^ T.float32 is a datatype, expected a scalar expression
             # hint: T.float32(x) is a value of it
@@ -558,7 +559,8 @@ def test_what_has_no_value_is_no_operand() -> None:
                 y = 1.0
             A[0] = y
             #      ^ unknown name 'y'
-            # hint: what a branch binds ends with it: choose by a if c else b, or store to a buffer
+            # hint: names bound in a branch end with it: choose by a if c else b, or store to a
+            # ... buffer
     """,
         ParseError,
     )
@@ -577,7 +579,7 @@ def test_annotations_that_declare_no_parameter() -> None:
             # ... T.match_buffer(a, (size,))
             n: "int32",
             #  ^^^^^^^ a parameter is a buffer, a handle or a scalar, found 'int32'
-            # hint: annotations are no strings: write n: T.int32
+            # hint: annotations are not strings: write n: T.int32
             m: T.void,
             #  ^^^^^^ a parameter is a buffer, a handle or a scalar, found a datatype
         ):
@@ -693,7 +695,7 @@ def test_a_buffer_is_no_truth_value_and_equals_nothing() -> None:
         @T.prim_func
         def f(A: T.Buffer((4,), "float32")):
             A[0] = not A
-            #          ^ the truth of buffer A is not known while the program is read
+            #          ^ the truth of buffer A is not known while the program is parsed
             # hint: kernels compute by element: index buffers, inside loops
             A[0] = -A
             #      ^^ - is not defined on buffer A

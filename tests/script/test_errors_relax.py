@@ -51,7 +51,7 @@ def test_an_unknown_attribute_gets_the_nearest_one() -> None:
         (
             "class A: pass",
             "class",
-            "functions stand in the class of one @I.ir_module, side by side",
+            "put all functions in the class of one @I.ir_module",
         ),
         ("global x", "global", "return new values instead"),
         ("del x", "del", "values die after their last use by themselves"),
@@ -110,8 +110,8 @@ def test_a_shape_variable_that_nothing_binds_is_an_error() -> None:
     check_marks("""
         @R.function
         def main(x: R.Tensor(("batch + 1", "n"), "float32")):
-        #                     ^^^^^^^^^^^ shape variable 'batch' is bound nowhere: it stands
-        # ... alone in no parameter [WF-6a]
+        #                     ^^^^^^^^^^^ shape variable 'batch' is bound nowhere: it is not
+        # ... a whole dimension of any parameter [WF-6a]
         # hint: pass it in by a parameter, as in s: R.Shape(["batch"])
             return x
     """)
@@ -160,7 +160,7 @@ def test_a_function_has_one_return_at_its_end() -> None:
         @R.function
         def main(x: R.Tensor):
         #   ^^^^ function 'main' returns nothing [AST-11]
-        # hint: end it with `return value`; `return ()` gives unit
+        # hint: end it with `return value`; `return ()` returns unit
             y = x
     """)
     check_marks("""
@@ -177,7 +177,7 @@ def test_a_function_has_one_return_at_its_end() -> None:
                 y = x
             else:
                 return x
-        #       ^^^^^^^^ return stands at the end of a function, not in a branch [AST-11]
+        #       ^^^^^^^^ return belongs at the end of a function, not in a branch [AST-11]
         # hint: bind the same name in both branches and return that after the if
             return x
     """)
@@ -266,7 +266,7 @@ def test_a_size_without_quotes_or_declaration_gets_them() -> None:
         @R.function
         def main(x: R.Tensor((m, 4), "float32")):
         #                     ^ unknown name 'm'
-        # hint: in a signature sizes are strings: 'm'
+        # hint: in a signature dimensions are strings: 'm'
             return x
     """)
     check_marks("""
@@ -274,7 +274,7 @@ def test_a_size_without_quotes_or_declaration_gets_them() -> None:
         def main(x: R.Tensor(("m", 4), "float32")):
             y = R.match_cast(x, R.Tensor((k, 4), "float32"))
             #                             ^ unknown name 'k'
-            # hint: declare a new size before: k = T.int64()
+            # hint: declare a new shape variable before: k = T.int64()
             return y
     """)
 

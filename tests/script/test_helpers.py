@@ -290,7 +290,7 @@ def test_words_of_texts_act_in_a_builder_too() -> None:
     same(builder.get(), read_meanwhile)
     with (
         IRBuilder(),
-        pytest.raises(BuilderStateError, match=r"an R\.emit is read in texts only"),
+        pytest.raises(BuilderStateError, match=r"an R\.emit is for parsed programs only"),
         builder_R.function(),
     ):
         R.emit(R.const(1))

@@ -116,14 +116,14 @@ def test_a_builder_gives_one_result() -> None:
     with IRBuilder() as builder:
         with T.prim_func():
             T.func_name("first")
-        with pytest.raises(BuilderStateError, match="gives one result"), T.prim_func():
+        with pytest.raises(BuilderStateError, match="returns one result"), T.prim_func():
             pass
         with pytest.raises(BuilderStateError, match=r"T\.evaluate belongs in a kernel"):
             T.evaluate(0)
     assert builder.get().attrs["global_symbol"] == "first"
     with IRBuilder() as builder:
         T.evaluate(1)
-        with pytest.raises(BuilderStateError, match="gives one result"), T.prim_func():
+        with pytest.raises(BuilderStateError, match="returns one result"), T.prim_func():
             pass
     assert_structural_equal(builder.get(), tir.Evaluate(1))
 
@@ -134,7 +134,7 @@ def test_a_builder_that_is_opened_again_begins_anew() -> None:
         T.evaluate(1)
     with builder:
         T.evaluate(2)
-        with pytest.raises(BuilderStateError, match="open already"):
+        with pytest.raises(BuilderStateError, match="already open"):
             builder.__enter__()
     assert_structural_equal(builder.get(), tir.Evaluate(2))
 

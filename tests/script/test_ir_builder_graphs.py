@@ -600,7 +600,7 @@ def test_an_error_in_a_frame_leaves_the_builder_as_it_was() -> None:
     with IRBuilder() as builder, I.ir_module():
         with pytest.raises(LookupError):
             fail()
-        with pytest.raises(BuilderStateError, match=r"T\.func_name belongs to the top"):
+        with pytest.raises(BuilderStateError, match=r"T\.func_name belongs at the top"):
             fail_in_a_kernel()
         with R.function():
             R.func_name("main")
@@ -618,7 +618,7 @@ def test_the_namespace_is_that_of_texts() -> None:
     assert {"add", "nn", "emit", "If", "function", "func_name"} <= set(dir(R))
     assert {"const", "emit", "If", "function", "func_name"} <= set(R.__all__)
     for name in ("macro", "match_shape"):
-        with pytest.raises(UnknownAttributeError, match=f"R.{name} is read in texts only"):
+        with pytest.raises(UnknownAttributeError, match=f"R.{name} is for parsed programs only"):
             getattr(R, name)
     with pytest.raises(UnknownAttributeError, match="R has no attribute 'nothing'"):
         _ = R.nothing

@@ -387,9 +387,9 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.where belongs directly in a block", lambda: T.where(True)),
     (r"T.block_attr belongs directly in a block", lambda: T.block_attr({"k": 1})),
     (r"T.func_attr belongs at the top of the kernel", lambda: T.func_attr({"k": 1})),
-    (r"T.func_name belongs to the top of a kernel", lambda: T.func_name("f")),
-    (r"T.func_ret belongs to the top of a kernel", lambda: T.func_ret("int32")),
-    (r"T.arg belongs to the top of a kernel", lambda: T.arg("x", T.int32())),
+    (r"T.func_name belongs at the top of a kernel", lambda: T.func_name("f")),
+    (r"T.func_ret belongs at the top of a kernel", lambda: T.func_ret("int32")),
+    (r"T.arg belongs at the top of a kernel", lambda: T.arg("x", T.int32())),
     (r"a parameter is matched at the top", lambda: T.match_buffer(T.handle(), (4,), "float32")),
     (r"T.alloc_buffer belongs directly in a block", lambda: T.alloc_buffer((4,), "float32")),
     (r"break is outside of a loop", outside_a_loop),
@@ -415,7 +415,7 @@ def test_what_stands_where_it_cannot(message: str, say: Callable[[], object]) ->
 def test_what_is_said_twice() -> None:
     with IRBuilder(), T.prim_func():
         T.func_name("f")
-        with pytest.raises(BuilderStateError, match="called 'f' already"):
+        with pytest.raises(BuilderStateError, match="already has the name 'f'"):
             T.func_name("g")
         T.func_ret(None)
         T.func_ret(T.int32)
@@ -501,7 +501,7 @@ def test_the_namespace_is_that_of_texts() -> None:
     assert {"serial", "int64x4", "exp", "prim_func", "arg", "func_ret"} <= set(T.__all__)
     with pytest.raises(UnknownAttributeError, match="T has no attribute 'nothing'"):
         _ = T.nothing
-    with pytest.raises(UnknownAttributeError, match=r"T\.macro is read in texts only"):
+    with pytest.raises(UnknownAttributeError, match=r"T\.macro is for parsed programs only"):
         _ = T.macro
 
 

@@ -60,7 +60,7 @@ def test_words_of_dtypes() -> None:
     assert T.handle().dtype == "handle"
     pointer = T.handle("float32", "local").type_annotation
     assert (pointer.element_type.dtype, pointer.storage_scope) == ("float32", "local")
-    with pytest.raises(MisuseError, match="'many' is no float32"):
+    with pytest.raises(MisuseError, match="'many' is not a value of float32"):
         T.float32("many")
 
 
@@ -127,14 +127,14 @@ def test_string_dimensions_wait_for_a_signature() -> None:
         (lambda: R.Tensor((True,)), "a dimension is"),
         (lambda: R.Tensor("float32", "int8"), "a shape is a sequence"),
         (lambda: R.Tensor(dtype="flaot"), "unknown dtype"),
-        (lambda: R.Shape(5), "a list of members"),
+        (lambda: R.Shape(5), "a list of dimensions"),
         (lambda: R.Shape([1], ndim=1), "not both"),
         (lambda: R.Prim(), "dtype or a value"),
         (lambda: R.Tuple(5), "expected a struct info"),
         (lambda: R.Callable((5,)), "expected a struct info"),
         (lambda: R.Callable(derive_func="mine"), "no derivation is named"),
         (lambda: R.Callable((R.Tensor,), derive_func="empty_derive"), "not both"),
-        (lambda: R.shape(5), "a list of members"),
+        (lambda: R.shape(5), "a list of dimensions"),
         (lambda: R.str(5), "expected a string"),
         (lambda: R.ExternFunc(5), "named by a string"),
         (lambda: R.func_attr([1]), "keyed by strings"),
@@ -154,7 +154,7 @@ def test_misuse_is_refused_at_once(make: object, message: str) -> None:
 
 def test_a_buffer_annotation() -> None:
     spec = T.Buffer(16, "float32", scope="local", align=8)
-    buffer = spec.make("A")
+    buffer = spec.create("A")
     assert (buffer.name, str(buffer.shape[0]), buffer.scope()) == ("A", "16", "local")
     assert buffer.data_alignment == 8
     assert T.Buffer((4,), T.int8).dtype == DataType("int8")

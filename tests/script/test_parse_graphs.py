@@ -525,13 +525,13 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "int8")):
             a = x and y
-            #   ^ the truth of Var 'x' is not known while the program is read
+            #   ^ the truth of Var 'x' is not known while the program is parsed
             # hint: for tensors write R.logical_and(x, y)
             b = not x
-            #       ^ the truth of Var 'x' is not known while the program is read
+            #       ^ the truth of Var 'x' is not known while the program is parsed
             # hint: for tensors write R.logical_not(x)
             c = x if y else x
-            #        ^ the truth of Var 'y' is not known while the program is read
+            #        ^ the truth of Var 'y' is not known while the program is parsed
             # hint: write an if statement with an else, or R.where(y, x, x)
             d = x & x
             #   ^^^^^ & is not defined between Var 'x' and Var 'x'
@@ -602,11 +602,11 @@ def test_bindings_of_a_sequence_stand_where_it_stands() -> None:
             with R.SeqExpr():
                 w = R.abs(x)
             with R.SeqExpr() as s:
-            #                   ^ with R.SeqExpr() stands alone, without `as`
+            #                   ^ with R.SeqExpr() is used alone, without `as`
                 y = x
             return w
             #      ^ unknown name 'w'
-            # hint: what a block binds ends with it: use it there, or bind it before
+            # hint: names bound in a block end with it: use them there, or bind them before it
     """)
 
 
@@ -626,12 +626,12 @@ def test_string_dimensions_may_be_computed() -> None:
         """
         @R.function
         def main(x: R.Tensor((d,), "float32")) -> R.Shape([k]):
-        #           ^^^^^^^^^^^^^^^^^^^^^^^^^ shape variable 'm' is bound nowhere: it stands alone
-        # ... in no parameter [WF-6a]
+        #           ^^^^^^^^^^^^^^^^^^^^^^^^^ shape variable 'm' is bound nowhere: it is not a
+        # ... whole dimension of any parameter [WF-6a]
         # hint: pass it in by a parameter, as in s: R.Shape(["m"])
         #                                         ^^^^^^^^^^^^ shape variable 'k' of the result
         # ... is bound by no parameter [WF-4]
-        # hint: use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)
+        # hint: use dimensions of the parameters, or an unknown shape: R.Tensor(ndim=...)
             return x
     """,
         extra_vars={"R": R, "d": "m + 1", "k": "k"},

@@ -235,13 +235,13 @@ def test_checks_that_are_made_anyhow_are_not_read() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32")):
             a = R.check_annotation(x, R.Tensor)
-            #     ^^^^^^^^^^^^^^^^ check_annotation is not read [LEG-9]
-            # hint: annotations are checked anyhow; R.match_cast(x, R.Tensor(...)) checks a value
+            #     ^^^^^^^^^^^^^^^^ check_annotation is not supported [LEG-9]
+            # hint: annotations are always checked; R.match_cast(x, R.Tensor(...)) checks a value
             b = R.dynamically_check_shapes(x)
-            #     ^^^^^^^^^^^^^^^^^^^^^^^^ dynamically_check_shapes is not read [LEG-9]
+            #     ^^^^^^^^^^^^^^^^^^^^^^^^ dynamically_check_shapes is not supported [LEG-9]
             # hint: bind the shape to a variable s and check with R.match_cast(x, R.Tensor(s))
             c = R.substitute_shape(x)
-            #     ^^^^^^^^^^^^^^^^ substitute_shape is not read [LEG-10]
+            #     ^^^^^^^^^^^^^^^^ substitute_shape is not supported [LEG-10]
             # hint: calls of functions replace shape variables by themselves
             return x
     """)

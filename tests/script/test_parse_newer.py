@@ -326,7 +326,7 @@ def test_a_kernel_of_tensor_expressions_joins_the_module() -> None:
         *("plus_", "taken", "main", "plus", "taken1"),
     ]
     assert_structural_equal(from_source(Module.script()), Module)
-    with pytest.raises(ParseError, match="adds a kernel to the module"):
+    with pytest.raises(ParseError, match="adds a kernel to the enclosing module"):
 
         @R.function
         def alone(x: R.Tensor((4,), "float32")):
@@ -360,7 +360,7 @@ def test_reducers_and_loop_variables() -> None:
     found = add(tir.Var("f", "float32"), axis=[axis])
     assert isinstance(found, T.Reduce)
     assert T.iter_var(n, (0, 4), "DataPar", "").var is n
-    with pytest.raises(MisuseError, match="no kind of loop variable"):
+    with pytest.raises(MisuseError, match="no kind of iteration variable"):
         T.iter_var("k", None, "nothing", "")
     assert T.var("int64").dtype == "int64"
 

@@ -160,15 +160,15 @@ def test_loops_that_cannot_be_unrolled() -> None:
         def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["n"])):
             n = T.int64()
             for i in x:
-                #    ^ a loop in Relax runs over what is known while it is read, found Var 'x'
+                #    ^ a loop in Relax runs over what is known while it is parsed, found Var 'x'
                 # hint: use recursion, or a @T.prim_func with loops
                 x = R.exp(x)
             for j in range(n):
                 #          ^ range is for Python's values, found `n` of int64
-                # hint: loops that run so often are statements of kernels: for k in range(n):
+                # hint: a loop with a symbolic extent belongs in a kernel: for k in range(n):
                 y = R.exp(x)
             for k in T.serial(4):
-                #    ^^^^^^^^^^^ a loop in Relax runs over what is known while it is read, found a
+                #    ^^^^^^^^^^^ a loop in Relax runs over what is known while it is parsed, found a
                 # ... loop of a kernel
                 # hint: use recursion, or a @T.prim_func with loops
                 y = R.exp(x)
@@ -184,7 +184,7 @@ def test_loops_that_cannot_be_unrolled() -> None:
             #   ^^^^ only names can be bound here
                 pass
             for o in 5:
-                #    ^ 5 has no members to go through
+                #    ^ 5 cannot be iterated over
                 pass
             for p in range(2):
                 break

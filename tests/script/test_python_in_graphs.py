@@ -25,17 +25,17 @@ def test_what_asks_for_the_truth_of_tensors_is_refused() -> None:
             # ... program runs
             # hint: write R.maximum(x, y) or R.minimum(x, y), or choose by R.where(x > y, x, y)
             c = any([1 > 2, x])
-            #               ^ the truth of Var 'x' is not known while the program is read
+            #               ^ the truth of Var 'x' is not known while the program is parsed
             d = bool(y)
-            #        ^ the truth of Var 'y' is not known while the program is read
+            #        ^ the truth of Var 'y' is not known while the program is parsed
             e = all((x, y))
-            #        ^ the truth of Var 'x' is not known while the program is read
+            #        ^ the truth of Var 'x' is not known while the program is parsed
             f = abs(x)
             #       ^ abs is for Python's values, found Var 'x'
             # hint: operators are functions: R.abs(x)
             g = len(x)
             #       ^ Var 'x' has no length
-            # hint: name sizes in the annotation, as in R.Tensor(("n", 4)), and declare n =
+            # hint: name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n =
             # ... T.int64(); R.shape_of(x) is a value
             return x
     """)
@@ -89,7 +89,7 @@ def test_a_mistake_in_a_name_is_told_once() -> None:
         @R.function
         def main(x: R.Tensor):
             (y := R.add(x, x))
-        #    ^^^^^^^^^^^^^^^^ an assignment inside an expression cannot stand in a program
+        #    ^^^^^^^^^^^^^^^^ an assignment inside an expression cannot occur in a program
             # hint: give it a line of its own
             return y
     """)

@@ -82,7 +82,7 @@ def test_sizes_that_no_tensor_has_are_refused() -> None:
 )
 def test_a_long_text_for_a_size_is_not_repeated_in_full(size: str) -> None:
     text = f"@R.function\ndef f(x: R.Tensor(('n',)), y: R.Tensor(({size!r},))):\n    return x\n"
-    with pytest.raises(ParseError, match=r"is no expression|is nested too deeply") as caught:
+    with pytest.raises(ParseError, match=r"is not an expression|is nested too deeply") as caught:
         from_source(text)
     assert len(caught.value.diagnostic.message) < 100
 
@@ -230,7 +230,7 @@ def test_namespaces_that_the_caller_forgot_are_named() -> None:
         from_source(text, extra_vars={"n": 4})
     assert caught.value.diagnostic.message == "unknown name 'R'"
     assert caught.value.diagnostic.hint == (
-        "extra_vars stands in place of I, R and T: add 'R' to it, or write from relaxpy.script "
+        "extra_vars replaces I, R and T: add 'R' to it, or write from relaxpy.script "
         "import relax as R"
     )
     assert from_source("from relaxpy.script import relax as R\n" + text, extra_vars={"n": 4})

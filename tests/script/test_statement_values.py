@@ -158,12 +158,12 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
         @R.function
         def main(c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32")):
             with R.match_cast(..., R.Object):
-            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., sinfo) holds one if or one
+            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(..., sinfo) contains one if or one
             # ... function
-            # hint: other values stand in the place of the dots
+            # hint: other values replace the dots
                 y = R.add(x, x)
             with R.match_cast(..., R.Object) as w:
-            #                                   ^ with R.match_cast(..., sinfo) stands alone,
+            #                                   ^ with R.match_cast(..., sinfo) is used alone,
             # ... without `as`
                 if c:
                     w = x
@@ -171,13 +171,14 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                     w = x
             with R.match_cast(..., R.Object), R.match_cast(..., R.Shape):
             #                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^ with R.match_cast(...,
-            # ... sinfo) stands alone, without `as`
+            # ... sinfo) is used alone, without `as`
                 if c:
                     w = x
                 else:
                     w = x
             with R.match_cast(..., R.Object):
-            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ an if known ahead gives no value to be cast
+            #    ^^^^^^^^^^^^^^^^^^^^^^^^^^^ an if that is decided at parse time has no value to
+            # ... cast
                 if True:
                     z = x
             y: R.Object
@@ -248,7 +249,7 @@ def test_names_of_decorators_are_strings_and_no_two_the_same() -> None:
         def f(x: R.Tensor):
             @R.function(name="h")
             def g(y: R.Tensor):
-            #   ^ a function inside a function goes by its own name
+            #   ^ a function inside a function has no option name
                 return y
             return g(x)
     """)

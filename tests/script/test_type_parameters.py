@@ -101,11 +101,11 @@ SAME = {
 WRONG = {
     "several sizes": (
         'def f[*n](x: R.Tensor((n, 4), "float32")):',
-        "<string>:3:7: n is to be one size, without a star [SC-12]",
+        "<string>:3:7: n is one shape variable, without a star [SC-12]",
     ),
     "parameters": (
         'def f[**n](x: R.Tensor((4,), "float32")):',
-        "<string>:3:7: n is to be one size, without a star [SC-12]",
+        "<string>:3:7: n is one shape variable, without a star [SC-12]",
     ),
     "a type": (
         'def f[n: int](x: R.Tensor((n, 4), "float32")):',

@@ -171,7 +171,7 @@ def test_a_number_that_a_program_binds_is_known_outside_of_it(line: str) -> None
     with pytest.raises(ParseError) as caught:
         from_source(text)
     assert caught.value.diagnostic.hint == (
-        "a number that a program binds is a tensor: write it here, or name it outside"
+        "a number that a program binds is a tensor: write the number here, or name it outside"
     )
     assert from_source(text.replace("    k = 1\n", ""), {"R": R, "k": 1})
 

@@ -182,7 +182,7 @@ class DataType(str):
         if self.is_void:
             return None
         if family == "handle":
-            return "DT-4: a handle is no datatype of Relax values"
+            return "DT-4: a handle is not a datatype of Relax values"
         if lanes != 1 or scalable:
             return "DT-2: vector datatypes are not allowed in Relax"
         if bits not in _RELAX_BITS.get(family, (bits,)):

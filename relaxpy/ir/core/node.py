@@ -109,7 +109,7 @@ class Attrs(Mapping[str, "Attr"]):
         try:
             table = {str(k): freeze(v) for k, v in dict(items).items()}
         except RecursionError:
-            raise MisuseError("an attribute is nested too deeply, or holds itself") from None
+            raise MisuseError("an attribute is nested too deeply, or contains itself") from None
         except (TypeError, ValueError):
             raise MisuseError(
                 f"attributes are a table of names and values, found {items!r:.60}", about=items

@@ -48,7 +48,7 @@ def check_unshared_size(root: Node) -> None:
     if total > max(MANY, _MAX_USES * len(sizes)):
         raise MisuseError(
             f"a {type(root).__name__} of {len(sizes)} nodes, many of them shared, has more than "
-            f"2**{total.bit_length() - 1} uses, too many to go through",
+            f"2**{total.bit_length() - 1} uses, too many to visit",
             hint="bind what is used several times to a variable, as bb.emit and Normalize do",
             about=root,
         )

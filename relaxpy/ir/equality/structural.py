@@ -75,7 +75,7 @@ def _as_node(value: object) -> object:
         if isinstance(value, (list, tuple)):
             return tuple(map(_as_node, value))
     except RecursionError:
-        raise MisuseError("a list is nested too deeply, or holds itself") from None
+        raise MisuseError("a list is nested too deeply, or contains itself") from None
     as_sinfo = None if isinstance(value, Node) else getattr(value, "__struct_info__", None)
     return value if as_sinfo is None else as_sinfo()
 

@@ -23,25 +23,25 @@ F = TypeVar("F", bound=IRBuilderFrame)
 class IRBuilder:
     """Builds a function, a module or a statement from the directives called while it is open.
 
-    What is said by `with` is a frame, and holds what stands in it; all else is said by calls. A
-    frame that an error leaves adds nothing: the builder is what it was before.
+    Each `with` opens a frame, which contains the directives called inside it. A frame that an error
+    leaves adds nothing: the builder returns to its state before the frame.
 
     Errors:
-        BuilderStateError (also ValueError): something stands where it cannot.
+        BuilderStateError (also ValueError): a directive is called where it is not allowed.
     """
 
     def __init__(self) -> None:
         self.frames: list[IRBuilderFrame] = []
         self.named: set[Node] = set()
-        self._made: dict[IRBuilderFrame, None] = {}
+        self._not_entered: dict[IRBuilderFrame, None] = {}
         self._result: object = None
-        self._loose: KernelBuilder | None = None
+        self._statements: KernelBuilder | None = None
         self._handling: AbstractContextManager[None] | None = None
 
     @user_facing
     def __enter__(self) -> Self:
         if self._handling is not None:
-            raise BuilderStateError("this IRBuilder is open already")
+            raise BuilderStateError("this IRBuilder is already open")
         IRBuilder.__init__(self)
         open_builders.set((*open_builders.get(), self))
         self._handling = handling(handler)
@@ -58,20 +58,20 @@ class IRBuilder:
         if self._handling is None or open_builders.get()[-1:] != (self,):
             raise BuilderStateError(
                 "this IRBuilder is not the innermost one that is open here",
-                hint="leave it in the thread that entered it, after those that it holds",
+                hint="leave it in the thread that entered it, after the builders inside it",
             )
         self._handling.__exit__(None, None, None)
         self._handling = None
         open_builders.set(open_builders.get()[:-1])
-        left = self.frames[:1]
+        outermost = self.frames[:1]
         self.close_inside(None, kind, error, trace)
-        if left and error is None:
-            raise BuilderStateError(f"{left[0]} is still open", hint="leave it first")
+        if outermost and error is None:
+            raise BuilderStateError(f"{outermost[0]} is still open", hint="leave it first")
 
     @staticmethod
     @user_facing
     def current() -> IRBuilder:
-        """The innermost open builder.
+        """Return the innermost open builder.
 
         Errors:
             BuilderStateError (also ValueError): there is none.
@@ -80,24 +80,24 @@ class IRBuilder:
 
     @staticmethod
     def is_in_scope() -> bool:
-        """Whether a builder is open."""
+        """Return whether a builder is open."""
         return bool(open_builders.get())
 
     @user_facing
     def get(self) -> Any:
-        """What was built: an IRModule, a function, or a statement of a kernel.
+        """Return the result: an IRModule, a function, or a statement of a kernel.
 
         Errors:
-            BuilderStateError (also ValueError): nothing was, or a frame has not ended.
+            BuilderStateError (also ValueError): nothing was built, or a frame has not ended.
         """
         if self.frames:
             raise BuilderStateError(f"{self.frames[-1]} has not ended yet")
-        if self._made:
+        if self._not_entered:
             raise BuilderStateError(
-                f"{next(iter(self._made))} is never entered", hint="write `with ...:`"
+                f"{next(iter(self._not_entered))} is never entered", hint="write `with ...:`"
             )
-        if self._loose is not None and self._result is None:
-            return self._loose.bodies[0].fold()
+        if self._statements is not None and self._result is None:
+            return self._statements.bodies[0].fold()
         if self._result is None:
             raise BuilderStateError("nothing was built")
         return self._result
@@ -108,7 +108,7 @@ class IRBuilder:
         """Name the variable or buffer `v`, and return it.
 
         Errors:
-            MisuseError (also TypeError): it is neither, or the name is no string.
+            MisuseError (also TypeError): it is neither, or the name is not a string.
         """
         set_name(v, s)
         if IRBuilder.is_in_scope():
@@ -121,75 +121,74 @@ class IRBuilder:
         """Name each of `vs` by the names in `s`, and return them.
 
         Errors:
-            MisuseError (also TypeError): there are more of one than of the other.
+            MisuseError (also TypeError): the two lists have different lengths.
         """
-        for given in (s, vs):
-            if not isinstance(given, (tuple, list)):
-                raise MisuseError(f"expected a list, found {given!r:.60}", about=given)
+        for values in (s, vs):
+            if not isinstance(values, (tuple, list)):
+                raise MisuseError(f"expected a list, found {values!r:.60}", about=values)
         if len(s) != len(vs):
             raise MisuseError(
                 f"{counted(len(s), 'name')} for {counted(len(vs), 'variable')}", about=s
             )
         return [IRBuilder.name(name, value) for name, value in zip(s, vs, strict=True)]
 
-    # --- for frames and words
+    # --- for frames and directives
 
     def innermost(self, kind: type[F]) -> F | None:
-        """The innermost frame if it is of this kind."""
+        """Return the innermost frame if it is of this kind."""
         frame = self.frames[-1] if self.frames else None
         return frame if isinstance(frame, kind) else None
 
-    def kernel(self, what: str) -> KernelBuilder:
-        """The enclosing kernel, for `what`; outside functions, a kernel whose body is the result.
+    def kernel(self, directive: str) -> KernelBuilder:
+        """Return the enclosing kernel; outside functions, one whose body is the result.
 
         Errors:
-            BuilderStateError: the frames around are none of kernels.
+            BuilderStateError: no enclosing frame is part of a kernel.
         """
         for frame in reversed(self.frames):
-            found = frame.kernel
-            if found is not None:
-                return found
+            if frame.kernel is not None:
+                return frame.kernel
         if self.frames or self._result is not None:
             raise BuilderStateError(
-                f"{what} belongs in a kernel", hint="open one: with T.prim_func():"
+                f"{directive} belongs in a kernel", hint="open one: with T.prim_func():"
             )
-        if self._loose is None:
-            self._loose = KernelBuilder()
-            self._loose.bodies.append(Body("inner"))
-        return self._loose
+        if self._statements is None:
+            self._statements = KernelBuilder()
+            self._statements.bodies.append(Body("inner"))
+        return self._statements
 
-    def deliver(self, found: object) -> None:
-        """Set the result to `found`, from an outermost frame.
+    def set_result(self, result: object) -> None:
+        """Set the result of the builder, when an outermost frame ends.
 
         Errors:
-            BuilderStateError: there is one already.
+            BuilderStateError: there is a result already.
         """
-        if self._result is not None or self._loose is not None:
+        if self._result is not None or self._statements is not None:
             raise BuilderStateError(
-                "an IRBuilder gives one result, and has one already",
+                "an IRBuilder returns one result, and already has one",
                 hint="put several functions into one with I.ir_module():",
             )
-        self._result = found
+        self._result = result
 
     def expect(self, frame: IRBuilderFrame) -> None:
         """Record that `frame` was created and must be entered."""
-        self._made[frame] = None
+        self._not_entered[frame] = None
 
     def enter(self, frame: IRBuilderFrame) -> object:
         """Enter `frame` and return its value."""
-        self._made.pop(frame, None)
-        held = frame.held = frame.hold(self)
-        found = held.__enter__()
+        self._not_entered.pop(frame, None)
+        context = frame.context = frame.open_context(self)
+        value = context.__enter__()
         self.frames.append(frame)
-        return frame if found is None else found
+        return frame if value is None else value
 
     def close_inside(self, frame: IRBuilderFrame | None, *raised: Any) -> list[IRBuilderFrame]:
         """Abort the frames that are open inside `frame`, or all frames."""
-        ended: list[IRBuilderFrame] = []
+        aborted: list[IRBuilderFrame] = []
         while self.frames and self.frames[-1] is not frame:
-            ended.append(self.frames.pop())
-            ended[-1].break_off(*raised)
-        return ended
+            aborted.append(self.frames.pop())
+            aborted[-1].abort(*raised)
+        return aborted
 
 
 __all__ = ["IRBuilder", "IRBuilderFrame"]

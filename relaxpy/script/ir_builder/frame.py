@@ -24,14 +24,14 @@ open_builders: ContextVar[tuple[IRBuilder, ...]] = ContextVar("relaxpy_ir_builde
 
 
 def current_builder() -> IRBuilder:
-    """The innermost open builder.
+    """Return the innermost open builder.
 
     Errors:
         BuilderStateError (also ValueError): there is none.
     """
     builders = open_builders.get()
     if not builders:
-        hint = "a function that a text calls uses R and I of relaxpy.script"
+        hint = "a function that a parsed program calls uses R and I of relaxpy.script"
         raise BuilderStateError(
             "no IRBuilder is open", hint=hint if is_eager() else "with IRBuilder() as builder: ..."
         )
@@ -44,7 +44,7 @@ def check_option(value: object, name: str) -> None:
         raise MisuseError(f"{name} is True or False, found {value!r:.60}", about=value)
 
 
-class _BrokenOff(Exception):  # noqa: N818
+class _Aborted(Exception):  # noqa: N818
     """The error that aborts a frame that was never left."""
 
 
@@ -52,28 +52,28 @@ class IRBuilderFrame:
     """A frame: a `with` block that collects the directives called in it.
 
     Errors:
-        BuilderStateError (also ValueError): it stands where it cannot, or is entered twice.
+        BuilderStateError (also ValueError): it is not allowed here, or is entered twice.
     """
 
     display_name = "frame"
     kernel: KernelBuilder | None = None
 
     def __init__(self) -> None:
-        self.held: AbstractContextManager[object] | None = None
+        self.context: AbstractContextManager[object] | None = None
         self._builder: IRBuilder | None = None
         self._callbacks: list[Callable[[], object]] = []
         if open_builders.get():
             current_builder().expect(self)
 
-    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
+    def open_context(self, builder: IRBuilder) -> AbstractContextManager[object]:
         """Open this frame; entering returns the value after `as`, or None for the frame itself."""
-        raise AssertionError("each kind says what it is")
+        raise AssertionError("every subclass overrides this")
 
     @user_facing
     def __enter__(self) -> Any:
         builder = current_builder()
         if self._builder is not None:
-            raise BuilderStateError(f"{self} is entered twice", hint="make another one")
+            raise BuilderStateError(f"{self} is entered twice", hint="create another one")
         self._builder = builder
         return builder.enter(self)
 
@@ -84,36 +84,36 @@ class IRBuilderFrame:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        builder, held = self._builder, self.held
-        if builder is None or held is None or self not in builder.frames:
+        builder, context = self._builder, self.context
+        if builder is None or context is None or self not in builder.frames:
             raise BuilderStateError(f"{self} is left without being open")
         try:
             while error is None and self._callbacks:
                 self._callbacks.pop()()
-            ended = builder.close_inside(self, kind, error, trace)
-            if ended and error is None:
-                raise BuilderStateError(f"{ended[-1]} is still open", hint="leave it first")
+            aborted = builder.close_inside(self, kind, error, trace)
+            if aborted and error is None:
+                raise BuilderStateError(f"{aborted[-1]} is still open", hint="leave it first")
         except BaseException as failure:
             builder.close_inside(self, type(failure), failure, None)
             builder.frames.pop()
-            self.break_off(type(failure), failure, None)
+            self.abort(type(failure), failure, None)
             raise
         builder.frames.pop()
-        held.__exit__(kind, error, trace)
+        context.__exit__(kind, error, trace)
 
-    def break_off(self, *raised: Any) -> None:
+    def abort(self, *raised: Any) -> None:
         """Abort this frame, so that it adds nothing."""
-        assert self.held is not None
-        failure = raised[1] if raised and raised[1] is not None else _BrokenOff()
+        assert self.context is not None
+        failure = raised[1] if raised and raised[1] is not None else _Aborted()
         try:
-            self.held.__exit__(type(failure), failure, None)
+            self.context.__exit__(type(failure), failure, None)
         except BaseException as error:
             if error is not failure:
                 raise
 
     @user_facing
     def add_callback(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when this frame is left, the one that was added last first."""
+        """Call `callback` when this frame is left; callbacks run in reverse order."""
         if not callable(callback):
             raise MisuseError(f"a callback is a function, found {callback!r:.60}", about=callback)
         self._callbacks.append(callback)
@@ -124,7 +124,7 @@ class IRBuilderFrame:
 
 
 class TIRFrame(IRBuilderFrame):
-    """A loop, a block or the like in a kernel, or what encloses statements of one."""
+    """The frame of a directive of T that encloses statements, such as a loop or a block."""
 
     def __init__(self, form: records.Form) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class TIRFrame(IRBuilderFrame):
         raise not_iterable(self.form)
 
     @override
-    def hold(self, builder: IRBuilder) -> AbstractContextManager[object]:
+    def open_context(self, builder: IRBuilder) -> AbstractContextManager[object]:
         self.kernel = builder.kernel(str(self))
         return self.kernel.unnamed_frame(self.form, None)
 
@@ -146,7 +146,7 @@ def handler(form: records.Form) -> Any:
         return TIRFrame(form)
     if isinstance(form, records.GRAPH_RECORDS):
         raise BuilderStateError(
-            f"{describe(form)} is read in texts only",
+            f"{describe(form)} is for parsed programs only",
             hint="use R of relaxpy.script.ir_builder",
         )
     return current_builder().kernel(describe(form)).apply(form, None)

@@ -38,8 +38,8 @@ def _no_string_dims(text: str) -> PrimExpr:
 
 
 def _first_name(text: str) -> str:
-    words = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
-    return next((w for w in words if w.isidentifier()), "n")
+    tokens = "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
+    return next((t for t in tokens if t.isidentifier()), "n")
 
 
 class _StructInfoGetter:
@@ -50,7 +50,7 @@ class _StructInfoGetter:
         return lambda: annotation.to_struct_info(_no_string_dims)
 
 
-if TYPE_CHECKING:  # so that checkers take an annotation wherever a struct info may stand
+if TYPE_CHECKING:  # so that type checkers accept an annotation in place of a struct info
     _Base = rx.StructInfo
 else:
     _Base = object
@@ -68,11 +68,11 @@ class Annotation(_Base):
         cls.__init__ = user_facing(cls.__init__)  # type: ignore[method-assign]
 
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
-        """The struct info; `dim` maps string dimensions to expressions."""
+        """Return the struct info; `dim` maps string dimensions to expressions."""
         raise AssertionError("every subclass overrides this")
 
     def strings(self, *, in_functions: bool) -> Iterator[str]:
-        """The string dimensions, from left to right."""
+        """Yield the string dimensions, from left to right."""
         yield from ()
 
     @override
@@ -81,7 +81,7 @@ class Annotation(_Base):
 
 
 def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
-    """The struct info of `value`: a struct info, an annotation, a bare class, or None for unit.
+    """Return the struct info of `value`: a struct info, annotation, bare class, or None for unit.
 
     Errors:
         MisuseError (also TypeError): it is not an annotation, or has a string dimension where
@@ -96,14 +96,14 @@ def resolve(value: object, dim: Dim = _no_string_dims) -> rx.StructInfo:
 
 
 def string_dims(value: object, *, in_functions: bool = True) -> Iterator[str]:
-    """The string dimensions in `value`; those of function annotations only with `in_functions`."""
+    """Yield the string dimensions in `value`; those of Callables only with `in_functions`."""
     value = _plain(value)
     if isinstance(value, Annotation) and (in_functions or not isinstance(value, Callable_)):
         yield from value.strings(in_functions=in_functions)
 
 
 def is_annotation(value: object) -> bool:
-    """Whether `value` is a struct info or an annotation."""
+    """Return whether `value` is a struct info or an annotation."""
     return isinstance(_plain(value), (Annotation, rx.StructInfo))
 
 
@@ -111,10 +111,10 @@ def _plain(value: object) -> object:
     """Normalize an annotation: unwrap `Annotated[R.Tensor, (4,)]`, instantiate a bare class."""
     if typing.get_origin(value) is typing.Annotated:
         kind, *arguments = typing.get_args(value)
-        known = isinstance(kind, TypeName) or (
+        is_constructor = isinstance(kind, TypeName) or (
             isinstance(kind, type) and issubclass(kind, Annotation)
         )
-        return kind(*arguments) if known else value
+        return kind(*arguments) if is_constructor else value
     if isinstance(value, type) and issubclass(value, Annotation):
         return value()
     if isinstance(value, (Annotation, rx.StructInfo)) or value is None:
@@ -175,7 +175,7 @@ class Tensor(Annotation):
                     about=shape,
                     hint=f"a tuple of one has a comma: ({shape!r},)"
                     if shape.isidentifier() and isinstance(dtype, str)
-                    else "the shape stands first, the dtype after it",
+                    else "the shape comes first, the dtype second",
                 )
             shape, dtype = None, shape
         if isinstance(shape, UnknownShape):
@@ -268,9 +268,9 @@ class DTensor(Annotation):
         mesh = self.device_mesh
         if isinstance(mesh, str):
             mesh = Devices().mesh(mesh)
-        whole = self.tensor.to_struct_info(dim)
-        assert isinstance(whole, rx.TensorStructInfo)
-        return DTensorStructInfo(whole, mesh, self.placement)
+        tensor = self.tensor.to_struct_info(dim)
+        assert isinstance(tensor, rx.TensorStructInfo)
+        return DTensorStructInfo(tensor, mesh, self.placement)
 
     @override
     def strings(self, *, in_functions: bool) -> Iterator[str]:
@@ -286,12 +286,14 @@ class Shape(Annotation):
         if isinstance(values, UnknownShape):
             values = None
         if values is not None and not isinstance(values, (tuple, list)):
-            raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
+            raise MisuseError(
+                f"a shape is a list of dimensions, found {values!r:.60}", about=values
+            )
         self.values = None if values is None else tuple(_checked_dim(v) for v in values)
         self.node_count = 1 + len(self.values or ())
         self.ndim = checked_ndim(ndim)
         if values is not None and self.ndim != -1:
-            raise MisuseError("give the members or ndim, not both", about=ndim)
+            raise MisuseError("give the dimensions or ndim, not both", about=ndim)
 
     @override
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
@@ -407,8 +409,9 @@ class Callable_(Annotation):  # noqa: N801
 
     @override
     def strings(self, *, in_functions: bool) -> Iterator[str]:
-        for part in (*(self.params if isinstance(self.params, tuple) else ()), self.ret):
-            yield from string_dims(part, in_functions=in_functions)
+        params = self.params if isinstance(self.params, tuple) else ()
+        for annotation in (*params, self.ret):
+            yield from string_dims(annotation, in_functions=in_functions)
 
 
 class TypeName:
@@ -421,17 +424,17 @@ class TypeName:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = constructor.__doc__
         self.__wrapped__ = constructor
-        needed = inspect.signature(constructor).parameters.values()
+        parameters = inspect.signature(constructor).parameters.values()
         self.takes_arguments = any(
-            p.default is p.empty and p.kind != p.VAR_POSITIONAL for p in needed
+            p.default is p.empty and p.kind != p.VAR_POSITIONAL for p in parameters
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The type, or the struct info of the same name in newer versions."""
+        """Return the type, or the struct info of the same name in newer versions."""
         return self.__wrapped__(*args, **kwargs)
 
     def __struct_info__(self) -> rx.StructInfo:
-        """The struct info of the bare name."""
+        """Return the struct info of the bare name."""
         return resolve(self)
 
 
@@ -439,7 +442,7 @@ _BARE_TYPES = (ty.DynTensorType, ty.ShapeType, ty.ObjectType, ty.TupleType, ty.P
 
 
 def as_type(value: object) -> ty.Type | None:
-    """`value` as a type, which may be a bare type name; None if it is not a type."""
+    """Convert `value` to a type; it may be a bare type name. None if it is not a type."""
     if (isinstance(value, TypeName) and not value.takes_arguments) or (
         isinstance(value, type) and issubclass(value, ty.Type) and value is not ty.FuncType
     ):
@@ -448,7 +451,7 @@ def as_type(value: object) -> ty.Type | None:
 
 
 class Pair(Annotation):
-    """A type and a shape, combined to one struct info (LEG-14, LEG-29)."""
+    """A type and a shape, combined into one struct info (LEG-14, LEG-29)."""
 
     def __init__(self, kind: ty.Type, shape: object) -> None:
         self._annotation = _combined(kind, shape)
@@ -477,18 +480,18 @@ def _combined(kind: ty.Type, shape: object) -> Annotation | rx.StructInfo:
         case ty.TupleType(fields=types) if fields is not None:
             if len(types) == len(fields):
                 return Tuple(*(_combined(t, s) for t, s in zip(types, fields, strict=True)))
-            many = f"a tuple type of {len(types)} fields"
-            raise _mismatch(many, f"a tuple of {len(fields)} shapes", shape)
+            tuple_type = f"a tuple type of {len(types)} fields"
+            raise _mismatch(tuple_type, f"a tuple of {len(fields)} shapes", shape)
         case _:
             raise _mismatch(f"{ty.wrap_type(kind)}", "this shape", shape)
 
 
 def _mismatch(kind: str, shape: str, about: object) -> MisuseError:
-    return MisuseError(f"{kind} and {shape} say no one thing", rule="LEG-29", about=about)
+    return MisuseError(f"{kind} and {shape} do not match", rule="LEG-29", about=about)
 
 
 def _is_shape(value: object) -> bool:
-    """Whether `value` is a shape in an older annotation: a list of dimensions."""
+    """Return whether `value` is a shape in an older annotation: a list of dimensions."""
     if isinstance(value, (rx.ShapeExpr, rx.Var, rx.Call, rx.TupleGetItem)):
         return True
     return isinstance(value, (tuple, list)) and not any(
@@ -497,7 +500,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _from_shape(value: object) -> Annotation | None:
-    """The annotation for a shape or a tuple of shapes; None if `value` is neither."""
+    """Return the annotation for a shape or a tuple of shapes; None if `value` is neither."""
     if isinstance(value, UnknownShape):
         return Tensor()
     if isinstance(value, (Annotation, rx.StructInfo, ty.Type, type, TypeName)):

@@ -11,19 +11,21 @@ from relaxpy.ir.tir.expr import ExprLike, PrimExpr, Var
 
 
 def dimensions(shape: Any) -> tuple[ExprLike, ...]:
-    """The dimensions of a shape, of which a lone one need not be a list.
+    """Return the dimensions of a shape; a single dimension need not be in a list.
 
     Errors:
-        MisuseError: one is not an integer.
+        MisuseError: a dimension is not an integer.
     """
     return integers(shape if isinstance(shape, (tuple, list)) else (shape,), "a dimension")
 
 
-def integers(values: Any, what: str) -> tuple[ExprLike, ...]:
-    """`values` as a tuple, checking that they are integers or integer expressions."""
+def integers(values: Any, field: str) -> tuple[ExprLike, ...]:
+    """Check that `values` are integers or integer expressions, and return them as a tuple."""
     if not isinstance(values, (tuple, list)):
         raise MisuseError(
-            f"{what} of a buffer is a member of a list, found {values!r:.60}", about=values
+            f"expected a list of integers, found {values!r:.60}",
+            about=values,
+            hint=f"each member is {field}",
         )
     for value in values:
         if isinstance(value, TypeVar):  # in an annotation, which Python evaluates
@@ -32,17 +34,17 @@ def integers(values: Any, what: str) -> tuple[ExprLike, ...]:
         is_int = isinstance(value, Integral) if kind is None else kind.is_int and not kind.is_bool
         if not is_int or isinstance(value, bool):
             raise MisuseError(
-                f"{what} of a buffer is an integer, found {value!r:.60}",
+                f"{field} of a buffer is an integer, found {value!r:.60}",
                 about=value,
                 hint="declare a variable, as in n = T.int32(), and use T.match_buffer"
-                if isinstance(value, str) and what == "a dimension"
+                if isinstance(value, str) and field == "a dimension"
                 else None,
             )
     return tuple(values)
 
 
 def strides(arguments: Any, shape: tuple[ExprLike, ...]) -> tuple[ExprLike, ...]:
-    """The strides; a string becomes a new variable of the datatype of the dimensions."""
+    """Return the strides; a string becomes a new variable of the datatype of the dimensions."""
     first = shape[0] if shape else 0
     dtype = first.dtype if isinstance(first, PrimExpr) else INT32
     if isinstance(arguments, (tuple, list)):

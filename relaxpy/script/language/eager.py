@@ -29,26 +29,26 @@ def handling(handler: Handler | None) -> Iterator[None]:
 
 
 def is_eager() -> bool:
-    """Whether directives are eager in the current context."""
+    """Return whether directives are eager in the current context."""
     return _handler.get() is not None
 
 
 def is_helper(function: object) -> bool:
-    """Whether `function` is the user's own, neither relaxpy's nor built in."""
+    """Return whether `function` is the user's, neither relaxpy's nor built in."""
     module = getattr(function, "__module__", None)
     return not isinstance(module, str) or not module.startswith(("relaxpy.", "builtins"))
 
 
 def not_iterable(form: Form) -> MisuseError:
-    """The error for a Python loop over a frame."""
+    """Create the error for a Python loop over a frame."""
     return MisuseError(
         f"Python cannot iterate over a {form.display_name}: it is a context",
-        hint="write `with T.serial(...) as i:`, or let the text itself have the loop",
+        hint="write `with T.serial(...) as i:`, or move the loop into the program",
     )
 
 
 class PendingFrame:
-    """A frame that a Python function uses while a text is read: `with T.block():`.
+    """A frame that a Python function enters while a program is parsed: `with T.block():`.
 
     `opened` lists the open frames of the same call, the innermost last.
     """
@@ -65,7 +65,7 @@ class PendingFrame:
         if self.is_used:
             raise MisuseError(
                 f"a {self.form.display_name} can be entered only once, in the call that creates it",
-                hint="make another one",
+                hint="create another one",
             )
         self.is_used = True
         entered = self.scope.__enter__()

@@ -39,14 +39,14 @@ def emit_te(func: Callable[..., Any], *args: object, **kwargs: object) -> record
 
 
 def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[str]) -> rx.Call:
-    """Add the kernel of `form` to the module, under none of `names`, and return the call of it.
+    """Add the kernel of `form` to the module, under a name not in `names`; return its call.
 
     Errors:
         MisuseError: the function returns no tensor expressions for its arguments.
     """
-    named = dict(form.kwargs)
-    hint = named.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
-    attrs: Any = named.pop("primfunc_attrs", None)
+    kwargs = dict(form.kwargs)
+    hint = kwargs.pop("primfunc_name_hint", None) or getattr(form.function, "__name__", "te")
+    attrs: Any = kwargs.pop("primfunc_attrs", None)
     name = free = str(hint).strip("<>")
     count = 0
     taken = {var.name_hint for var in builder.get()} if free in names else ()
@@ -56,7 +56,7 @@ def kernel_call(form: records.TeForm, builder: BlockBuilder, names: Container[st
     token = CALLED_BY_TEXT.set(False)  # dimensions of tensor expressions are compared structurally
     try:
         return builder.call_te(
-            form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **named
+            form.function, *form.args, primfunc_name_hint=free, primfunc_attrs=attrs, **kwargs
         )
     finally:
         CALLED_BY_TEXT.reset(token)

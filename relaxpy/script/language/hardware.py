@@ -121,9 +121,9 @@ def _operands(name: str, args: tuple[Any, ...], count: tuple[int, int]) -> list[
     return [_operand(arg) for arg in args]
 
 
-def _named(name: str, what: str, function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+def _named(name: str, result: str, function: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"A call of the intrinsic {name}, {what}."
+    function.__doc__ = f"A call of the intrinsic {name}, {result}."
     return function
 
 
@@ -131,7 +131,7 @@ def _with_result_dtype(name: str, dtype: str, count: tuple[int, int]) -> Callabl
     def call(*args: Any) -> PrimExpr:
         return Call(dtype, f"tir.{name}", _operands(name, args, count))
 
-    return ignoring_dtype(_named(name, f"giving {dtype or 'nothing'}", call))
+    return ignoring_dtype(_named(name, f"which returns {dtype or 'nothing'}", call))
 
 
 def _as_operand(name: str, index: int, count: tuple[int, int]) -> Callable[..., PrimExpr]:
@@ -139,7 +139,7 @@ def _as_operand(name: str, index: int, count: tuple[int, int]) -> Callable[..., 
         values = _operands(name, args, count)
         return Call(values[index].dtype, f"tir.{name}", values)
 
-    return ignoring_dtype(_named(name, f"in the datatype of operand {index + 1}", call))
+    return ignoring_dtype(_named(name, f"of the datatype of operand {index + 1}", call))
 
 
 def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., PrimExpr]:
@@ -152,11 +152,11 @@ def _with_leading_dtype(name: str, count: tuple[int, int]) -> Callable[..., Prim
         kind: DataType = as_dtype(dtype)
         return Call(kind, f"tir.{name}", _operands(name, args, count))
 
-    return _named(name, "whose datatype is written first", call)
+    return _named(name, "whose datatype is the first argument", call)
 
 
 def struct_get(arr: Any, index: Any, kind: Any, dtype: object) -> PrimExpr:
-    """Field `kind` of entry `index` of an array of structures, read as `dtype`."""
+    """Return field `kind` of entry `index` of an array of structures, read as `dtype`."""
     return Call(as_dtype(dtype), "tir.tvm_struct_get", [_operand(v) for v in (arr, index, kind)])
 
 

@@ -30,7 +30,7 @@ class Block:
 
 @dataclass(slots=True)
 class Body:
-    """Statements being collected; a wrapper takes all that follow it as its body.
+    """Statements being collected; the body of a wrapper is all statements that follow it.
 
     The body of `T.If` contains no statements; its branches are `cases`.
     """
@@ -40,7 +40,7 @@ class Body:
     cases: dict[bool, stmt.Stmt] = field(default_factory=dict)
 
     def fold(self) -> stmt.Stmt:
-        """Combine the statements to one."""
+        """Combine the statements into one."""
         rest: list[stmt.Stmt] = []
         for item in reversed(self.items):
             if isinstance(item, stmt.Stmt):

@@ -81,9 +81,9 @@ class KernelBuilder:
         """The span of location `at`."""
         return None
 
-    def call_at(self, at: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `make`; an error in it is reported at location `at`."""
-        return make(*args, **kwargs)
+    def call_at(self, at: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `function`; an error in it is reported at location `at`."""
+        return function(*args, **kwargs)
 
     # --- bodies
 
@@ -107,14 +107,14 @@ class KernelBuilder:
         """Check that a statement is not directly inside T.If."""
         body = self.bodies[-1]
         if body.kind == "cases":
-            # A branch is entered, so that its absence is not reported as well.
+            # An empty branch is added, so that its absence is not reported as well.
             body.cases.setdefault(True, Body("inner").fold())
             raise self.error(at, "with T.If contains with T.Then(): and optionally with T.Else():")
 
-    def block_at(self, at: Any, what: str) -> Block:
-        """The enclosing block, directly inside which `what` must be."""
+    def block_at(self, at: Any, directive: str) -> Block:
+        """Return the enclosing block; `directive` must be directly inside it."""
         if self.bodies[-1].kind != "block":
-            raise self.error(at, f"{what} belongs directly in a block, with T.block(...):")
+            raise self.error(at, f"{directive} belongs directly in a block, with T.block(...):")
         return self.blocks[-1]
 
     # --- the kernel as a whole
@@ -137,8 +137,8 @@ class KernelBuilder:
 
         `symbol` is its global symbol; `private_as` is the name of a kernel without one.
         """
-        lone = body.items[0] if len(body.items) == 1 else None
-        is_root = isinstance(lone, stmt.BlockRealize) and not lone.block.iter_vars
+        first = body.items[0] if len(body.items) == 1 else None
+        is_root = isinstance(first, stmt.BlockRealize) and not first.block.iter_vars
         if not is_root:
             body.items = [self.with_regions(item) for item in body.items]
         result = body.fold()
@@ -150,8 +150,8 @@ class KernelBuilder:
         if symbol is not None:
             self.attrs.setdefault("global_symbol", symbol)
         if private_as is not None and "global_symbol" in self.attrs:
-            named = f" {private_as!r}" if private_as else ""
-            raise self.error(at, f"private kernel{named} has a global_symbol")
+            name = f" {private_as!r}" if private_as else ""
+            raise self.error(at, f"private kernel{name} has a global_symbol")
         return PrimFunc(
             tuple(self.params),
             result,
@@ -210,11 +210,11 @@ class KernelBuilder:
     def branch(self, form: records.BranchForm, at: Any) -> Iterator[None]:
         """Open one of the branches."""
         enclosing = self.bodies[-1]
-        word = "Then" if form.taken else "Else"
+        name = "Then" if form.taken else "Else"
         if enclosing.kind != "cases":
-            raise self.error(at, f"with T.{word} belongs directly in with T.If(condition):")
+            raise self.error(at, f"with T.{name} belongs directly in with T.If(condition):")
         if form.taken in enclosing.cases:
-            raise self.error(at, f"with T.If contains with T.{word}() twice")
+            raise self.error(at, f"with T.If contains with T.{name}() twice")
         with self.body() as body:
             yield
         enclosing.cases[form.taken] = body.fold()
@@ -279,7 +279,7 @@ class KernelBuilder:
         )
 
     def with_regions(self, item: stmt.Stmt | Wrap) -> stmt.Stmt | Wrap:
-        """`item`; if it is a block that might have been the root, with its regions inferred."""
+        """Infer the regions of `item` if it is a block that might have been the root."""
         if not isinstance(item, stmt.BlockRealize) or item not in self.undeclared:
             return item
         return replace(item, block=self.infer_regions(item.block, self.undeclared[item]))
@@ -287,7 +287,7 @@ class KernelBuilder:
     # --- records
 
     def define(self, name: str, form: records.Form, at: Any) -> Any:
-        """The value bound by `name = form`."""
+        """Return the value bound by `name = form`."""
         match form:
             case records.AxisForm():
                 return self.axis(name, form, at)
@@ -359,7 +359,7 @@ class KernelBuilder:
 
     @contextmanager
     def scoped(self, form: records.Form, names: Sequence[str], at: Any) -> Iterator[object]:
-        """Open a record that wraps the statements in it."""
+        """Open a record that wraps the statements inside it."""
         result, wrap = self.open_scope(names[0] if names else "", form, at)
         with self.body() as body:
             yield result
@@ -368,13 +368,13 @@ class KernelBuilder:
     # --- statements that wrap those that follow
 
     def open_scope(self, name: str, form: object, at: Any) -> tuple[object, Wrap]:
-        """The value that `form` defines, and the function that wraps the statements that follow."""
+        """Return the value that `form` defines, and a function that wraps the next statements."""
         span = self.span(at)
         match form:
             case records.DeclBufferForm(spec=spec):
                 array = self.new_buffer(name or "buffer", spec, at)
 
-                def declared(body: stmt.Stmt) -> stmt.Stmt:
+                def declare(body: stmt.Stmt) -> stmt.Stmt:
                     inner = stmt.DeclBuffer(array, body, span)
                     if spec.data is not None:
                         return inner
@@ -383,7 +383,7 @@ class KernelBuilder:
                         array.data, array.dtype, array.shape, always, inner, span=span
                     )
 
-                return array, declared
+                return array, declare
             case records.AllocateForm(
                 extents=extents, dtype=dtype, annotations=annotations, data=data
             ):
@@ -404,14 +404,14 @@ class KernelBuilder:
             case records.RealizeForm(region=region, scope=scope, condition=condition):
                 buffer, bounds = region.buffer, region.region
 
-                def realized(body: stmt.Stmt) -> stmt.Stmt:
+                def realize(body: stmt.Stmt) -> stmt.Stmt:
                     inner = stmt.BufferRealize(buffer, bounds, condition, body, span)
                     if not scope:
                         return inner
-                    named = tir.StringImm(scope)
-                    return stmt.AttrStmt(buffer, "realize_scope", named, inner, span)
+                    scope_name = tir.StringImm(scope)
+                    return stmt.AttrStmt(buffer, "realize_scope", scope_name, inner, span)
 
-                return None, realized
+                return None, realize
             case records.LetForm(value=value, var=var):
                 bound = Var("", value.dtype) if var is None else var
                 if not bound.name:
@@ -426,7 +426,7 @@ class KernelBuilder:
     def launch_thread(
         self, name: str, form: records.LaunchThreadForm, at: Any
     ) -> tuple[object, Wrap]:
-        """The variable of a hardware index, and the function that wraps its scope."""
+        """Return the variable of a hardware index, and the function that wraps its scope."""
         thread = form.thread
         if isinstance(thread, str):
             var, tag = self.new_var(name or "v", form.extent.dtype), thread
@@ -442,12 +442,12 @@ class KernelBuilder:
 
     def new_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         """Create a buffer that the kernel itself declares."""
-        buffer: Buffer = self.call_at(at, spec.make, name, self.span(at))
+        buffer: Buffer = self.call_at(at, spec.create, name, self.span(at))
         self.pointers.add(buffer.data)
         return buffer
 
     def match_buffer(self, name: str, form: records.MatchBufferForm, at: Any) -> Buffer:
-        """The buffer of a handle parameter, or a view of a region in a block."""
+        """Return the buffer of a handle parameter, or a view of a region in a block."""
         source, spec = form.source, form.spec
         if isinstance(source, Var):
             assert spec is not None
@@ -465,7 +465,7 @@ class KernelBuilder:
             shape = [dim.extent for dim in region.region]
             buffer = replace(decl_buffer(shape, region.buffer.dtype, name), span=self.span(at))
         else:
-            buffer = self.call_at(at, spec.make, name, self.span(at))
+            buffer = self.call_at(at, spec.create, name, self.span(at))
             self.check_view(buffer, region, at)
         block.matches.append(stmt.MatchBufferRegion(buffer, region))
         return buffer
@@ -473,21 +473,21 @@ class KernelBuilder:
     def check_view(self, buffer: Buffer, region: BufferRegion, at: Any) -> None:
         """Check that the shape and datatype of a view do not provably differ from its region's."""
         extents = [dim.extent for dim in region.region]
-        outer = len(extents) - buffer.ndim
-        expected = [*[ops.const(1, "int32")] * outer, *buffer.shape]
-        if outer < 0 or any(
+        leading = len(extents) - buffer.ndim
+        expected = [*[ops.const(1, "int32")] * leading, *buffer.shape]
+        if leading < 0 or any(
             prove_equal(*pair) is False for pair in zip(extents, expected, strict=True)
         ):
             shape, box = (f"[{', '.join(map(str, dims))}]" for dims in (buffer.shape, extents))
             raise self.error(
                 at,
                 f"{buffer.name} is {shape}, the region that it views is {box}",
-                hint="without a shape, a view has that of its region",
+                hint="without a shape, a view has the shape of its region",
             )
-        whole = region.buffer
-        if buffer.dtype != whole.dtype:
+        source = region.buffer
+        if buffer.dtype != source.dtype:
             raise self.error(
-                at, f"{buffer.name} is of {buffer.dtype}, {whole.name} of {whole.dtype}"
+                at, f"{buffer.name} is of {buffer.dtype}, {source.name} of {source.dtype}"
             )
 
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
@@ -512,7 +512,7 @@ class KernelBuilder:
         return var
 
     def expand_remap(self, form: records.RemapForm, at: Any) -> list[records.AxisForm]:
-        """The axes that a remap is short for."""
+        """Return the axes that a remap abbreviates."""
         axes = []
         kinds = {"S": IterVarKind.DataPar, "R": IterVarKind.CommReduce}
         for letter, binding in zip(form.kinds, form.bindings, strict=True):
@@ -533,23 +533,23 @@ class KernelBuilder:
                 self.store(form, at, target=at, source=at)
             case records.EvaluateForm(value=value):
                 self.evaluate(value, at)
-            case records.AccessForm(what=what, regions=regions):
-                block = self.block_at(at, f"T.{what}")
-                if what in block.regions:
-                    raise self.error(at, f"T.{what} occurs twice in this block")
-                block.regions[what] = tuple(_region(region) for region in regions)
+            case records.AccessForm(kind=kind, regions=regions):
+                block = self.block_at(at, f"T.{kind}")
+                if kind in block.regions:
+                    raise self.error(at, f"T.{kind} occurs twice in this block")
+                block.regions[kind] = tuple(_region(region) for region in regions)
             case records.WhereForm(condition=condition):
                 block = self.block_at(at, "T.where")
                 if block.predicate is not None:
                     raise self.error(at, "T.where occurs twice in this block")
                 block.predicate = condition
-            case records.AttrsForm(of="block", attrs=attrs):
+            case records.AttrsForm(owner="block", attrs=attrs):
                 block = self.block_at(at, "T.block_attr")
                 self.merge(block.attrs, attrs, at)
-            case records.AttrsForm(of="function", attrs=attrs):
+            case records.AttrsForm(owner="function", attrs=attrs):
                 if self.bodies[-1].kind != "function":
                     raise self.error(at, "T.func_attr belongs at the top of the kernel")
-                self.call_at(at, records.added_attributes, self.attrs, attrs)
+                self.call_at(at, records.check_added_attributes, self.attrs, attrs)
                 self.attrs.update(attrs)
             case records.Form() if isinstance(form, SCOPED):
                 self.add(self.open_scope("", form, at)[1])
@@ -564,15 +564,15 @@ class KernelBuilder:
             case records.AxisForm() | records.RemapForm():
                 raise self.error(at, "name the block variable, as in vi = T.axis.spatial(...)")
             case records.Form() if isinstance(form, (*NAMED, records.BufferSpec)):
-                raise self.error(at, f"{describe(form)} must be given a name")
+                raise self.error(at, f"{describe(form)} needs a name")
             case _:
                 raise self.error(at, f"{describe(form)} is not part of a kernel")
 
     def evaluate(self, value: PrimExpr, at: Any) -> None:
         """Evaluate an expression for its side effect; break and continue must be inside a loop."""
-        word = _JUMPS.get(value.op) if isinstance(value, tir.Call) else None
-        if word is not None and not any(body.kind == "loop" for body in self.bodies):
-            raise self.error(at, f"{word} is outside of a loop")
+        keyword = _JUMPS.get(value.op) if isinstance(value, tir.Call) else None
+        if keyword is not None and not any(body.kind == "loop" for body in self.bodies):
+            raise self.error(at, f"{keyword} is outside of a loop")
         self.add(stmt.Evaluate(value, self.span(at)))
 
     def store(self, form: records.StoreForm, at: Any, *, target: Any, source: Any) -> None:

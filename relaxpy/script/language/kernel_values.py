@@ -14,7 +14,7 @@ from relaxpy.script.language.wording import describe
 
 
 def typed_var(name: str, argument: object) -> Var | None:
-    """The variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
+    """Return the variable that an annotation such as `T.int32` or `T.handle` declares, or None."""
     if isinstance(argument, (records.DatatypeName, records.HandleName)):
         return Var(name, argument.dtype) if argument.dtype else None
     if isinstance(argument, Var):
@@ -23,7 +23,7 @@ def typed_var(name: str, argument: object) -> Var | None:
 
 
 def result_type(argument: object) -> DataType | None:
-    """The datatype of a kernel's result, from its annotation; None if there is no result.
+    """Return the datatype of a kernel's result, from its annotation; None if there is no result.
 
     Errors: MisuseError if it is not a datatype.
     """
@@ -41,9 +41,9 @@ def result_type(argument: object) -> DataType | None:
 
 
 def scalar(value: object, dtype: DataType | None) -> PrimExpr:
-    """`value` as an expression; a Python number takes `dtype`.
+    """Convert `value` to an expression; a Python number takes `dtype`.
 
-    Errors: MisuseError if there is no such expression.
+    Errors: MisuseError if that is not possible.
     """
     if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
         return ops.const(value, dtype)

@@ -25,10 +25,10 @@ from relaxpy.script.language.eager import directive
 RuntimeDepShape = records.UnknownShape()
 
 #: Names of older versions that are not supported, each with its replacement.
-NOT_READ: Mapping[str, tuple[str, str]] = {
+UNSUPPORTED: Mapping[str, tuple[str, str]] = {
     "check_annotation": (
         "LEG-9",
-        "annotations are checked anyhow; R.match_cast(x, R.Tensor(...)) checks a value",
+        "annotations are always checked; R.match_cast(x, R.Tensor(...)) checks a value",
     ),
     "dynamically_check_shapes": (
         "LEG-9",
@@ -165,7 +165,7 @@ def cast(v: object, *types: object, type_args: Sequence[object] = ()) -> records
 
 
 def matched_sinfo(form: records.MatchShapeForm, sinfo: rx.StructInfo) -> rx.StructInfo:
-    """The struct info against which a `match_shape` checks a value of struct info `sinfo`.
+    """Return the struct info against which a `match_shape` checks a value of struct info `sinfo`.
 
     Rule:
         LEG-1, LEG-2, LEG-3.

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 
 
 def offers(space: object, name: str) -> bool:
-    """Whether a namespace has `name` in addition to its `__all__`."""
-    answers: Callable[[str], bool] | None = getattr(space, "_offers", None)
-    return answers is not None and answers(name)
+    """Return whether a namespace has `name` in addition to its `__all__`."""
+    has_name: Callable[[str], bool] | None = getattr(space, "_offers", None)
+    return has_name is not None and has_name(name)
 
 
 def public_names(space: object) -> Collection[str]:
-    """The names of a namespace that are not in its `__all__`: operators registered later."""
-    lists: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
-    return () if lists is None else lists()
+    """Return the names of a namespace that are not in its `__all__`: operators registered later."""
+    list_names: Callable[[], Collection[str]] | None = getattr(space, "_public_names", None)
+    return () if list_names is None else list_names()

@@ -69,7 +69,7 @@ class Form:
         raise MisuseError(
             f"{self.display_name} is a directive, which has no value in an expression",
             about=self,
-            hint="give it a line of its own, and what it defines a name",
+            hint="write it on a line of its own, and name what it defines",
         )
 
     def _values(self) -> tuple[object, ...]:
@@ -110,7 +110,7 @@ class ModuleOptions:
     check_well_formed: bool = True
 
     def finish(self, module: IRModule) -> Any:
-        """The object that replaces the decorated class."""
+        """Return the object that replaces the decorated class."""
         return module
 
 
@@ -144,14 +144,16 @@ class DatatypeName:
     def __call__(
         self, value: ExprLike | None = None, dtype: str | None = None, is_size_var: bool = False
     ) -> PrimExpr:
-        """`value` cast to this datatype; by default a new variable, named by its assignment."""
+        """Return `value` cast to this datatype; by default a new variable, named when assigned."""
         if value is None:
             return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
         if isinstance(value, str):
             try:
                 return ops.const(float(value), self.dtype)
             except ValueError:
-                raise MisuseError(f"{value!r} is no {self.dtype}", about=value) from None
+                raise MisuseError(
+                    f"{value!r} is not a value of {self.dtype}", about=value
+                ) from None
         if isinstance(value, (bool, int, float)):
             return ops.const(value, self.dtype)
         return ops.cast_to(value, self.dtype)
@@ -162,12 +164,12 @@ class UnknownShape:
     """`RuntimeDepShape`, and `_` in an annotation: an unknown shape."""
 
     def __call__(self) -> UnknownShape:
-        """Return itself, so that it may be written with parentheses."""
+        """Return this object, so that programs may write it with parentheses."""
         return self
 
 
 def as_dtype(value: object) -> DataType:
-    """`value` as a datatype; `T.int32` is the same as "int32".
+    """Convert `value` to a datatype; `T.int32` is the same as "int32".
 
     Errors: MisuseError about `value` if it is not a datatype.
     """
@@ -186,13 +188,13 @@ class HandleName:
     dtype: DataType = DataType("handle")  # noqa: RUF009
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
-        """A new pointer variable; with `dtype`, a pointer to elements of this datatype."""
+        """Return a new pointer variable; with `dtype`, a pointer to elements of this datatype."""
         if dtype is None:
             return Var("", "handle")
         return Var("", PointerType(PrimType(as_dtype(dtype)), storage_scope))
 
     def __getitem__(self, arguments: Any) -> Var:
-        """`T.Ptr[T.float32]`, `T.Ptr[T.float32, "shared"]`."""
+        """Return the variable of `T.Ptr[T.float32]` or `T.Ptr[T.float32, "shared"]`."""
         return self(*arguments) if isinstance(arguments, tuple) else self(arguments)
 
 
@@ -224,7 +226,7 @@ def attributes(table: object) -> dict[str, Any]:
     return dict(table)  # type: ignore[call-overload,no-any-return]
 
 
-def added_attributes(present: Mapping[str, object], attrs: Mapping[str, object]) -> None:
+def check_added_attributes(present: Mapping[str, object], attrs: Mapping[str, object]) -> None:
     """Check that `attrs` can be added to a function with the attributes `present`.
 
     Errors: MisuseError if an attribute is already present, or global_symbol is not a string.
@@ -259,13 +261,13 @@ class BufferSpec(Form):
     axis_separators: tuple[int, ...] | None = None
 
     def __class_getitem__(cls, arguments: Any) -> BufferSpec:
-        """`T.Buffer[(4, 4), "float32"]`, as older programs write it, or `T.Buffer[4, 4]`."""
-        named = (
+        """Return `T.Buffer[(4, 4), "float32"]`, the form of older programs, or `T.Buffer[4, 4]`."""
+        has_dtype = (
             isinstance(arguments, tuple)
             and len(arguments) > 1
             and isinstance(arguments[1], (str, DatatypeName))
         )
-        return cls(*arguments) if named else cls(arguments)
+        return cls(*arguments) if has_dtype else cls(arguments)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", dimensions(self.shape))
@@ -288,7 +290,7 @@ class BufferSpec(Form):
         for name in ("align", "offset_factor"):
             integers((getattr(self, name),), name)
 
-    def make(self, name: str, span: Span | None = None) -> Buffer:
+    def create(self, name: str, span: Span | None = None) -> Buffer:
         """Create a buffer from this description."""
         buffer = decl_buffer(
             self.shape,
@@ -351,7 +353,7 @@ class AccessForm(Form):
     """The regions that a block reads or writes."""
 
     display_name: ClassVar[str] = "list of regions"
-    what: Literal["reads", "writes"]
+    kind: Literal["reads", "writes"]
     regions: tuple[BufferRegion | BufferLoad | Buffer, ...]
 
 
@@ -366,7 +368,7 @@ class AttrsForm(Form):
     """Attributes of the enclosing block, function or module; a module's may be overwritten."""
 
     display_name: ClassVar[str] = "table of attributes"
-    of: Literal["block", "function", "module"]
+    owner: Literal["block", "function", "module"]
     attrs: Mapping[str, Attr]
     overwrite: bool = False
 
@@ -559,7 +561,7 @@ class MatchShapeForm(Form):
 
 
 class EmitForm(Form):
-    """A value of any kind that is to be bound."""
+    """A value of any kind, for the binding of a name."""
 
     display_name: ClassVar[str] = "R.emit"
     value: object

@@ -44,7 +44,7 @@ def output(*variables: rx.Var) -> records.OutputForm:
 def match_cast(value: object, struct_info: object) -> records.MatchCastForm:
     """Check `value` against a struct info at run time, binding its new shape variables.
 
-    A value that takes statements, an if or a function, is written in the block of
+    An if or a function, whose value takes statements, is written in the block
     `with R.match_cast(..., struct_info):`.
     """
     return records.MatchCastForm(value, struct_info)
@@ -100,7 +100,7 @@ def dtype(value: str) -> rx.DataTypeImm:
 def shape(values: Sequence[PrimExpr | int]) -> rx.ShapeExpr:
     """A shape value."""
     if not isinstance(values, (tuple, list)):
-        raise MisuseError(f"a shape has a list of members, found {values!r:.60}", about=values)
+        raise MisuseError(f"a shape is a list of dimensions, found {values!r:.60}", about=values)
     return rx.ShapeExpr(tuple(values))
 
 
@@ -163,11 +163,11 @@ class OpSpace:
 
 
 _COMPOSED: Mapping[str, Callable[..., rx.Expr]] = {"relax.nn.relu6": relu6}
-"""What is written like an operator in a namespace of operators, and is a call of others."""
+"""Functions in the namespaces of operators that return calls of other operators."""
 
 
 def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
-    """The operator called `name`, or the namespace of operators with that prefix."""
+    """Return the operator called `name`, or the namespace of operators with that prefix."""
     table = registered_ops()
     record = table.get(name) or _COMPOSED.get(name)
     if record is not None:
@@ -178,13 +178,13 @@ def find(name: str) -> OpDef | OpSpace | Callable[..., rx.Expr] | None:
 
 @lru_cache(maxsize=1)
 def _prefixes(names: tuple[str, ...]) -> frozenset[str]:
-    """The prefixes, up to a dot, in the names of operators."""
+    """Return the prefixes, up to a dot, in the names of operators."""
     components = (name.split(".") for name in names)
     return frozenset(".".join(p[:k]) + "." for p in components for k in range(1, len(p)))
 
 
 def public(prefix: str) -> set[str]:
-    """The first components after `prefix` in the names of operators."""
+    """Return the first components after `prefix` in the names of operators."""
     start = len(prefix)
     names = (*registered_ops(), *_COMPOSED)
     return {n[start:].split(".")[0] for n in names if n.startswith(prefix)}

@@ -65,8 +65,8 @@ def _integer(argument: ExprLike, rule: str) -> PrimExpr:
 def _bounds(start: ExprLike, stop: ExprLike | None) -> tuple[PrimExpr, PrimExpr]:
     for end in (start, stop):
         _integer(0 if end is None else end, "a loop runs over integers")
-    span = Range(start) if stop is None else Range(start, stop)
-    return span.min, span.extent
+    domain = Range(start) if stop is None else Range(start, stop)
+    return domain.min, domain.extent
 
 
 def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
@@ -124,7 +124,7 @@ def grid(*extents: ExprLike) -> records.LoopForm:
 
 
 def block(name: str = "", no_realize: bool = False) -> records.BlockForm:
-    """A block: a computation over its own iteration variables."""
+    """A block: a computation over the iteration variables that it declares."""
     if not isinstance(no_realize, bool):
         raise MisuseError(
             f"no_realize is True or False, found {no_realize!r:.60}", about=no_realize
@@ -145,7 +145,7 @@ class Axis:
     __all__ = ("R", "S", "opaque", "reduce", "remap", "scan", "spatial")
 
     @staticmethod
-    def _make(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
+    def _form(dom: Any, binding: ExprLike, kind: IterVarKind) -> records.AxisForm:
         value = _integer(binding, "a block variable is bound to an integer")
         if isinstance(dom, Range):
             return records.AxisForm(dom, value, kind)
@@ -161,25 +161,25 @@ class Axis:
     @directive
     def spatial(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """An iteration variable whose iterations are independent."""
-        return Axis._make(dom, binding, IterVarKind.DataPar)
+        return Axis._form(dom, binding, IterVarKind.DataPar)
 
     @staticmethod
     @directive
     def reduce(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """An iteration variable of a reduction."""
-        return Axis._make(dom, binding, IterVarKind.CommReduce)
+        return Axis._form(dom, binding, IterVarKind.CommReduce)
 
     @staticmethod
     @directive
     def scan(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """An iteration variable whose iterations run in order."""
-        return Axis._make(dom, binding, IterVarKind.Ordered)
+        return Axis._form(dom, binding, IterVarKind.Ordered)
 
     @staticmethod
     @directive
     def opaque(dom: object, binding: ExprLike, dtype: str = "int32") -> records.AxisForm:
         """An iteration variable without any guarantee."""
-        return Axis._make(dom, binding, IterVarKind.Opaque)
+        return Axis._form(dom, binding, IterVarKind.Opaque)
 
     @staticmethod
     @directive
@@ -228,7 +228,7 @@ def _regions(argument: tuple[Any, ...]) -> tuple[BufferRegion | BufferLoad | Buf
         if isinstance(region, BufferLoad) and any(
             isinstance(index, tir.Ramp) for index in region.indices
         ):
-            raise MisuseError("a region has no steps", about=region)
+            raise MisuseError("the slices of a region have no steps", about=region)
     return argument
 
 
@@ -363,7 +363,9 @@ def allocate_const(
         low, high = ops.int_range(kind)
         for element in array.ravel().tolist():
             if not (low <= element <= high and element == int(element)):
-                raise MisuseError(f"element {element} of the constant is no {kind}", about=data)
+                raise MisuseError(
+                    f"element {element} of the constant is not a value of {kind}", about=data
+                )
     stored = freeze(array.tolist())
     return records.AllocateForm(dims, kind, "global", None, _annotations(annotations), stored)
 
@@ -465,12 +467,12 @@ def if_(condition: ExprLike) -> records.IfForm:
 
 
 def then() -> records.BranchForm:
-    """The branch that runs if the condition holds."""
+    """The branch that runs if the condition is true."""
     return records.BranchForm(taken=True)
 
 
 def else_() -> records.BranchForm:
-    """The branch that runs if the condition does not hold."""
+    """The branch that runs if the condition is false."""
     return records.BranchForm(taken=False)
 
 
@@ -487,13 +489,13 @@ def buffer_store(
 ) -> records.StoreForm:
     """Store `value` to an element of a buffer, as `buffer[indices] = value` does.
 
-    For vectors, only the lanes where `predicate` holds are stored.
+    For vectors, only the lanes where `predicate` is true are stored.
     """
     if not isinstance(buffer, Buffer):
         raise MisuseError(f"expected a buffer, found {buffer!r:.60}", about=buffer)
     listed = indices if isinstance(indices, (tuple, list)) else (indices,)
-    stored = None if predicate is None else ops.convert(predicate)
-    return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), stored)
+    mask = None if predicate is None else ops.convert(predicate)
+    return records.StoreForm(buffer, value, tuple(map(ops.convert, listed)), mask)
 
 
 def index_map(
@@ -508,7 +510,7 @@ def index_map(
 
 
 def meta_var(value: object) -> records.MetaVar:
-    """`value` as a Python value, for which no statement is created."""
+    """Keep `value` as a Python value, for which no statement is created."""
     return records.MetaVar(value)
 
 
@@ -531,25 +533,26 @@ def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
 def iter_var(
     v: Var | str, dom: Range | Sequence[ExprLike] | None, iter_type: str, thread_tag: str
 ) -> IterVar:
-    """A variable of a loop over `dom`, of a kind such as "DataPar"."""
+    """An iteration variable over `dom`, of a kind such as "DataPar"."""
     if not isinstance(iter_type, str) or iter_type not in IterVarKind.__members__:
         raise MisuseError(
-            f"no kind of loop variable is named {iter_type!r:.60}; there are "
+            f"no kind of iteration variable is named {iter_type!r:.60}; there are "
             f"{', '.join(IterVarKind.__members__)}",
             about=iter_type,
         )
     if isinstance(dom, (tuple, list)):
         dom = Range(*dom)
     domain = dom if isinstance(dom, Range) else None
-    named = v if isinstance(v, Var) else Var(v, "int32" if domain is None else domain.extent.dtype)
-    return IterVar(domain, named, IterVarKind[iter_type], thread_tag)
+    if not isinstance(v, Var):
+        v = Var(v, "int32" if domain is None else domain.extent.dtype)
+    return IterVar(domain, v, IterVarKind[iter_type], thread_tag)
 
 
 # --- calls that may take the datatype by keyword
 
 
 def intrinsic(name: str) -> Callable[..., PrimExpr]:
-    """The intrinsic `name` as a function of its operands."""
+    """Return the intrinsic `name` as a function of its operands."""
     function: Callable[..., PrimExpr] | None = getattr(intrin, name, None)
     if function is not None:
         return function
@@ -559,12 +562,12 @@ def intrinsic(name: str) -> Callable[..., PrimExpr]:
         return tir.Call(value.dtype, f"tir.{name}", (value,))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{name} of x, in the datatype of x."
+    call.__doc__ = f"{name} of x, of the datatype of x."
     return call
 
 
 def bitwise(name: str) -> Callable[..., PrimExpr]:
-    """The bit operation `name` as a function of its operands."""
+    """Return the bit operation `name` as a function of its operands."""
 
     def binary(x: ExprLike, y: ExprLike) -> PrimExpr:
         return ops.bitwise(f"tir.{name}", x, y)

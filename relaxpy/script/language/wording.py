@@ -35,9 +35,9 @@ __all__ = [
     "binding_hint",
     "chain_hint",
     "construct",
+    "construct_hint",
     "describe",
     "index_hint",
-    "instead",
     "last_name",
     "library_hint",
     "member_hint",
@@ -50,19 +50,19 @@ __all__ = [
     "unknown_member",
 ]
 
-#: Nodes of a function that are searched for a hint, which may happen for each error of a text.
+#: Nodes of a function that are searched for a hint, which may happen for each error of a program.
 MAX_NODES_SEARCHED = 20_000
 
 
 def as_parse_error(error: RelaxpyError, span: Span) -> RelaxpyError:
-    """`error` at `span`; a MisuseError, which the text has caused, becomes a ParseError."""
+    """Locate `error` at `span`; a MisuseError that the program caused becomes a ParseError."""
     if isinstance(error, MisuseError):
         return ParseError(error.diagnostics).located(span)
     return error.located(span)
 
 
 def describe(value: object) -> str:
-    """The description of a value in messages."""
+    """Return the description of a value for messages."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, PrimExpr):
@@ -82,7 +82,7 @@ def describe(value: object) -> str:
 
 
 def operators_called(name: str) -> list[str]:
-    """The operators, as programs spell them, called `name` here or in other libraries."""
+    """Return the operators, as programs spell them, called `name` here or in other libraries."""
     dotted = f".{name}"
     known = (n for n in registered_ops() if n.startswith("relax.") and n.endswith(dotted))
     names = [f"R.{n.removeprefix('relax.')}" for n in known]
@@ -128,14 +128,14 @@ def operator_hint(sign: str, operands: Sequence[str]) -> str | None:
         case "~", _:
             names = "logical_not", "bitwise_not"
         case "&" | "|" | "^", _:
-            word = {"&": "and", "|": "or", "^": "xor"}[sign]
-            names = f"logical_{word}", f"bitwise_{word}"
+            suffix = {"&": "and", "|": "or", "^": "xor"}[sign]
+            names = f"logical_{suffix}", f"bitwise_{suffix}"
         case "<<" | ">>", _:
             return f"write R.{'left' if sign == '<<' else 'right'}_shift({', '.join(operands)})"
         case _:
             return None
-    written = ", ".join(operands)
-    return f"write R.{names[0]}({written}), or R.{names[1]}({written}) for the bits of integers"
+    args = ", ".join(operands)
+    return f"write R.{names[0]}({args}), or R.{names[1]}({args}) for the bits of integers"
 
 
 def _operators_nearly_called(name: str) -> list[str]:
@@ -144,7 +144,7 @@ def _operators_nearly_called(name: str) -> list[str]:
 
 
 #: Names that users look up in the wrong namespace.
-_IN_OTHERS = (
+_OF_OTHER_NAMESPACES = (
     "I.ir_module",
     "I.module_attrs",
     "R.function",
@@ -159,13 +159,13 @@ def attribute_hint(display_name: str, name: str, known: Iterable[str]) -> str | 
     if display_name.partition(".")[0] == "R":
         full = f"{display_name}.{name}".removeprefix("R.")
         if full in registered_ops():
-            return f"operator {full} has the name relax.{full} if R is to have it"
+            return f"operators of R have names such as relax.{full}; this one is called {full}"
         if name in _INSTEAD:
             return _INSTEAD[name]
     suggestions = [f"{display_name}.{near}" for near in nearest(name, known)]
     if display_name.partition(".")[0] == "R":
         suggestions = operators_called(name) or suggestions or _operators_nearly_called(name)
-    suggestions = suggestions or [other for other in _IN_OTHERS if other.endswith(f".{name}")]
+    suggestions = suggestions or [n for n in _OF_OTHER_NAMESPACES if n.endswith(f".{name}")]
     return (
         f"did you mean {' or '.join(f'`{f}`' for f in suggestions[:2])}?" if suggestions else None
     )
@@ -182,11 +182,11 @@ def unknown_member(space: object, display_name: str, name: str) -> AttributeErro
 
 
 def member_hint(name: str, display_name: str) -> str | None:
-    """A replacement for an attribute that values have in other libraries, but not here."""
+    """Return a replacement for an attribute that values have in other libraries only."""
     if name == "shape":
         return (
-            f'name sizes in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64(); '
-            f"R.shape_of({display_name}) is a value"
+            'name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n = T.int64()'
+            f"; R.shape_of({display_name}) is a value"
         )
     if name == "T":
         return f"write R.permute_dims({display_name})"
@@ -204,7 +204,7 @@ _OF_SCALARS = {
     "divmod": "write // and %",
     "float": 'write T.cast({0}, "float32")',
     "int": 'write T.cast({0}, "int32")',
-    "range": "loops that run so often are statements of kernels: for k in range({0}):",
+    "range": "a loop with a symbolic extent belongs in a kernel: for k in range({0}):",
     "round": "write T.round({0})",
     "sum": "add the terms in a loop, to an element of a buffer",
 }
@@ -229,8 +229,8 @@ def truth_hint(node: ast.expr) -> str | None:
         case ast.UnaryOp(operand=operand):
             return f"for tensors write R.logical_not({shown(operand)})"
         case ast.BoolOp(op=op, values=values):
-            word = "and" if isinstance(op, ast.And) else "or"
-            return f"for tensors write {joined(word, map(shown, values))}"
+            name = "and" if isinstance(op, ast.And) else "or"
+            return f"for tensors write {_logical_calls(name, map(shown, values))}"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             operands = ", ".join(map(shown, (test, body, orelse)))
             return f"write an if statement with an else, or R.where({operands})"
@@ -244,9 +244,9 @@ def shown(node: ast.expr) -> str:
     return text if len(text) <= 40 else "..."
 
 
-def joined(word: str, operands: Iterable[str]) -> str:
-    """The conjunction (`and`) or disjunction (`or`) of tensors, as a program writes it."""
-    return reduce(lambda a, b: f"R.logical_{word}({a}, {b})", operands)
+def _logical_calls(name: str, operands: Iterable[str]) -> str:
+    """Return the text of the conjunction (`and`) or disjunction (`or`) of tensors."""
+    return reduce(lambda a, b: f"R.logical_{name}({a}, {b})", operands)
 
 
 def chain_hint(node: ast.Compare) -> str:
@@ -256,7 +256,7 @@ def chain_hint(node: ast.Compare) -> str:
         shown(ast.Compare(left, [op], [right]))
         for left, op, right in zip(operands, node.ops, operands[1:], strict=False)
     )
-    return f"write {joined('and', steps)}"
+    return f"write {_logical_calls('and', steps)}"
 
 
 def index_hint(owner: ast.expr, index: ast.expr) -> str:
@@ -280,47 +280,47 @@ def array_hint(node: ast.Call, name: str, value: Node) -> str | None:
 
 
 def number_hint(value: object) -> str | None:
-    """What to write for a number that a program has bound to a name, where Python needs it."""
+    """Return a replacement for a number that a program binds to a name, where Python needs it."""
     sinfo = value.struct_info if isinstance(value, Expr) else None
     if not isinstance(sinfo, TensorStructInfo) or sinfo.ndim != 0:
         return None
-    return "a number that a program binds is a tensor: write it here, or name it outside"
+    return "a number that a program binds is a tensor: write the number here, or name it outside"
 
 
 def binding_hint(tree: ast.AST, node: ast.Name) -> str | None:
-    """A hint about the binding of an unknown name elsewhere in the same function."""
+    """Return a hint about the binding of an unknown name elsewhere in the same function."""
     enclosing = _enclosing_function(tree, node)
     if len(getattr(enclosing, "body", ())) > MAX_NODES_SEARCHED:
         return None
     nodes = list(islice(ast.walk(enclosing), MAX_NODES_SEARCHED + 1))
     if len(nodes) > MAX_NODES_SEARCHED:
         return None
-    kinds = {kind for part in nodes if (kind := _kind_with_dimension(part, node))}
+    kinds = {kind for child in nodes if (kind := _kind_with_dimension(child, node))}
     if kinds and not _in_signature(enclosing, node):
-        return f"declare a new size before: {node.id} = T.int64()"
+        return f"declare a new shape variable before: {node.id} = T.int64()"
     if kinds:
         return (
             f"take a handle, as a: T.handle, and begin with {node.id} = T.int32(), then "
             f"A = T.match_buffer(a, ({node.id},))"
             if kinds == {"Buffer"}
-            else f"in a signature sizes are strings: {node.id!r}"
+            else f"in a signature dimensions are strings: {node.id!r}"
         )
     lines = [
-        part.lineno
-        for part in nodes
-        if isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
+        child.lineno
+        for child in nodes
+        if isinstance(child, ast.Name) and child.id == node.id and isinstance(child.ctx, ast.Store)
     ]
     if not lines:
         return None
     first = min(lines)
     if first >= node.lineno:
         return "it is bound further down: move that before its first use"
-    branches = (part for part in nodes if isinstance(part, ast.If))
-    if not any(part.lineno <= first <= (part.end_lineno or first) for part in branches):
-        return "what a block binds ends with it: use it there, or bind it before"
+    branches = (child for child in nodes if isinstance(child, ast.If))
+    if not any(branch.lineno <= first <= (branch.end_lineno or first) for branch in branches):
+        return "names bound in a block end with it: use them there, or bind them before it"
     if any(ast.unparse(d).partition("(")[0].endswith("prim_func") for d in _decorators(enclosing)):
-        return "what a branch binds ends with it: choose by a if c else b, or store to a buffer"
-    return "what a branch binds ends with it: bind the same name last in both branches"
+        return "names bound in a branch end with it: choose by a if c else b, or store to a buffer"
+    return "names bound in a branch end with it: bind the same name last in both branches"
 
 
 def _decorators(function: ast.AST) -> Sequence[ast.expr]:
@@ -328,30 +328,30 @@ def _decorators(function: ast.AST) -> Sequence[ast.expr]:
 
 
 def _enclosing_function(tree: ast.AST, node: ast.Name) -> ast.AST:
-    """The innermost function that contains `node`, or `tree` if there is none."""
+    """Return the innermost function that contains `node`, or `tree` if there is none."""
     enclosing, worklist = tree, [tree]
     while worklist:
-        part = worklist.pop()
-        if isinstance(part, ast.FunctionDef):
-            enclosing = part
+        child = worklist.pop()
+        if isinstance(child, ast.FunctionDef):
+            enclosing = child
         for field in ("body", "orelse", "finalbody"):
-            worklist += _statement_at(node.lineno, getattr(part, field, ()))
+            worklist += _statement_at(node.lineno, getattr(child, field, ()))
     return enclosing
 
 
 def _statement_at(line: int, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """The statement, among these consecutive ones, that contains this line."""
+    """Return the statement, among these consecutive ones, that contains this line."""
     index = bisect_right(statements, line, key=lambda s: s.lineno) - 1
     candidates = statements[max(index, 0) : index + 1]
     return [s for s in candidates if line <= (s.end_lineno or s.lineno)]
 
 
-def _kind_with_dimension(part: ast.AST, node: ast.Name) -> str | None:
-    """The kind of annotation that `part` is, if `node` is among its dimensions."""
-    if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+def _kind_with_dimension(call: ast.AST, node: ast.Name) -> str | None:
+    """Return the kind of annotation that `call` creates, if `node` is among its dimensions."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
-    shapes = [a for a in part.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
-    kind = part.func.attr
+    shapes = [a for a in call.args[:1] if isinstance(a, (ast.Tuple, ast.List))]
+    kind = call.func.attr
     if kind not in ("Tensor", "Shape", "Buffer"):
         return None
     return kind if any(n is node for shape in shapes for n in ast.walk(shape)) else None
@@ -361,7 +361,7 @@ def _in_signature(function: ast.AST, node: ast.Name) -> bool:
     if not isinstance(function, ast.FunctionDef):
         return False
     headers = [function.args, *filter(None, [function.returns])]
-    return any(n is node for part in headers for n in ast.walk(part))
+    return any(n is node for header in headers for n in ast.walk(header))
 
 
 _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
@@ -374,10 +374,10 @@ _NAMES: dict[type[ast.expr], tuple[str, str | None]] = {
 
 
 def construct(node: ast.expr) -> str:
-    """The name of a kind of Python expression."""
+    """Return the name of this kind of Python expression."""
     return _NAMES.get(type(node), (type(node).__name__, None))[0]
 
 
-def instead(node: ast.expr) -> str | None:
-    """A replacement for this kind of Python expression."""
+def construct_hint(node: ast.expr) -> str | None:
+    """Return a replacement for this kind of Python expression."""
     return _NAMES.get(type(node), ("", None))[1]

@@ -526,7 +526,7 @@ class ModuleReader:
     def apply(self, form: object, node: ast.expr) -> None:
         """Apply a directive of the module."""
         match form:
-            case records.AttrsForm(of="module", attrs=attrs):
+            case records.AttrsForm(owner="module", attrs=attrs):
                 if self.attrs and not form.overwrite:
                     raise self.program.error(
                         node,

@@ -456,7 +456,7 @@ def test_an_impure_call_that_stands_in_too_many_places_is_refused(x: rx.Var) -> 
     value = show(x)
     for _ in range(13):
         value = show(value, value, *[x] * 62)
-    with pytest.raises(MisuseError, match="too many to go through"):
+    with pytest.raises(MisuseError, match="too many to visit"):
         normalize_function(function([x], value, is_pure=False))
 
 

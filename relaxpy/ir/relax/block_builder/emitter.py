@@ -266,7 +266,7 @@ class Emitter:
         self.flush()
         scope = self.scope
         if scope.dataflow:
-            raise BuilderStateError("a dataflow block cannot stand inside another")
+            raise BuilderStateError("a dataflow block cannot be inside another one")
         scope.dataflow = True
         self._block(scope, origin)
 

@@ -47,7 +47,7 @@ def _infer_make(call: Call, ctx: Context) -> StructInfo:
     if params is not None and len(arguments.fields) > len(params):
         raise StructInfoTypeError(
             f"the function takes {counted(len(params), 'argument')}, "
-            f"{len(arguments.fields)} are to be held",
+            f"{len(arguments.fields)} are bound",
             about=call.args[1],
         )
     return ObjectStructInfo()

@@ -257,7 +257,7 @@ class TensorShape(TensorSizes):
     """`x.shape` of a tensor."""
 
     __slots__ = ()
-    display_name = "shape that is not known while the program is read"
+    display_name = "shape that is not known while the program is parsed"
     hint = "name its sizes with R.match_cast first, or take R.shape_of"
     _operator = tensor_shape_i
     _name = "shape"
@@ -267,7 +267,7 @@ class TensorStrides(TensorSizes):
     """`x.strides` of a tensor."""
 
     __slots__ = ()
-    display_name = "list of strides that is not known while the program is read"
+    display_name = "list of strides that is not known while the program is parsed"
     hint = "name the sizes of the tensor with R.match_cast first"
     _operator = tensor_stride_i
     _name = "strides"

@@ -67,7 +67,7 @@ def module_attrs(attrs: Mapping[str, object], allow_overwrite: bool = False) -> 
     """Set attributes of the module; with `allow_overwrite`, they replace existing ones.
 
     Errors:
-        BuilderStateError: it has attributes, and they must not be overwritten.
+        BuilderStateError: it has attributes already, and `allow_overwrite` is False.
     """
     form, module = _namespace.module_attrs(attrs, allow_overwrite), _module("I.module_attrs")
     if module.attrs and not form.overwrite:
@@ -96,7 +96,7 @@ def module_set_attr(attr_key: str, attr_value: object, allow_overwrite: bool = F
     """Set an attribute of the module.
 
     Errors:
-        BuilderStateError: it has this attribute, which must not be overwritten.
+        BuilderStateError: it has this attribute already, and `allow_overwrite` is False.
     """
     check_name(attr_key, "a key")
     form = _namespace.module_attrs({attr_key: attr_value}, allow_overwrite)

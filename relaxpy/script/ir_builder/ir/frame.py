@@ -20,7 +20,7 @@ from relaxpy.script.language.devices import Devices
 
 
 class IRModuleFrame(IRBuilderFrame):
-    """A module: functions are entered when their frames end, or by `I.def_function`."""
+    """A module: functions are added when their frames end, or by `I.def_function`."""
 
     display_name = "I.ir_module"
 
@@ -37,7 +37,7 @@ class IRModuleFrame(IRBuilderFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames:
             raise BuilderStateError(f"a module cannot be inside {builder.frames[-1]}")
         yield
@@ -51,7 +51,7 @@ class IRModuleFrame(IRBuilderFrame):
             for var, func in self.block_builder.get().items()
             if var.name_hint in self.called - self.global_vars.keys()
         }
-        builder.deliver(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
+        builder.set_result(IRModule({**self.functions, **added}, self.attrs, self.global_infos))
 
     def declare(self, name: str, signature: BaseFunc) -> GlobalVar:
         """Declare a function of this name, with the signature that its callers use.
@@ -67,9 +67,9 @@ class IRModuleFrame(IRBuilderFrame):
             raise BuilderStateError(
                 f"the module has two functions named {name!r}", rule="TOP-1", about=name
             )
-        entered = self.block_builder.get().find_function(name) if name in self.called else None
-        if entered is not None:
-            is_kernel = isinstance(entered, PrimFunc)
+        present = self.block_builder.get().find_function(name) if name in self.called else None
+        if present is not None:
+            is_kernel = isinstance(present, PrimFunc)
             raise BuilderStateError(
                 f"R.emit_te has already created a kernel {name!r}"
                 if is_kernel
@@ -85,7 +85,7 @@ class IRModuleFrame(IRBuilderFrame):
         return var
 
     def define(self, name: str, func: BaseFunc) -> GlobalVar:
-        """Enter a function, which may have been declared.
+        """Add a function, which may have been declared.
 
         Errors:
             BuilderStateError: the module has a definition of this name.
@@ -105,15 +105,15 @@ class IRModuleFrame(IRBuilderFrame):
         return var
 
 
-def finished(builder: IRBuilder, func: BaseFunc, name: str | None) -> None:
-    """Enter a function whose frame has ended: into the module, or as the result.
+def add_function(builder: IRBuilder, func: BaseFunc, name: str | None) -> None:
+    """Add a function whose frame has ended to the module, or set it as the result.
 
     Errors:
         BuilderStateError: functions of a module have names.
     """
     module = builder.innermost(IRModuleFrame)
     if module is None:
-        builder.deliver(func)
+        builder.set_result(func)
     elif name is None:
         raise BuilderStateError(
             "a function of a module needs a name", hint='R.func_name("main"), or T.func_name in T'

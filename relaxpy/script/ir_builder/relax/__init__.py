@@ -28,23 +28,23 @@ from relaxpy.script.language import emit as emitting, records
 from relaxpy.script.language.annotations import resolve
 from relaxpy.script.language.eager import handling
 
-_OWN = (
+_ADDED = (
     *("Else", "If", "SeqExpr", "Then", "arg", "dataflow", "emit", "emit_match_cast", "emit_te"),
     *("emit_var_binding", "func_attr", "func_name", "func_ret_struct_info", "func_ret_value"),
     *("function", "match_cast", "output"),
 )
-__all__ = sorted({*_namespace.__all__, *_OWN} - {"macro", "match_shape"})
+__all__ = sorted({*_namespace.__all__, *_ADDED} - {"macro", "match_shape"})
 
 
 def __getattr__(name: str) -> Any:
     if name in ("macro", "match_shape"):
         hint = "use R.match_cast" if name == "match_shape" else "a Python function does the same"
-        raise UnknownAttributeError(f"R.{name} is read in texts only", hint=hint)
+        raise UnknownAttributeError(f"R.{name} is for parsed programs only", hint=hint)
     return getattr(_namespace, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_namespace), *_OWN} - {"macro", "match_shape"})
+    return sorted({*dir(_namespace), *_ADDED} - {"macro", "match_shape"})
 
 
 # --- functions
@@ -102,7 +102,7 @@ def func_attr(attrs: Mapping[str, object]) -> None:
         MisuseError: the function has one of them.
     """
     frame, added = _function("R.func_attr"), records.attributes(attrs)
-    records.added_attributes(frame.attrs, added)
+    records.check_added_attributes(frame.attrs, added)
     pure = added.pop("pure", frame.is_pure)
     if not isinstance(pure, bool):
         raise MisuseError(f"pure is True or False, found {pure!r:.60}", rule="LEG-15", about=attrs)
@@ -173,12 +173,12 @@ def If(condition: object) -> IfFrame:
 
 
 def Then() -> BranchFrame:
-    """The branch if the condition is true; its value is the variable that is bound last."""
+    """The branch for a true condition; its value is the variable that is bound last."""
     return BranchFrame(taken=True)
 
 
 def Else() -> BranchFrame:
-    """The branch if the condition is false; its value is the variable that is bound last."""
+    """The branch for a false condition; its value is the variable that is bound last."""
     return BranchFrame(taken=False)
 
 
@@ -253,7 +253,7 @@ match_cast = emit_match_cast
 
 @user_facing
 def emit_te(func: _Function[..., Any], *args: object, **kwargs: Any) -> rx.Call:
-    """A call of the kernel that `func` computes, for R.emit; the kernel joins the module.
+    """Return a call of the kernel of `func`, for R.emit; the kernel is added to the module.
 
     Errors:
         BuilderStateError: there is no enclosing module.

@@ -16,11 +16,11 @@ from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.relations import is_base_of, struct_info_lca
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.script.ir_builder.base import IRBuilder, IRBuilderFrame
-from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
+from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, add_function
 
 
 class RelaxFrame(IRBuilderFrame):
-    """A part of a graph function; `bound` maps the variables bound in it to their annotations."""
+    """Base of the frames of graph functions; `bound` has their variables with annotations."""
 
     block_builder: BlockBuilder
 
@@ -29,7 +29,7 @@ class RelaxFrame(IRBuilderFrame):
         self.bound: dict[rx.Var, rx.StructInfo | None] = {}
 
     def join(self, builder: IRBuilder) -> RelaxFrame:
-        """The enclosing frame, whose builder this one uses.
+        """Return the enclosing frame, whose builder this one uses.
 
         Errors:
             BuilderStateError: no binding can be added there.
@@ -49,7 +49,7 @@ class RelaxFrame(IRBuilderFrame):
 
 @contextmanager
 def scope(builder: BlockBuilder) -> Iterator[None]:
-    """Open a SeqExpr, which the body ends, or which is dropped on an error."""
+    """Open a SeqExpr, which the body of the context ends; on an error it is dropped."""
     builder.begin_scope()
     try:
         yield
@@ -102,7 +102,7 @@ class SeqExprFrame(RelaxFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         enclosing, inner = self.join(builder), self.block_builder
         in_dataflow = inner.current_block_is_dataflow()
         with scope(inner):
@@ -135,7 +135,7 @@ class FunctionFrame(RelaxFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         module = builder.innermost(IRModuleFrame)
         if builder.frames and module is None:
             raise BuilderStateError(
@@ -161,7 +161,7 @@ class FunctionFrame(RelaxFrame):
             self.attrs.setdefault("global_symbol", self.name)
         params, attrs = tuple(self.params), Attrs(self.attrs)
         func = rx.Function(params, body, self.ret_struct_info, self.is_pure, attrs)
-        finished(builder, self.block_builder.normalize_function(func), self.name)
+        add_function(builder, self.block_builder.normalize_function(func), self.name)
 
     @override
     def check_position(self, directive: str) -> None:
@@ -170,7 +170,7 @@ class FunctionFrame(RelaxFrame):
 
 
 class BlockFrame(RelaxFrame):
-    """A dataflow block. `output_vars` are its outputs, which are known when it has ended."""
+    """A dataflow block. `output_vars` are its outputs, known after it has ended."""
 
     display_name = "R.dataflow"
 
@@ -181,7 +181,7 @@ class BlockFrame(RelaxFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         enclosing, inner = self.join(builder), self.block_builder
         if inner.current_block_is_dataflow():
             raise BuilderStateError("a dataflow block cannot be inside another one")
@@ -190,9 +190,9 @@ class BlockFrame(RelaxFrame):
             yield
             inner.end_dataflow()
             blocks = inner.end_scope(rx.Tuple(())).blocks
-        rebound = Rebinding(inner, self.outputs or ())
-        rebound.blocks(blocks)
-        self.output_vars = tuple(rebound.table.get(var, var) for var in rebound.outputs)
+        rebinding = Rebinding(inner, self.outputs or ())
+        rebinding.blocks(blocks)
+        self.output_vars = tuple(rebinding.table.get(var, var) for var in rebinding.outputs)
         enclosing.bound.clear()  # the result of a branch is bound directly in it
 
     @override
@@ -214,30 +214,30 @@ class IfFrame(RelaxFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         enclosing = self.join(builder)
         if self.block_builder.current_block_is_dataflow():
             raise BuilderStateError("an if cannot be inside a dataflow block", rule="WF-7c")
         yield
-        yes, no = self.branches.get(True), self.branches.get(False)
-        if yes is None or no is None:
-            branch = "Then" if yes is None else "Else"
+        then, orelse = self.branches.get(True), self.branches.get(False)
+        if then is None or orelse is None:
+            branch = "Then" if then is None else "Else"
             raise BuilderStateError(f"with R.If contains no with R.{branch}():", rule="AST-13")
-        annotations = [*yes.annotations, *no.annotations]
+        annotations = [*then.annotations, *orelse.annotations]
         self.var = self.block_builder.emit(
-            rx.If(self.condition, yes.value, no.value),
-            self.name_of(builder, yes, no),
+            rx.If(self.condition, then.value, orelse.value),
+            self.result_name(builder, then, orelse),
             annotation=reduce(struct_info_lca, annotations) if annotations else None,
         )
         enclosing.bound[self.var] = None
 
-    def name_of(self, builder: IRBuilder, yes: BranchFrame, no: BranchFrame) -> str:
-        """The name of the results; empty if they have none, so that the builder chooses one."""
-        names = {f.result.name_hint for f in (yes, no) if f.result in builder.named}
+    def result_name(self, builder: IRBuilder, then: BranchFrame, orelse: BranchFrame) -> str:
+        """Return the name of the result; if it is empty, the builder chooses one."""
+        names = {f.result.name_hint for f in (then, orelse) if f.result in builder.named}
         if len(names) > 1:
             raise BuilderStateError(
-                f"the branches bind {yes.result.name_hint!r} and {no.result.name_hint!r} last, "
-                "they must agree",
+                f"the branches bind {then.result.name_hint!r} and {orelse.result.name_hint!r} "
+                "last, they must agree",
                 rule="AST-13",
             )
         return names.pop() if names else ""
@@ -261,7 +261,7 @@ class BranchFrame(RelaxFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         enclosing = builder.innermost(IfFrame)
         if enclosing is None:
             raise BuilderStateError(f"{self} belongs directly in with R.If(condition):")

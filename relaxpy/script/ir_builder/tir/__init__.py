@@ -1,7 +1,7 @@
 """`T` for an IRBuilder: directives that are applied to the kernel being built.
 
-They are those of `relaxpy.script.tir`. A directive that returns a record there opens a frame or
-adds a statement here.
+The names are those of `relaxpy.script.tir`. A directive that returns a record there opens a frame
+or adds a statement here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ axis = SimpleNamespace(
 def __getattr__(name: str) -> Any:
     if name == "macro":
         raise UnknownAttributeError(
-            "T.macro is read in texts only", hint="a Python function does the same"
+            "T.macro is for parsed programs only", hint="a Python function does the same"
         )
     member = getattr(_namespace, name)
     if name in __all__ and inspect.isfunction(member):
@@ -44,10 +44,10 @@ def __getattr__(name: str) -> Any:
     return member
 
 
-def _function(what: str) -> PrimFuncFrame:
+def _function(directive: str) -> PrimFuncFrame:
     frame = IRBuilder.current().innermost(PrimFuncFrame)
     if frame is None:
-        raise BuilderStateError(f"{what} belongs to the top of a kernel, with T.prim_func():")
+        raise BuilderStateError(f"{directive} belongs at the top of a kernel, with T.prim_func():")
     return frame
 
 
@@ -68,13 +68,13 @@ def func_name(name: str) -> None:
     check_name(name, "the name of a function")
     frame = _function("T.func_name")
     if frame.name is not None:
-        raise BuilderStateError(f"the kernel is called {frame.name!r} already", about=name)
+        raise BuilderStateError(f"the kernel already has the name {frame.name!r}", about=name)
     frame.name = name
 
 
 @user_facing
 def arg(name: str, obj: Any) -> Any:
-    """The next parameter, called `name`: a scalar or handle as `T.int32()`, or a buffer.
+    """Add the next parameter, called `name`: a scalar or handle such as `T.int32()`, or a buffer.
 
     A variable or buffer that has a name keeps it, since other parameters may refer to it.
 
@@ -89,7 +89,7 @@ def arg(name: str, obj: Any) -> Any:
     if isinstance(obj, (Var, _Buffer)):
         param = obj
     else:
-        param = obj.make(name) if isinstance(obj, records.BufferSpec) else typed_var(name, obj)
+        param = obj.create(name) if isinstance(obj, records.BufferSpec) else typed_var(name, obj)
     if param is None:
         raise MisuseError(
             f"a parameter is a buffer, a handle or a scalar, found {describe(obj)}", about=obj
@@ -119,8 +119,8 @@ def func_ret(ret_type: Any) -> Any:
 
 @user_facing
 def Buffer(*args: Any, **kwargs: Any) -> _Buffer:
-    """A new buffer; the arguments are those of T.Buffer in a text."""
-    return _namespace.Buffer(*args, **kwargs).make("")
+    """A new buffer; the arguments are those of T.Buffer in program text."""
+    return _namespace.Buffer(*args, **kwargs).create("")
 
 
 buffer = buffer_decl = Buffer

@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.errors import BuilderStateError
 from relaxpy.script.ir_builder.base import IRBuilder
 from relaxpy.script.ir_builder.frame import IRBuilderFrame, TIRFrame
-from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, finished
+from relaxpy.script.ir_builder.ir.frame import IRModuleFrame, add_function
 from relaxpy.script.language.kernel_builder import KernelBuilder
 
 
@@ -26,7 +26,7 @@ class PrimFuncFrame(IRBuilderFrame):
 
     @override
     @contextmanager
-    def hold(self, builder: IRBuilder) -> Iterator[None]:
+    def open_context(self, builder: IRBuilder) -> Iterator[None]:
         if builder.frames and builder.innermost(IRModuleFrame) is None:
             raise BuilderStateError(f"a kernel cannot be inside {builder.frames[-1]}")
         kernel = self.kernel = KernelBuilder()
@@ -35,7 +35,7 @@ class PrimFuncFrame(IRBuilderFrame):
         symbol = None if self.is_private else self.name
         private_as = self.name or "" if self.is_private else None
         func = kernel.finish(body, symbol, private_as=private_as, at=None)
-        finished(builder, func, self.name)
+        add_function(builder, func, self.name)
 
 
 __all__ = ["PrimFuncFrame", "TIRFrame"]

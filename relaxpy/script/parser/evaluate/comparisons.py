@@ -134,8 +134,8 @@ def check_index(owner: object, index: Any) -> None:
     for part in comparisons:
         if is_of_program(part):
             raise MisuseError(
-                f"the members of a {type(owner).__name__} are chosen while the program is read, and"
-                " this is known only when it runs",
+                f"the members of a {type(owner).__name__} are chosen while the program is parsed, "
+                "and this is known only when it runs",
                 about=part,
                 hint=number_hint(part)
                 or "choose by a condition, as in T.if_then_else(i == 0, a, b), or read from a "

@@ -113,7 +113,7 @@ def _set_of(values: Evaluator, members: Iterable[object], node: ast.expr) -> set
         values.guard.keys(keys, node, values)
         return set(keys)
     except TypeError as error:
-        raise values.error(node, f"a set cannot hold these: {error}") from None
+        raise values.error(node, f"these cannot be members of a set: {error}") from None
 
 
 def _comprehension(

@@ -31,8 +31,8 @@ from relaxpy.script.language.wording import (
     binding_hint,
     chain_hint,
     construct,
+    construct_hint,
     describe,
-    instead,
     last_name,
     library_hint,
     member_hint,
@@ -155,7 +155,7 @@ class Evaluator:
         case = self._cases.get(type(node))
         if case is None:
             raise self.error(
-                node, f"{construct(node)} cannot stand in a program", hint=instead(node)
+                node, f"{construct(node)} cannot occur in a program", hint=construct_hint(node)
             )
         if self.guard.counts:
             self.guard.step(node, self)
@@ -196,14 +196,14 @@ class Evaluator:
     def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
         """The members of a Python value.
 
-        Errors: ParseError for what has no members known while the program is read.
+        Errors: ParseError for what has no members known while the program is parsed.
         """
         try:
             members: Iterable[object] = door.members(value)
         except RelaxpyError as error:
             raise as_parse_error(error, self.program.span(node)) from None
         except VALUE_ERRORS:
-            raise self.error(node, f"{describe(value)} has no members to go through") from None
+            raise self.error(node, f"{describe(value)} cannot be iterated over") from None
         return self.guard.members(members, node, self)
 
     # --- what the language adds to Python's operators
@@ -227,15 +227,15 @@ class Evaluator:
         return door.call(function, args, kwargs)
 
     def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
-        """The truth of a Python value.
+        """Return the truth of a Python value.
 
-        Errors: ParseError for a value of the program, which is not known while the program is read.
+        Errors: ParseError for a value of the program, which is not known at parse time.
         """
         if isinstance(value, Node):
             hint = None if asked_by is None else truth_hint(asked_by)
             raise self.error(
                 node,
-                f"the truth of {describe(value)} is not known while the program is read",
+                f"the truth of {describe(value)} is not known while the program is parsed",
                 hint=BY_ELEMENT if isinstance(value, Buffer) else hint,
             )
         try:
@@ -262,7 +262,7 @@ class Evaluator:
         if node.id in NAMESPACES:
             hint: str | None = NAMESPACES[node.id]
             if self.guard.counts:
-                hint = f"extra_vars stands in place of I, R and T: add {node.id!r} to it, or {hint}"
+                hint = f"extra_vars replaces I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, hint=hint)
         bound = binding_hint(self.program.tree, node)
         hint = (
@@ -516,7 +516,7 @@ class Evaluator:
             elif result is True:
                 result = step
             elif isinstance(step, Expr) or isinstance(result, Expr):
-                raise self.error(node, "tensors are compared two at a time", hint=chain_hint(node))
+                raise self.error(node, "compare two tensors at a time", hint=chain_hint(node))
             else:
                 result = self._prim(node, ops.all_of, result, step)
             if not isinstance(result, Node) and not self.truth(result, node):

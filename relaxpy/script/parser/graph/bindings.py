@@ -55,7 +55,7 @@ def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
             var = state.builder.emit(value, span=state.program.span(at))
     sinfo = state.builder.struct_info_of(var)
     if not isinstance(sinfo, rx.TupleStructInfo):
-        raise state.error(at, f"only a tuple can be taken apart, found {sinfo}", rule="DER-32")
+        raise state.error(at, f"only a tuple can be unpacked, found {sinfo}", rule="DER-32")
     span = state.program.span(at)
     return [rx.TupleGetItem(var, k, span=span) for k in range(len(sinfo.fields))]
 
@@ -259,7 +259,7 @@ def expression_statement(state: GraphState, node: ast.expr) -> None:
             return
         case records.OutputForm():
             output_statement(state, node)
-        case records.AttrsForm(of="function", attrs=attrs):
+        case records.AttrsForm(owner="function", attrs=attrs):
             func_attr(state, attrs, node)
         case records.MatchCastForm() | records.MatchShapeForm():
             expr, sinfo = cast_operands(state, value, node)
@@ -285,7 +285,7 @@ def emit_unit(state: GraphState, value: object, node: ast.expr) -> rx.Var:
         raise state.error(
             node,
             "the value of this call is not used",
-            hint="bind it: _ = ...; only calls that give unit stand alone",
+            hint="bind it: _ = ...; only calls that return unit are statements",
         )
     return var
 
@@ -295,14 +295,14 @@ def output_statement(state: GraphState, node: ast.expr) -> None:
     flow = state.now.dataflow
     if flow is None or not isinstance(node, ast.Call):
         raise state.error(
-            node, "R.output stands at the end of a dataflow block", hint="with R.dataflow():"
+            node, "R.output belongs at the end of a dataflow block", hint="with R.dataflow():"
         )
     for part in node.args:
         if not isinstance(part, ast.Name):
             raise state.error(part, "R.output takes names of variables")
         if part.id not in flow.outputs:
             raise state.error(
-                node, "R.output stands directly in its dataflow block, at its end", rule="SC-7"
+                node, "R.output belongs directly in its dataflow block, at its end", rule="SC-7"
             )
         if flow.outputs[part.id] is None:
             raise state.error(part, f"{part.id!r} is not bound in this dataflow block", rule="SC-8")
@@ -323,9 +323,9 @@ def emit_output(state: GraphState, node: ast.Name) -> None:
 def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) -> None:
     """Read `R.func_attr({...})`."""
     if state.now.depth:
-        raise state.error(node, "R.func_attr belongs to the top of the function")
+        raise state.error(node, "R.func_attr belongs at the top of the function")
     with state.at(node):
-        records.added_attributes(state.now.attrs, attrs)
+        records.check_added_attributes(state.now.attrs, attrs)
     for key, value in attrs.items():
         if key == "pure":
             # LEG-15: purity was determined before the body was read, since callers rely on it.
@@ -341,12 +341,12 @@ def return_statement(state: GraphState, node: ast.Return) -> None:
     if now.depth and now.dataflow is None:
         raise state.error(
             node,
-            "return stands at the end of a function, not in a branch",
+            "return belongs at the end of a function, not in a branch",
             rule="AST-11",
             hint="bind the same name in both branches and return that after the if",
         )
     if node.value is None:
-        raise state.error(node, "return has a value", hint="`return ()` gives unit")
+        raise state.error(node, "return has a value", hint="`return ()` returns unit")
     now.returned = node
     expr = state.values.expression(state.values.value(node.value), node.value)
     with state.at(node.value):

@@ -47,7 +47,7 @@ def with_statement(state: GraphState, node: ast.With) -> None:
         return
     now = state.now
     if now.dataflow is not None:
-        raise state.error(item.context_expr, "a dataflow block cannot stand inside another")
+        raise state.error(item.context_expr, "a dataflow block cannot be inside another one")
     flow = now.dataflow = Dataflow(outputs_of(state, node.body))
     now.depth += 1
     with state.at(item.context_expr):
@@ -65,7 +65,7 @@ def check_alone(state: GraphState, node: ast.With, display_name: str) -> None:
     first, *others = node.items
     if others or first.optional_vars is not None:
         extra = first.optional_vars or others[0].context_expr
-        raise state.error(extra, f"with {display_name} stands alone, without `as`")
+        raise state.error(extra, f"with {display_name} is used alone, without `as`")
 
 
 def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
@@ -79,14 +79,16 @@ def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
         case _:
             raise state.error(
                 item.context_expr,
-                "with R.match_cast(..., sinfo) holds one if or one function",
-                hint="other values stand in the place of the dots",
+                "with R.match_cast(..., sinfo) contains one if or one function",
+                hint="other values replace the dots",
             )
     pending = state.now.pending = Pending(cast=sinfo)
     state.statements.read(node.body, state.reader.statement)
     if state.now.pending is pending:
         state.now.pending = Pending()
-        raise state.error(item.context_expr, "an if known ahead gives no value to be cast")
+        raise state.error(
+            item.context_expr, "an if that is decided at parse time has no value to cast"
+        )
 
 
 def leave_block(state: GraphState, names: Mapping[str, object], flow: Dataflow) -> None:
@@ -126,7 +128,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
             f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",
             rule="DER-9",
             span=state.program.span(node.test),
-            hint="what depends on sizes is chosen inside kernels, in a @T.prim_func",
+            hint="a choice by dimensions belongs in a kernel, in a @T.prim_func",
         )
     written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
@@ -138,7 +140,7 @@ def if_statement(state: GraphState, node: ast.If) -> None:
     now = state.now
     if now.dataflow is not None:
         raise WellFormedError(
-            "an if cannot stand inside a dataflow block",
+            "an if cannot be inside a dataflow block",
             rule="WF-7c",
             span=state.program.span(first_keyword(node, 2)),
             hint="end the block before it and begin another one after it",
@@ -209,7 +211,7 @@ def refuse_return(state: GraphState, node: ast.Return) -> None:
     """Report a return in a branch."""
     raise state.error(
         node,
-        "return stands at the end of a function, not in a branch",
+        "return belongs at the end of a function, not in a branch",
         rule="AST-11",
         hint="bind the same name in both branches and return that after the if",
     )

@@ -128,7 +128,7 @@ class GraphReader:
             name_of(node),
             f"function {node.name!r} returns nothing",
             rule="AST-11",
-            hint="end it with `return value`; `return ()` gives unit",
+            hint="end it with `return value`; `return ()` returns unit",
         )
 
     def statement(self, node: ast.stmt) -> None:
@@ -205,7 +205,7 @@ class GraphReader:
                 hint="kernels (@T.prim_func) belong in the module",
             )
         if decorator.name is not None:
-            raise state.error(name_of(node), "a function inside a function goes by its own name")
+            raise state.error(name_of(node), "a function inside a function has no option name")
         declared = declared_pure(node)
         pure = decorator.pure if declared is None else declared
         signature = self.signature(node)

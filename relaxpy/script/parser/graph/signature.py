@@ -142,7 +142,7 @@ class SignatureReader:
         if arg.annotation is None and name == "self":
             error = self.values.error(
                 arg,
-                "functions of a module are no methods: they take no self",
+                "functions of a module are not methods: they take no self",
                 hint="leave it out; others are called by the name of the class",
             )
             self.wrong(error)
@@ -195,7 +195,7 @@ class SignatureReader:
                 f"shape variable {used!r} of the result is bound by no parameter",
                 rule="WF-4",
                 hint=close_names(used, self.result.sizes)
-                or "use sizes of the parameters, or leave the shape open: R.Tensor(ndim=...)",
+                or "use dimensions of the parameters, or an unknown shape: R.Tensor(ndim=...)",
             )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
@@ -219,7 +219,8 @@ class SignatureReader:
             elif used not in self.result.sizes and self.values.scope.find(used) is MISSING:
                 raise self.values.error(
                     literal,
-                    f"shape variable {used!r} is bound nowhere: it stands alone in no parameter",
+                    f"shape variable {used!r} is bound nowhere: it is not a whole dimension of any "
+                    "parameter",
                     rule="WF-6a",
                     hint=close_names(used, (q for q in self.quoted if q.isidentifier()))
                     or f'pass it in by a parameter, as in s: R.Shape(["{used}"])',

@@ -44,7 +44,7 @@ def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]
     which has no effects, it yields all values first.
 
     Errors:
-        ParseError: that is not known while the program is read, or is too much.
+        ParseError: that is not known while the program is parsed, or is too much.
     """
     value = state.values.value(node)
     if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
@@ -53,7 +53,7 @@ def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]
     if isinstance(value, (rx.Expr, PrimExpr, records.Form)):
         raise state.error(
             node,
-            f"a loop in Relax runs over what is known while it is read, found {describe(value)}",
+            f"a loop in Relax runs over what is known while it is parsed, found {describe(value)}",
             hint="use recursion, or a @T.prim_func with loops",
         )
     members = state.values.iterable(value, node)
@@ -162,7 +162,7 @@ class FunctionHost:
         if self.module_names is None:
             raise self.state.error(
                 node,
-                "R.emit_te adds a kernel to the module, and there is none around",
+                "R.emit_te adds a kernel to the enclosing module, and there is none",
                 hint="put the function into the class of an @I.ir_module",
             )
         return kernel_call(form, self.state.builder, self.module_names)

@@ -36,7 +36,7 @@ from relaxpy.script.language import records
 from relaxpy.script.language.annotations import Annotation, DTensor, Tensor, TypeName, resolve
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.eager import is_helper
-from relaxpy.script.language.legacy import NOT_READ, RuntimeDepShape
+from relaxpy.script.language.legacy import UNSUPPORTED, RuntimeDepShape
 from relaxpy.script.language.relax_directives import call_packed
 from relaxpy.script.language.wording import (
     as_parse_error,
@@ -188,11 +188,11 @@ class GraphEvaluator(Evaluator):
     @override
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
         error = Evaluator.unknown_attribute(self, owner, node)
-        replaced = NOT_READ.get(node.attr)
-        if replaced is None or isinstance(owner, rx.Expr):
+        unsupported = UNSUPPORTED.get(node.attr)
+        if unsupported is None or isinstance(owner, rx.Expr):
             return error
-        rule, hint = replaced
-        return self.error(last_name(node), f"{node.attr} is not read", rule=rule, hint=hint)
+        rule, hint = unsupported
+        return self.error(last_name(node), f"{node.attr} is not supported", rule=rule, hint=hint)
 
     @override
     def attribute_of(self, owner: object, node: ast.Attribute) -> object:

@@ -95,9 +95,11 @@ class KernelReader(KernelBuilder):
         return self.program.span(at)
 
     @override
-    def call_at(self, at: Positioned, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call_at(
+        self, at: Positioned, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
         try:
-            return make(*args, **kwargs)
+            return function(*args, **kwargs)
         except RelaxpyError as error:
             raise as_parse_error(error, self.program.span(at)) from None
         except VALUE_ERRORS as error:
@@ -162,7 +164,7 @@ class KernelReader(KernelBuilder):
         annotation = self.values.value(arg.annotation)
         if isinstance(annotation, records.BufferSpec):
             buffer: Buffer = self.call_at(
-                arg.annotation, annotation.make, arg.arg, self.program.span(arg)
+                arg.annotation, annotation.create, arg.arg, self.program.span(arg)
             )
             self.parameter(arg.arg, buffer)
             return buffer

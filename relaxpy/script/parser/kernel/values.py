@@ -128,5 +128,5 @@ def parameter_hint(annotation: object) -> str | None:
     if annotation in (int, float, bool):
         return "scalars are of a datatype, as in n: T.int32"
     if isinstance(annotation, str):
-        return "annotations are no strings: write n: T.int32"
+        return "annotations are not strings: write n: T.int32"
     return None

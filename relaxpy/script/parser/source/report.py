@@ -132,7 +132,7 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.While: ("while", "use recursion: a function that calls itself in one branch of an if"),
-    ast.For: ("for", "write the functions out, or make them in Python"),
+    ast.For: ("for", "write the functions one by one, or create them in Python"),
     ast.AsyncFor: ("async for", "programs do not wait for anything"),
     ast.AsyncWith: ("async with", "programs do not wait for anything"),
     ast.AsyncFunctionDef: ("async def", "programs do not wait for anything"),
@@ -144,7 +144,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Global: ("global", "return new values instead"),
     ast.Nonlocal: ("nonlocal", "return new values instead"),
     ast.Delete: ("del", "values die after their last use by themselves"),
-    ast.ClassDef: ("class", "functions stand in the class of one @I.ir_module, side by side"),
+    ast.ClassDef: ("class", "put all functions in the class of one @I.ir_module"),
     ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
     ast.AugAssign: ("an augmented assignment", ""),
     ast.Break: ("break", "there are no loops to leave"),

@@ -156,7 +156,7 @@ def unknown_name(name: str, known: Iterable[str]) -> ParseError:
     if hasattr(builtins, name):
         return ParseError(
             f"the built-in name {name!r} is not available inside a program",
-            hint="a program is read, not run; " + _instead(name),
+            hint="a program is parsed, not run; " + _instead(name),
         )
     public = {n for n in known if not n.startswith("_")}
     return ParseError(f"unknown name {name!r}", hint=close_names(name, public))

@@ -131,7 +131,7 @@ def check_size(text: str) -> None:
             if searched > MAX_SEARCHED:
                 raise ParseError("the text has f-strings of too many fields, which are not read")
     except (tokenize.TokenError, SyntaxError) as error:
-        raise ParseError(f"the text is no Python: {error.args[0]}") from None
+        raise ParseError(f"the text is not valid Python: {error.args[0]}") from None
 
 
 def _most_tokens(text: str) -> int:
@@ -180,7 +180,7 @@ def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None =
     except (RecursionError, MemoryError):
         raise ParseError("the text is nested too deeply to be read") from None
     except ValueError as error:
-        raise ParseError(f"the text is no Python: {error}") from None
+        raise ParseError(f"the text is not valid Python: {error}") from None
     if indented and isinstance(tree.body[0], ast.If):
         tree.body = tree.body[0].body
     return Program(tree, source, code.split("\n"), shift)
@@ -192,7 +192,7 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
     end_line = (error.end_lineno or 0) + shift
     end = error.end_offset if end_line == line and error.end_offset else column + 1
     span = Span(source, line, column, line, max(end, column + 1))
-    return ParseError(f"the text is no Python: {error.msg}", span=span)
+    return ParseError(f"the text is not valid Python: {error.msg}", span=span)
 
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
@@ -251,7 +251,7 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
     """The expression written inside a string literal, with positions inside the literal.
 
     Errors:
-        ParseError: it is no expression, or is nested too deeply.
+        ParseError: it is not an expression, or is nested too deeply.
     """
     text = str(literal.value).strip()
     span = program.span(literal)
@@ -277,7 +277,7 @@ def quoted_tree(text: str) -> ast.Expression | str:
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError):
-        return "is no expression"
+        return "is not an expression"
     except (RecursionError, MemoryError):
         return "is nested too deeply"
 

@@ -24,7 +24,7 @@ def type_parameters(
             message = "the class of a module has no type parameters"
             details = {"rule": "SC-12", "hint": f"each function has its own: def f[{name}](...)"}
         elif type(param).__name__ in ("TypeVarTuple", "ParamSpec"):
-            message = f"{name} is to be one size, without a star"
+            message = f"{name} is one shape variable, without a star"
             details = {"rule": "SC-12", "hint": f"[{name}] declares the shape variable {name}"}
         elif getattr(param, "bound", None) or getattr(param, "default_value", None):
             message = f"shape variable {name} is an int64 and has neither type nor default"

@@ -97,7 +97,7 @@ REFUSED: list[tuple[Made, tuple[rx.StructInfo, ...], str]] = [
     (
         lambda f: op.make_closure(f, (ZERO, ZERO)),
         (rx.FuncStructInfo((Object,), Object),),
-        "the function takes 1 argument, 2 are to be held",
+        "the function takes 1 argument, 2 are bound",
     ),
     (
         lambda x: op.call_inplace_packed("f", x, inplace_indices=[-1], sinfo_args=MATRIX),

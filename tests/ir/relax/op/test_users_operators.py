@@ -147,7 +147,7 @@ def test_an_operator_outside_the_namespace_of_relax_is_not_suggested_there() -> 
             from_source(text.format(wrong))
         assert "mine.scaled" not in str(caught.value)
     op.register("short", pure=True)(scaled.__wrapped__)
-    with pytest.raises(ParseError, match=r"operator short has the name relax\.short if R is to"):
+    with pytest.raises(ParseError, match=r"operators of R have names such as relax\.short;"):
         from_source(text.format("R.short(x)"))
 
 
