@@ -6,11 +6,14 @@ from relaxpy.ir.relax.dpl.fusion import (
 )
 from relaxpy.ir.relax.transform import (
     BindingRewriter as BindingRewriter,
+    CanonicalizeBindings as CanonicalizeBindings,
+    ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,
     LegalizeOps as LegalizeOps,
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,
+    ToNonDataflow as ToNonDataflow,
     dataflowblock_pass as dataflowblock_pass,
     function_pass as function_pass,
     map_bindings as map_bindings,

@@ -91,6 +91,8 @@ class Body:
     depth: int = 0
     alone: bool = False
     """Whether the function is of no module, whose kernels and functions it then does not call."""
+    dataflow: bool = False
+    """Whether these are the statements of a dataflow block."""
     relax: list[str] = field(default_factory=list)
     python: list[str] = field(default_factory=list)
     tuples: list[tuple[str, tuple[Tensor, ...]]] = field(default_factory=list)
@@ -119,7 +121,7 @@ class Body:
         """Add so many statements, as far as there are any that fit."""
         for _ in range(10 * count):
             before = len(self.relax)
-            self.rng.choice(STEPS)(self)
+            self.rng.choice(FLOWING if self.dataflow else STEPS)(self)
             count -= len(self.relax) > before
             if count <= 0:
                 return
@@ -511,6 +513,20 @@ def inner(b: Body, tensors: list[Tensor], count: int, **changes: Any) -> Body:
     return found
 
 
+def dataflow(b: Body) -> None:
+    """A dataflow block, some of whose values are used after it."""
+    block = inner(b, list(b.tensors), b.rng.randint(1, 5), impure=False, dataflow=True)
+    new = block.tensors[len(b.tensors) :]
+    outputs = [t for t in new if b.rng.random() < 0.5] or new[-1:]
+    if not outputs:
+        return
+    block.line(f"R.output({', '.join(t.name for t in outputs)})", "")
+    b.line("with R.dataflow():", "if True:")
+    b.relax += block.relax
+    b.python += block.python
+    b.tensors += outputs
+
+
 def branch(b: Body) -> None:
     if b.depth > 1:
         return
@@ -643,8 +659,9 @@ def call(b: Body) -> None:
         b.bind(made, text, text.removeprefix("cls."))
 
 
-STEPS: list[Callable[[Body], None]] = [
+FLOWING: list[Callable[[Body], None]] = [
     *(unary, unary, binary, binary, binary, binary, choose, convert, reduction, reduction),
-    *(product, softmax, move, move, move, tuples, cast, effect, kernel, branch, closure),
-    *(helper, call, call, call),
+    *(product, softmax, move, move, move, tuples, cast, kernel, helper, call, call, call),
 ]
+"""The kinds of statement that a dataflow block may have."""
+STEPS = [*FLOWING, effect, branch, closure, dataflow]

@@ -10,7 +10,7 @@ import random
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import relaxpy
+from relaxpy import IRModule
 from tests.fuzz import twin
 from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo
 from tests.fuzz.today import SEED
@@ -165,8 +166,9 @@ def run(
     seed: object,
     folder: Path,
     ways: Sequence[str] = ("numpy", "numpy without passes"),
+    transform: Callable[[IRModule], IRModule] = lambda mod: mod,
 ) -> None:
-    """Run the program beside its twin for some arguments.
+    """Run the program, after `transform`, beside its twin for some arguments.
 
     Errors:
         AssertionError: they differ.
@@ -180,6 +182,7 @@ def run(
     exec(compile(program.python, f"<twin {seed}>", "exec"), other)
     again = relaxpy.script.from_source(module.script())
     relaxpy.ir.assert_structural_equal(again, module)
+    module = transform(module)
     ready = [(name, relaxpy.compile(module, *WAYS[name][0], **WAYS[name][1])) for name in ways]
     for k in range(3):
         arrays = arguments(program, f"{seed}.{k}")

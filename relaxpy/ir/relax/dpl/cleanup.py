@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.effects import may_fail
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.alternatives import is_same_program
-from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.dpl.replacing import Replacer
 from relaxpy.ir.relax.nodes import (
     Binding,

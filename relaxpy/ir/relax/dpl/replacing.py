@@ -11,12 +11,12 @@ from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.effects import Effects
 from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl.alternatives import is_same_program
-from relaxpy.ir.relax.dpl.effects import Effects
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,

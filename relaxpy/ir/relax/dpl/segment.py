@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relax.analysis.effects import may_fail
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
-from relaxpy.ir.relax.dpl.effects import may_fail
 from relaxpy.ir.relax.nodes import (
     Binding,
     Expr,

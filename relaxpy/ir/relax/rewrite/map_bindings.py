@@ -45,7 +45,7 @@ class BindingRewriter:
     """
 
     def __init__(self) -> None:
-        self._images: dict[Var, Expr] = {}
+        self._images: dict[Node, Node] = {}
         self._values: dict[Expr, Expr] = {}
 
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:

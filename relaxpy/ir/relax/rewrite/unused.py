@@ -41,12 +41,15 @@ def remove_all_unused(func: E) -> E:
 
 def without_unused(expr: E, keep: Keep) -> E:
     """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
-    needed = _needed(expr, keep)
+    needed = needed_variables(expr, keep)
     return map_bindings(expr, lambda binding, _: None if binding.var in needed else ())
 
 
-def _needed(root: Expr, keep: Keep) -> set[Var | None]:
-    """The variables that results and effects depend on; None stands for casts without one."""
+def needed_variables(root: Expr, keep: Keep = lambda _: False) -> set[Var | None]:
+    """The variables that results, effects and bindings to `keep` depend on.
+
+    None stands for casts without a variable.
+    """
     needed: set[Binding] = set()
     used: set[Var] = set()
     binders: dict[Var, list[Binding]] = {}

@@ -4,6 +4,13 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter as BindingRewriter,
     map_bindings as map_bindings,
 )
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import (
+    CanonicalizeBindings as CanonicalizeBindings,
+)
+from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import (
+    ConvertToDataflow as ConvertToDataflow,
+)
+from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
 from relaxpy.ir.relax.transform.function_pass import (
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
@@ -24,6 +25,8 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
 )
 from relaxpy.ir.relax.relations.context import Context
+
+_KERNEL_CALLS: Final = ("relax.call_tir", "relax.call_tir_with_grad")
 
 
 class Effects:
@@ -103,3 +106,14 @@ def _is_known_sinfo(sinfo: StructInfo | None) -> bool:
             return values is not None
         case _:
             return False
+
+
+def computes(value: Expr) -> bool:
+    """Whether a value is newly computed from operands that are only read, without any effect.
+
+    No mutation of an operand or of the result can then be seen in the other one (OPT-11).
+    """
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return False
+    record = value.op.record
+    return record.pure is True and (record.legalize is not None or value.op.name in _KERNEL_CALLS)

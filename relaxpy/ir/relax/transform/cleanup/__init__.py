@@ -1,0 +1,1 @@
+"""Passes that remove, order and simplify bindings and functions."""

@@ -1,0 +1,268 @@
+"""CanonicalizeBindings: aliases, tuple round trips and superfluous casts are removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import computes
+from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    FuncStructInfo,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.shape_variables import with_known_shape_vars
+
+
+@dataclass(frozen=True)
+class CanonicalizeBindings(Pass):
+    """Removes bindings of values that another variable has, and uses that variable in their place.
+
+    These are aliases, casts that cannot fail, fields of a known tuple, and tuples of all fields of
+    another tuple. Shape variables that a cast binds to known dimensions are replaced by them. Uses
+    of a constant become the constant, if no mutation can show the difference (OPT-11, EV-2). In a
+    dataflow block only the variables that are used after it outlive it.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    pair = (x, R.exp(x))
+                    y = pair[1]
+                    z = y
+                    R.output(pair, z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    z = R.exp(x)
+                    pair = (x, z)
+                    R.output(z)
+                return z
+
+    Errors:
+        TransformError (also ValueError): the known dimensions contradict each other.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(
+            map_functions(normalize_module(mod), Function, with_known_shape_vars)
+        )
+        return normalize_module(map_functions(mod, Function, _canonical))
+
+
+def _canonical(func: Function) -> Function:
+    values = _Values(func)
+    return _Canonicalizer(values, _Uses(func, values)).expr(func)
+
+
+class _Values:
+    """What variables are bound to.
+
+    `originals` has the variable with the same value for each alias, `constants` the constants, and
+    `homes` the blocks that bind the other variables.
+    """
+
+    def __init__(self, func: Function) -> None:
+        self.originals: dict[Var, Var] = {}
+        self.constants: dict[Var, Constant] = {}
+        self.homes: dict[Var, BindingBlock] = {}
+        self._known: dict[Var, Expr] = {}
+        self._enter(func.body)
+
+    def original(self, expr: Expr) -> Expr:
+        """The variable that `expr` is an alias of, or else itself."""
+        return self.originals.get(expr, expr) if isinstance(expr, Var) else expr
+
+    def _enter(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                match binding.value:
+                    case If(true_branch=yes, false_branch=no):
+                        self._enter(yes)
+                        self._enter(no)
+                    case Function(body=body):
+                        self._enter(body)
+                    case _:
+                        pass
+                if binding.var is not None:
+                    self._bind(binding.var, binding, block)
+
+    def _bind(self, var: Var, binding: Binding, block: BindingBlock) -> None:
+        value = self._simplified(binding.value)
+        if isinstance(value, Var) and not is_needed_cast(binding):
+            self.originals[var] = value
+            return
+        self.homes[var] = block
+        if isinstance(binding, VarBinding):
+            self._known[var] = value
+            if isinstance(value, Constant):
+                self.constants[var] = value
+
+    def _simplified(self, value: Expr) -> Expr:
+        """What a value is known to be: a variable or a constant if possible."""
+        match value:
+            case Var():
+                return self.original(value)
+            case TupleGetItem(tuple_value=source, index=index):
+                fields = self._known.get(self.original(source), source)  # type: ignore[call-overload]
+                return self.original(fields.fields[index]) if isinstance(fields, Tuple) else value
+            case Tuple(fields=fields):
+                return self._whole(fields) or value
+            case _:
+                return value
+
+    def _whole(self, fields: tuple[Expr, ...]) -> Expr | None:
+        """The tuple that has exactly these fields, if they were taken from it in order."""
+        source = None
+        for index, field in enumerate(fields):
+            taken = self._known.get(self.original(field))  # type: ignore[call-overload]
+            if not isinstance(taken, TupleGetItem) or taken.index != index:
+                return None
+            if index and self.original(taken.tuple_value) is not source:
+                return None
+            source = self.original(taken.tuple_value)
+        if source is None or not isinstance(source.struct_info, TupleStructInfo):
+            return None
+        return source if len(source.struct_info.fields) == len(fields) else None
+
+
+def is_needed_cast(binding: Binding) -> bool:
+    """Whether a binding is a cast that may fail, or that binds a shape variable (OPT-9)."""
+    if not isinstance(binding, MatchCast):
+        return False
+    actual, sinfo = binding.value.struct_info, binding.struct_info
+    if actual is None or any(isinstance(node, FuncStructInfo) for node in walk(sinfo)):
+        return True
+    return not is_base_of(sinfo, actual)
+
+
+class _Uses:
+    """How variables are used after their aliases are gone.
+
+    `outliving` are those that are used outside the dataflow block that binds them, and `escapes`
+    counts the uses other than as operands that are only read.
+    """
+
+    def __init__(self, func: Function, values: _Values) -> None:
+        self.values = values
+        self.outliving: set[Var] = set()
+        self.escapes: Counter[Var] = Counter()
+        self.reads: Counter[Var] = Counter()
+        self._enter(func.body)
+        if func.ret_struct_info is not None:
+            self._use(func.ret_struct_info, None)
+
+    def _enter(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                if binding.var not in self.values.originals:
+                    self._enter_binding(binding, block)
+        self._use(seq.body, None)
+        self.escapes.update(self._members(seq.body))
+
+    def _enter_binding(self, binding: Binding, block: BindingBlock) -> None:
+        value, *sinfos = binding_operands(binding)
+        for sinfo in sinfos:
+            self._use(sinfo, block)
+        match value:
+            case If(cond=cond, true_branch=yes, false_branch=no):
+                self._use(cond, block)
+                self._enter(yes)
+                self._enter(no)
+            case Function(body=body):
+                for var in free_vars(value):
+                    self._use(var, None)
+                    self.escapes[self.values.original(var)] += 2  # as often as it is called
+                self._enter(body)
+            case _:
+                self._use(value, block)
+                kind = self.reads if computes(value) else self.escapes
+                kind.update(self._members(value))
+
+    def _use(self, node: Node, block: BindingBlock | None) -> None:
+        for var in occurring_vars(node):
+            original = self.values.original(var)
+            if block is None or self.values.homes.get(original) is not block:
+                self.outliving.add(original)
+
+    def _members(self, value: Node) -> Iterator[Var]:
+        """The variables that an expression in normal form mentions, as often as it does."""
+        waiting = [value]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Var):
+                yield self.values.original(node)
+            elif isinstance(node, (Tuple, TupleGetItem, Call)):
+                waiting += children(node)
+
+
+class _Canonicalizer(BindingRewriter):
+    def __init__(self, values: _Values, uses: _Uses) -> None:
+        super().__init__()
+        self.values, self.uses = values, uses
+        self.old_vars: dict[Var, Var] = {}
+        names = {old: alias for alias, old in reversed(values.originals.items())}
+        for var, block in values.homes.items():
+            if isinstance(block, DataflowBlock):
+                outlives = var in uses.outliving
+                if outlives is isinstance(var, DataflowVar):
+                    source = names.get(var, var) if outlives else var
+                    kind = Var if outlives else DataflowVar
+                    new = kind(source.name_hint, var.struct_info, source.span)
+                    self._images[var] = new
+                    self.old_vars[new] = var
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        var = binding.var
+        if var is None:
+            return None if is_needed_cast(binding) else ()
+        if var in self.values.originals:
+            self._images[var] = self._with_images(self.values.originals[var])
+            return ()
+        old = self.old_vars.get(var, var)
+        if old in self.values.constants and self._can_inline(old, var, binding.value):
+            self._images[old] = self.values.constants[old]
+        return None
+
+    def _can_inline(self, old: Var, new: Var, value: Expr) -> bool:
+        """Whether uses of a constant may be the constant, a new tensor each time (EV-2)."""
+        if isinstance(old, DataflowVar) and not isinstance(new, DataflowVar):
+            return False
+        escapes = self.uses.escapes[old]
+        once = escapes == 1 and not self.uses.reads[old] and isinstance(value, Constant)
+        return once or not escapes

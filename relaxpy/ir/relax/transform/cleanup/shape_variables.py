@@ -1,0 +1,76 @@
+"""Known dimensions in place of shape variables that casts bind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.relax.nodes import Binding, BindingBlock, Function, MatchCast, SeqExpr
+from relaxpy.ir.relax.relations.compatibility import provably_disjoint
+from relaxpy.ir.relax.relations.mapping import shape_var_map
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.ir.tir import expr as tir, ops
+
+
+def with_known_shape_vars(func: Function) -> Function:
+    """`func` with dimensions of the operand of a match_cast in place of the variables it binds.
+
+    Casts stay, and check these dimensions; those of variables that are bound before are not used.
+
+    Errors:
+        TransformError: the dimensions contradict each other in a cast that is always evaluated.
+    """
+    return _Substitution().expr(func)
+
+
+class _Substitution(BindingRewriter):
+    """Keeps track of the shape variables in scope, and of how deep sequences are nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scope: set[tir.Var] = set()
+        self.depth = 0
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer = set(self.scope)
+        sinfos = [p.struct_info for p in func.params if p.struct_info is not None]
+        self.scope.update(definable_shape_vars(*sinfos))
+        after = super().function(func)
+        self.scope = outer
+        return after
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        outer = set(self.scope)
+        self.depth += 1
+        after = super().sequence(seq)
+        self.depth -= 1
+        for var in self.scope - outer:
+            self._images.pop(var, None)
+        self.scope = outer
+        return after
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        if isinstance(binding, MatchCast):
+            self._enter(binding)
+        return super().binding(binding, block)
+
+    def _enter(self, cast: MatchCast) -> None:
+        """Find the values of the variables that a cast binds."""
+        value = self._with_images(cast.value).struct_info
+        if value is not None:
+            known = shape_var_map(cast.struct_info, value, self.scope)
+            self._images |= {var: ops.cast_to(image, var.dtype) for var, image in known.items()}
+        self.scope.update(definable_shape_vars(cast.struct_info))
+        sinfo = self._with_images(cast.struct_info)
+        if value is not None and self.depth == 1 and provably_disjoint(value, sinfo):
+            raise TransformError(
+                f"MatchCast statements must be consistent, but {value} is cast to {sinfo}",
+                rule="MC-7",
+                span=cast.span,
+            )

@@ -1,0 +1,58 @@
+"""ToNonDataflow: dataflow blocks become ordinary ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import BindingBlock, DataflowBlock, DataflowVar, Function, Var
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+
+
+@dataclass(frozen=True)
+class ToNonDataflow(Pass):
+    """Makes the bindings of dataflow blocks ordinary ones, whose order and errors then stay.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    z = R.add(y, y)
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                y = R.exp(x)
+                z = R.add(y, y)
+                return z
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, lambda func: _Ordinary().expr(func)))
+
+
+class _Ordinary(BindingRewriter):
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        if isinstance(block, DataflowBlock):
+            for binding in block.bindings:
+                var = binding.var
+                if isinstance(var, DataflowVar):
+                    self._images[var] = Var(var.name_hint, var.struct_info, var.span)
+            block = BindingBlock(block.bindings, block.span)
+        return super().block(block)

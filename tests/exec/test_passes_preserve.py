@@ -1,0 +1,105 @@
+"""Generated programs do after each pass what they did before it, on both targets.
+
+Each day other programs are drawn; `RELAXPY_FUZZ_SEED` and `RELAXPY_FUZZ_COUNT` choose them.
+"""
+
+import random
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from relaxpy import IRModule
+from relaxpy.errors import RelaxpyWarning
+from relaxpy.ir import structural_hash
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.relax import transform
+from tests.fuzz.graphs import run, write
+from tests.fuzz.today import COUNT, SEED
+
+PASSES: dict[str, Callable[[IRModule], IRModule]] = {
+    "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "ConvertToDataflow": transform.ConvertToDataflow(),
+    "ConvertToDataflow(1)": transform.ConvertToDataflow(min_size=1),
+    "LegalizeOps": transform.LegalizeOps(),
+    "Normalize": transform.Normalize(),
+    "ToNonDataflow": transform.ToNonDataflow(),
+}
+"""Passes that keep the value and the effects of `main`; some need others before them."""
+NOT_IDEMPOTENT: Mapping[str, str] = {
+    "CanonicalizeBindings": "constants that aliases kept are moved to their uses",
+    "ConvertToDataflow": "as CanonicalizeBindings",
+    "ConvertToDataflow(1)": "as CanonicalizeBindings",
+}
+"""Passes that a second run may change again, with the reason."""
+PROGRAMS = -(-COUNT // 20)
+TARGETS = ("numpy", "reference")
+
+
+def checked(step: Callable[[IRModule], IRModule], before: IRModule, *, again: bool) -> IRModule:
+    """The module after a pass, with what every pass promises checked."""
+    hash_before = structural_hash(before)
+    after = step(before)
+    assert structural_hash(before) == hash_before, "the module itself was changed"
+    if after is not before:
+        assert check_well_formed(after, normal_form=True) == []
+        assert results_of(before).keys() <= results_of(after).keys()
+        for name, sinfo in results_of(before).items():
+            assert is_base_of(sinfo, results_of(after)[name]), name
+    if again:
+        assert step(after) is after, "a second run changes the module again"
+    return after
+
+
+def results_of(mod: IRModule) -> dict[str, rx.StructInfo]:
+    """The struct info of the results of public functions."""
+    return {
+        name: func.struct_info.ret
+        for name, func in mod.functions_by_name.items()
+        if isinstance(func, rx.Function)
+        and "global_symbol" in func.attrs
+        and isinstance(func.struct_info, rx.FuncStructInfo)
+    }
+
+
+@pytest.mark.rule("OPT-1", "OPT-2")
+@pytest.mark.parametrize("name", PASSES)
+def test_a_pass_changes_no_program(name: str, tmp_path: Path) -> None:
+    for k in range(PROGRAMS):
+        seed = f"{SEED}.{name}.{k}"
+        step = partial(checked, PASSES[name], again=name not in NOT_IDEMPOTENT)
+        preserve(seed, step, tmp_path)
+
+
+def test_passes_in_any_order_change_no_program(tmp_path: Path) -> None:
+    for k in range(2 * PROGRAMS):
+        seed = f"{SEED}.{k}"
+        rng = random.Random(seed)
+        names = [rng.choice(sorted(PASSES)) for _ in range(6)]
+        step = partial(checked, lambda mod, names=names: chain(names, mod), again=False)
+        try:
+            preserve(seed, step, tmp_path)
+        except BaseException as error:
+            error.add_note(f"passes {names}")
+            raise
+
+
+def chain(names: list[str], mod: IRModule) -> IRModule:
+    for name in names:
+        mod = PASSES[name](mod)
+    return mod
+
+
+def preserve(seed: str, step: Callable[[IRModule], IRModule], folder: Path) -> None:
+    program = write(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RelaxpyWarning)
+            run(program, seed, folder, TARGETS, step)
+    except BaseException as error:
+        error.add_note(f"seed {seed}\n{program.relax}\n{program.python}")
+        raise

@@ -1,0 +1,90 @@
+"""The example in the docstring of each pass: the module before it becomes the module after it.
+
+An example has two modules, `Before` and `After`. Its last line may be the pass with options;
+otherwise the pass is created without any.
+"""
+
+import ast
+import inspect
+import runpy
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaxpy import IRModule
+from relaxpy.ir import assert_structural_equal, structural_hash
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax import transform
+
+PASSES = {
+    name: cls
+    for name, cls in vars(transform).items()
+    if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
+}
+HEADER = """from relaxpy import IRModule, relax, tir
+from relaxpy.relax.transform import *
+from relaxpy.script import ir as I, relax as R, tir as T
+
+"""
+#: Passes that a second run changes again, with the reason.
+NOT_IDEMPOTENT: dict[str, str] = {}
+
+
+def example_of(cls: type[Pass]) -> str:
+    """The lines of the section `Example:` of a docstring."""
+    _, section, rest = (inspect.getdoc(cls) or "").partition("\nExample:\n")
+    assert section, f"the docstring of {cls.__name__} has no example"
+    lines = rest.splitlines()
+    end = next((k for k, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+    return textwrap.dedent("\n".join(lines[:end])).strip() + "\n"
+
+
+def run_example(cls: type[Pass], folder: Path) -> tuple[IRModule, IRModule, Pass]:
+    """The modules and the pass of an example."""
+    text = example_of(cls)
+    if not isinstance(ast.parse(text).body[-1], ast.Expr):
+        text += f"\n{cls.__name__}()\n"
+    last = ast.parse(text).body[-1]
+    lines = text.splitlines()
+    lines[last.lineno - 1] = f"the_pass = {lines[last.lineno - 1]}"
+    file = folder / f"{cls.__name__}.py"
+    file.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
+    names: dict[str, Any] = runpy.run_path(str(file))
+    assert type(names["the_pass"]) is cls
+    return names["Before"], names["After"], names["the_pass"]
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_the_example_of_a_pass_is_what_it_does(name: str, tmp_path: Path) -> None:
+    before, after, step = run_example(PASSES[name], tmp_path)
+    hash_before = structural_hash(before)
+    found = step(before)
+    assert_structural_equal(found, after)
+    assert structural_hash(before) == hash_before
+    assert found is not before
+    assert check_well_formed(found, normal_form=True) == []
+    if name not in NOT_IDEMPOTENT:
+        assert step(found) is found
+
+
+def without_span(mod: IRModule) -> list[Node]:
+    """The bindings and calls of Relax functions that have no span."""
+    return [
+        node
+        for func in mod.functions.values()
+        if isinstance(func, rx.Function)
+        for node in walk(func)
+        if isinstance(node, (rx.VarBinding, rx.MatchCast, rx.Call)) and node.span is None
+    ]
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_bindings_and_calls_have_spans_after_a_pass(name: str, tmp_path: Path) -> None:
+    before, _, step = run_example(PASSES[name], tmp_path)
+    assert without_span(before) or not without_span(step(before))
