@@ -76,6 +76,12 @@ class ccl:
     @staticmethod
     def broadcast_from_worker0(x: Any) -> Any: ...
     @staticmethod
+    def gather_to_worker0(x: Any, num_workers: Any, axis: Any = ...) -> Any: ...
+    @staticmethod
+    def reduce_scatter(x: Any, num_workers: Any, in_group: Any = ...) -> Any: ...
+    @staticmethod
+    def reduce_to_worker0(x: Any) -> Any: ...
+    @staticmethod
     def scatter_from_worker0(x: Any, num_workers: Any, axis: Any = ...) -> Any: ...
 
 def ceil(x: Any) -> Any: ...
@@ -134,6 +140,18 @@ class grad:
         output_size: Any = ...,
         layout: Any = ...,
         out_layout: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def attention_var_len_backward(
+        output_grad: Any,
+        queries: Any,
+        keys: Any,
+        values: Any,
+        seqstart_q: Any,
+        seqstart_k: Any = ...,
+        scale: Any = ...,
+        causal_mask: Any = ...,
+        window_size: Any = ...,
     ) -> Any: ...
     @staticmethod
     def avg_pool1d_backward(
@@ -271,6 +289,10 @@ class grad:
         layout: Any = ...,
         padding_mode: Any = ...,
         align_corners: Any = ...,
+    ) -> Any: ...
+    @staticmethod
+    def linear_recurrence(
+        factors: Any, terms: Any, axis: Any, transposed: Any = ..., exclusive: Any = ...
     ) -> Any: ...
     @staticmethod
     def max_pool1d_backward(

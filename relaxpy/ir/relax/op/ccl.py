@@ -1,47 +1,53 @@
-"""Collective operators, in which all workers take part; a program that runs is the only worker."""
+"""Collective operators, in which all workers take part; a program that runs is the only worker.
+
+Their gradients are those of the sum of the losses of all workers.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
-from relaxpy.errors import RuntimeCheckError
-from relaxpy.ir.relax.nodes import TensorStructInfo
-from relaxpy.ir.relax.op.definition.registry import register
-from relaxpy.ir.relax.op.definition.rules import literal_shape, refuse, tensor
-from relaxpy.ir.relax.op.distributed import require_workers, shard
+from relaxpy.ir.relax.nodes import Call, TensorStructInfo
+from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
+from relaxpy.ir.relax.op.definition.registry import R, register
+from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.relax.op.distributed import require_workers, run_alone, shard
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
 
-Array = np.ndarray[Any, Any]
+Combination: TypeAlias = Literal["sum", "prod", "min", "max", "avg"]
 
 
-def _alone(
-    x: Array,
-    num_workers: int = 1,
-    *,
-    op_type: str = "sum",
-    in_group: bool = True,
-    axis: int = 0,
-) -> Array:
-    """What the only worker has in the end.
+def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
+    in_group = call.attrs["in_group"]
 
-    Errors:
-        RuntimeCheckError: there should be other workers.
-    """
-    if num_workers != 1:
-        raise RuntimeCheckError(
-            f"the program is for {num_workers} workers, but this is the only one"
-        )
-    return x.copy()
+    def total(value: Any, op_type: str = "sum") -> Any:
+        return R.ccl.allreduce(value, op_type, in_group)
+
+    match call.attrs["op_type"]:
+        case "avg":
+            return total(g, "avg")
+        case "sum":
+            return total(g)
+        case "prod":  # times the product of the elements of the others, also where some are 0
+            is_zero = R.equal(x, 0)
+            own = R.where(is_zero, R.ones_like(x), x)
+            zeros = is_zero.astype(x.struct_info.dtype)
+            no_other_zero = R.equal(total(zeros), zeros)
+            return masked(total(g) * total(own, "prod") / own, no_other_zero)
+        case _:  # equal extrema share the gradient
+            chosen = R.equal(x, y).astype(x.struct_info.dtype)
+            return total(g) * chosen / total(chosen)
 
 
-@register("relax.ccl.allreduce", pure=True, runtime=_alone)
+@register(
+    "relax.ccl.allreduce",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_allreduce),
+)
 def allreduce(
-    x: TensorStructInfo,
-    op_type: Literal["sum", "prod", "min", "max", "avg"] = "sum",
-    in_group: bool = True,
+    x: TensorStructInfo, op_type: Combination = "sum", in_group: bool = True
 ) -> TensorStructInfo:
     """The tensors of all workers combined element by element, on each worker.
 
@@ -56,7 +62,29 @@ def allreduce(
     return x
 
 
-@register("relax.ccl.allgather", pure=True, runtime=_alone)
+def _joined(x: TensorStructInfo, num_workers: int, axis: int) -> TensorStructInfo:
+    """The struct info of the tensors of all workers, joined along an axis."""
+    if x.ndim < 0:
+        return tensor(None, x.dtype, x.vdevice)
+    position, shape = normal_axis(axis, x.ndim), literal_shape(x)
+    if shape is None:
+        return tensor(None, x.dtype, x.vdevice, x.ndim)
+    size = ops.mul(shape[position], num_workers)
+    return tensor((*shape[:position], size, *shape[position + 1 :]), x.dtype, x.vdevice)
+
+
+def _require_axis(x: TensorStructInfo) -> None:
+    if x.ndim == 0:
+        raise refuse(f"x has rank 1 at least, found {x}", x, hint="reshape it to (1,)")
+
+
+def _gradient_allgather(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.reduce_scatter(g, call.attrs["num_workers"], in_group=call.attrs["in_group"])
+
+
+@register(
+    "relax.ccl.allgather", pure=True, runtime=run_alone, gradient=of_operand(_gradient_allgather)
+)
 def allgather(x: TensorStructInfo, num_workers: int, in_group: bool = True) -> TensorStructInfo:
     """The tensors of all workers joined along the first axis, on each worker.
 
@@ -69,15 +97,47 @@ def allgather(x: TensorStructInfo, num_workers: int, in_group: bool = True) -> T
         StructInfoError: x has rank 0, or there are no workers.
     """
     require_workers(num_workers)
-    if x.ndim == 0:
-        raise refuse(f"x has rank 1 at least, found {x}", x, hint="reshape it to (1,)")
-    shape = literal_shape(x)
-    if shape is None:
-        return tensor(None, x.dtype, x.vdevice, x.ndim)
-    return tensor((ops.mul(shape[0], num_workers), *shape[1:]), x.dtype, x.vdevice)
+    _require_axis(x)
+    return _joined(x, num_workers, 0)
 
 
-@register("relax.ccl.broadcast_from_worker0", pure=True, runtime=_alone)
+def _gradient_reduce_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.allgather(g, **call.attrs)
+
+
+@register(
+    "relax.ccl.reduce_scatter",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_reduce_scatter),
+)
+def reduce_scatter(
+    x: TensorStructInfo, num_workers: int, ctx: Context, in_group: bool = True
+) -> TensorStructInfo:
+    """The sum of the tensors of all workers, its equal parts along the first axis one on each.
+
+    With `in_group`, only workers of one group take part. It is the gradient of `allgather`.
+
+    Shapes:
+        x       rank 1 at least, of one shape on all workers
+        result  as x, its first size divided by `num_workers`
+    Errors:
+        StructInfoError: x has rank 0, there are no workers, or the size is provably not a multiple.
+    """
+    _require_axis(x)
+    return shard(x, num_workers, 0, ctx, "x")
+
+
+def _gradient_broadcast(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.reduce_to_worker0(g)
+
+
+@register(
+    "relax.ccl.broadcast_from_worker0",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_broadcast),
+)
 def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
     """The tensor of worker 0, on each worker.
 
@@ -88,7 +148,38 @@ def broadcast_from_worker0(x: TensorStructInfo) -> TensorStructInfo:
     return x
 
 
-@register("relax.ccl.scatter_from_worker0", pure=True, runtime=_alone)
+def _gradient_reduce_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.broadcast_from_worker0(g)
+
+
+@register(
+    "relax.ccl.reduce_to_worker0",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_reduce_to_worker0),
+)
+def reduce_to_worker0(x: TensorStructInfo) -> TensorStructInfo:
+    """The sum of the tensors of all workers on worker 0, and zeros on the others.
+
+    It is the gradient of `broadcast_from_worker0`.
+
+    Shapes:
+        x       any, of one shape on all workers
+        result  as x
+    """
+    return x
+
+
+def _gradient_scatter(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.gather_to_worker0(g, **call.attrs)
+
+
+@register(
+    "relax.ccl.scatter_from_worker0",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_scatter),
+)
 def scatter_from_worker0(
     x: TensorStructInfo, num_workers: int, ctx: Context, axis: int = 0
 ) -> TensorStructInfo:
@@ -102,3 +193,28 @@ def scatter_from_worker0(
             a multiple.
     """
     return shard(x, num_workers, axis, ctx, "x")
+
+
+def _gradient_gather_to_worker0(g: Any, x: Any, y: Any, call: Call) -> Any:
+    return R.ccl.scatter_from_worker0(g, **call.attrs)
+
+
+@register(
+    "relax.ccl.gather_to_worker0",
+    pure=True,
+    runtime=run_alone,
+    gradient=of_operand(_gradient_gather_to_worker0),
+)
+def gather_to_worker0(x: TensorStructInfo, num_workers: int, axis: int = 0) -> TensorStructInfo:
+    """The tensors of all workers joined along an axis on worker 0, and zeros on the others.
+
+    It is the gradient of `scatter_from_worker0`.
+
+    Shapes:
+        x       rank 1 at least, of one shape on all workers
+        result  as x, its size along `axis` `num_workers` times as large
+    Errors:
+        StructInfoError: there are no workers, or the axis is out of range.
+    """
+    require_workers(num_workers)
+    return _joined(x, num_workers, axis)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from relaxpy.errors import StructInfoTypeError
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError, StructInfoTypeError
 from relaxpy.ir.op_record import CallKind
-from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo
+from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
-from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.gradients import (
+    identity_gradient,
+    no_gradient,
+    of_operand,
+    require_rank,
+    shape_like,
+)
+from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.relations.context import Context
@@ -17,8 +27,33 @@ from relaxpy.ir.te.topi.shapes import shape_text, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-@register("relax.dist.annotate_sharding", pure=True)
+Array = np.ndarray[Any, Any]
+
+
+def run_alone(
+    x: Array,
+    num_workers: int = 1,
+    *,
+    op_type: str = "sum",
+    in_group: bool = True,
+    axis: int = 0,
+) -> Array:
+    """The result of a collective operator on the only worker.
+
+    Errors:
+        RuntimeCheckError: the program is for several workers.
+    """
+    if num_workers != 1:
+        raise RuntimeCheckError(
+            f"the program is for {num_workers} workers, but this is the only one"
+        )
+    return x.copy()
+
+
+@register("relax.dist.annotate_sharding", pure=True, gradient=identity_gradient)
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
@@ -34,7 +69,16 @@ def annotate_sharding(
     return input
 
 
-@register("relax.dist.redistribute", pure=True)
+def _gradient_redistribute(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    sinfo = call.args[0].struct_info
+    if not isinstance(sinfo, DTensorStructInfo) or not sinfo.tensor_sinfo.dtype.is_float:
+        return no_gradient(var, call, gradient, builder)
+    return [R.dist.redistribute(gradient, sinfo.device_mesh, sinfo.placement)]
+
+
+@register("relax.dist.redistribute", pure=True, gradient=_gradient_redistribute)
 def redistribute(
     input: DTensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> DTensorStructInfo:
@@ -86,7 +130,25 @@ def require_workers(num_workers: int) -> None:
         raise refuse(f"num_workers is at least 1, found {num_workers}", num_workers)
 
 
-@register("relax.dist.redistribute_replica_to_shard", pure=True)
+def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
+    """The gradient in the position of the worker's shard, between zeros.
+
+    The shard of an identity matrix is the row that is 1 at the number of the worker.
+    """
+    rank, workers = require_rank(x, "redistribute_replica_to_shard"), call.attrs["num_workers"]
+    position = normal_axis(int(str(call.attrs["axis"])), rank)
+    identity = R.eye(workers, dtype=str(g.struct_info.dtype))
+    own = R.dist.redistribute_replica_to_shard(identity, workers, 0)
+    own = R.reshape(own, (1,) * position + (workers,) + (1,) * (rank - position))
+    return R.reshape(R.expand_dims(g, position) * own, shape_like(x))
+
+
+@register(
+    "relax.dist.redistribute_replica_to_shard",
+    pure=True,
+    gradient=of_operand(_gradient_shard),
+    runtime=run_alone,
+)
 def redistribute_replica_to_shard(
     input: TensorStructInfo, num_workers: int, axis: int, ctx: Context
 ) -> TensorStructInfo:

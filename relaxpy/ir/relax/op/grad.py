@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
-from relaxpy.ir.relax.op.definition.rules import by_te, normal_axis, refuse, require_integer
+from relaxpy.ir.relax.op.definition.rules import (
+    by_te,
+    common_rank,
+    differ,
+    joint_dtype,
+    literal_shape,
+    normal_axis,
+    refuse,
+    require_float,
+    require_integer,
+    shape_text,
+)
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 
@@ -101,10 +112,25 @@ def take_backward(
     return x
 
 
+def _gradient_cumprod_backward(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The result is before * later: a running product, and a recurrence on the way back."""
+    output_grad, x = cast("Any", call.args)
+    g, axis, exclusive = cast("Any", gradient), call.attrs["axis"], call.attrs["exclusive"]
+    before = R.cumprod(x, axis, exclusive=True)
+    later = linear_recurrence(x, output_grad, axis, transposed=True, exclusive=exclusive)
+    terms = builder.emit(g * before)
+    to_output_grad = linear_recurrence(x, terms, axis, exclusive=exclusive)
+    to_x = later * linear_recurrence(x, terms, axis, exclusive=True)
+    return [to_output_grad, cumprod_backward(g * later, x, axis, exclusive=True) + to_x]
+
+
 @register(
     "relax.grad.cumprod_backward",
     pure=True,
     legalize=by_te(topi.cumprod_grad, "cumprod_backward"),
+    gradient=_gradient_cumprod_backward,
 )
 def cumprod_backward(
     output_grad: TensorStructInfo, data: TensorStructInfo, axis: int, exclusive: bool = False
@@ -121,6 +147,62 @@ def cumprod_backward(
     if data.ndim >= 0:
         normal_axis(axis, data.ndim)
     return data
+
+
+def _gradient_linear_recurrence(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The gradient of the terms is the transposed recurrence."""
+    factors, terms = call.args
+    axis, exclusive = call.attrs["axis"], call.attrs["exclusive"]
+    forward = not call.attrs["transposed"]
+    to_terms = builder.emit(
+        linear_recurrence(factors, gradient, axis, transposed=forward, exclusive=exclusive)
+    )
+    back, inner = (to_terms, terms) if forward else (var, gradient)
+    preceding = linear_recurrence(factors, inner, axis, exclusive=True)
+    return [R.multiply(back, preceding), to_terms]
+
+
+@register(
+    "relax.grad.linear_recurrence",
+    pure=True,
+    legalize=by_te(topi.linear_recurrence, "linear_recurrence"),
+    gradient=_gradient_linear_recurrence,
+)
+def linear_recurrence(
+    factors: TensorStructInfo,
+    terms: TensorStructInfo,
+    axis: int,
+    transposed: bool = False,
+    exclusive: bool = False,
+) -> TensorStructInfo:
+    """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, with 0 before the first element.
+
+    With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
+    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] in place of terms[k].
+
+    Shapes:
+        factors  as terms
+        terms    rank 1 at least, float dtype
+        result   as terms
+    Errors:
+        StructInfoError: the axis is out of range, an operand holds no floats, or datatypes or known
+            sizes differ.
+    """
+    names = ("factors", "terms")
+    for name, sinfo in zip(names, (factors, terms), strict=True):
+        require_float(sinfo, name)
+    joint_dtype(factors, terms, names)
+    common_rank((factors, terms), "factors and terms")
+    first, second = literal_shape(factors), literal_shape(terms)
+    if first is not None and second is not None and any(map(differ, first, second)):
+        raise refuse(
+            f"factors {shape_text(first)} and terms {shape_text(second)} have one shape", factors
+        )
+    if terms.ndim >= 0:
+        normal_axis(axis, terms.ndim)
+    return terms
 
 
 def __getattr__(name: str) -> Any:

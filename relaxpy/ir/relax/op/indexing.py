@@ -157,6 +157,7 @@ def _gradient_strided_slice(
 
 @register(
     "relax.strided_slice",
+    precision_policy=1,
     pure=True,
     legalize=_legalize_strided_slice,
     gradient=_gradient_strided_slice,

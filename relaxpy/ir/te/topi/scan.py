@@ -16,7 +16,7 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import BufferStore, Stmt
 
-__all__ = ["cumprod", "cumprod_grad", "cumsum"]
+__all__ = ["cumprod", "cumprod_grad", "cumsum", "linear_recurrence"]
 
 Combine: TypeAlias = Callable[[PrimExpr, PrimExpr], PrimExpr]
 
@@ -78,29 +78,44 @@ def cumprod_grad(output_grad: Tensor, data: Tensor, axis: int, exclusive: bool) 
 
     It is the product of all elements before one, times s, where s[k] = g[k] + x[k + 1] * s[k + 1].
     """
-    axis = normal_axis(axis, data.ndim)
     wide = accumulator(data.dtype)
     x, g = as_dtype(data, wide), as_dtype(output_grad, wide)
-    one = ops.const(1, data.shape[axis].dtype)
+    later = linear_recurrence(x, g, axis, transposed=True, exclusive=exclusive)
+    before = cumprod(x, axis, exclusive=True)
+    return as_dtype(later * before, data.dtype)
+
+
+def linear_recurrence(
+    factors: Tensor, terms: Tensor, axis: int, transposed: bool = False, exclusive: bool = False
+) -> Tensor:
+    """y[k] = terms[k] + factors[k] * y[k - 1] along an axis, y[-1] being 0.
+
+    With `transposed`, y[k] = terms[k] + factors[k + 1] * y[k + 1]. With `exclusive`, the result is
+    y[k - 1] in position k; of a transposed recurrence, y for terms[k + 1] in place of terms[k].
+    """
+    axis = normal_axis(axis, terms.ndim)
+    wide = accumulator(terms.dtype)
+    size = terms.shape[axis]
+    one = ops.const(1, size.dtype)
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(index: list[PrimExpr]) -> Stmt:
-            current, after = list(index), list(index)
-            current[axis] = ops.sub(ops.sub(data.shape[axis], one), index[axis])
-            after[axis] = ops.sub(data.shape[axis], index[axis])
-            is_last = ops.compare(tir.EQ, index[axis], ops.const(0, one.dtype))
-            chained = ops.mul(load(ins[1], after), load(out, after))
-            if exclusive:
-                value = intrin.if_then_else(
-                    is_last, ops.const(0, wide), ops.add(load(ins[0], after), chained)
-                )
-            else:
-                gradient = load(ins[0], current)
-                value = intrin.if_then_else(is_last, gradient, ops.add(gradient, chained))
-            return BufferStore(out, value, tuple(current))
+            def at(position: PrimExpr) -> list[PrimExpr]:
+                return [*index[:axis], position, *index[axis + 1 :]]
 
-        return loops(data.shape, body)
+            k = index[axis]
+            here = at(ops.sub(ops.sub(size, one), k)) if transposed else index
+            before = at(ops.sub(size, k) if transposed else ops.sub(k, one))
+            term = before if exclusive else here
+            factor = before if transposed else term
+            first = ops.const(0, wide) if exclusive else load(ins[1], term)
+            rest = ops.mul(load(ins[0], factor), load(out, before))
+            is_first = ops.compare(tir.EQ, k, ops.const(0, one.dtype))
+            value = intrin.if_then_else(is_first, first, ops.add(load(ins[1], term), rest))
+            return BufferStore(out, value, tuple(here))
 
-    later = stored(data.shape, str(wide), [g, x], "cumprod_backward", store)
-    before = cumprod(x, axis, exclusive=True)
-    return as_dtype(later * before, data.dtype)
+        return loops(terms.shape, body)
+
+    operands = [as_dtype(factors, wide), as_dtype(terms, wide)]
+    total = stored(terms.shape, str(wide), operands, "linear_recurrence", store)
+    return as_dtype(total, terms.dtype)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.block_builder import builder as rx_builder
+from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.infos import rank, tensor
+from tests.ir.relax.op.cases.case import slopes
 from tests.ir.relax.op.test_rules import (
     DEVICE,
     OPEN,
@@ -32,6 +42,11 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (lambda x: ccl.allgather(x, 3), (tensor(N, 2),), tensor(N * 3, 2)),
     (lambda x: ccl.allgather(x, 2), (rank(2),), rank(2)),
     (lambda x: ccl.allgather(x, 2), (OPEN,), OPEN),
+    (lambda x: ccl.reduce_scatter(x, 2), (X,), tensor(2, N)),
+    (lambda x: ccl.reduce_scatter(x, 2), (OPEN,), OPEN),
+    (ccl.reduce_to_worker0, (X,), X),
+    (lambda x: ccl.gather_to_worker0(x, 3, axis=-1), (X,), tensor(4, N * 3)),
+    (lambda x: ccl.gather_to_worker0(x, 3), (rank(2),), rank(2)),
     (ccl.broadcast_from_worker0, (X,), X),
     (lambda x: ccl.scatter_from_worker0(x, 2), (X,), tensor(2, N)),
     (lambda x: ccl.scatter_from_worker0(x, 2, axis=-1), (tensor(3, 8),), tensor(3, 4)),
@@ -60,6 +75,10 @@ REFUSED: list[tuple[Made, Infos, str]] = [
         "dimension 0 of x (4, n) is 4, which is not a multiple of 3 workers",
     ),
     (lambda x: ccl.scatter_from_worker0(x, 2, axis=2), (X,), "axis 2 is out of range for rank 2"),
+    (lambda x: ccl.reduce_scatter(x, 3), (X,), "which is not a multiple of 3 workers"),
+    (lambda x: ccl.reduce_scatter(x, 2), (tensor(),), "x has rank 1 at least, found R.Tensor(()"),
+    (lambda x: ccl.gather_to_worker0(x, 0), (X,), "num_workers is at least 1, found 0"),
+    (lambda x: ccl.gather_to_worker0(x, 2, 2), (X,), "axis 2 is out of range for rank 2"),
     (lambda x: ccl.scatter_from_worker0(x, -1), (X,), "num_workers is at least 1, found -1"),
 ]
 
@@ -106,3 +125,138 @@ def test_collective_operators_print_and_parse_back() -> None:
     text = Alone.script()
     assert 'R.ccl.allreduce(x, op_type="avg", in_group=False)' in text
     relaxpy.ir.assert_structural_equal(from_source(text), Alone)
+
+
+class Workers:
+    """Workers in threads of this process, with implementations of the collective operators."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.barrier = threading.Barrier(count, timeout=60)
+        self.slots: list[Any] = [None] * count
+        self.local = threading.local()
+
+    def _exchanged(self, x: Any) -> list[Any]:
+        self.slots[self.local.number] = x.copy()
+        self.barrier.wait()
+        everything = list(self.slots)
+        self.barrier.wait()
+        return everything
+
+    def _part(self, x: Any, axis: int) -> Any:
+        return np.split(x, self.count, axis)[self.local.number].copy()
+
+    def _on_first(self, x: Any) -> Any:
+        return x if self.local.number == 0 else np.zeros_like(x)
+
+    def implementations(self) -> dict[str, Callable[..., Any]]:
+        combine = {"sum": sum, "avg": lambda x: sum(x) / len(x), "prod": math.prod}
+        combine |= {"max": np.maximum.reduce, "min": np.minimum.reduce}
+        every = self._exchanged
+        return {
+            "ccl.allreduce": lambda x, *, op_type, in_group: combine[op_type](every(x)),
+            "ccl.allgather": lambda x, *, num_workers, in_group: np.concatenate(every(x)),
+            "ccl.reduce_scatter": lambda x, *, num_workers, in_group: self._part(sum(every(x)), 0),
+            "ccl.broadcast_from_worker0": lambda x: every(x)[0],
+            "ccl.reduce_to_worker0": lambda x: self._on_first(sum(every(x))),
+            "ccl.scatter_from_worker0": lambda x, *, num_workers, axis: self._part(
+                every(x)[0], axis
+            ),
+            "ccl.gather_to_worker0": lambda x, *, num_workers, axis: self._on_first(
+                np.concatenate(every(x), axis)
+            ),
+            "dist.redistribute_replica_to_shard": lambda x, *, num_workers, axis: self._part(
+                x, axis
+            ),
+        }
+
+    def run(self, program: Callable[..., Any], *operands: list[Any]) -> list[Any]:
+        """The results of all workers, each with its own element of the lists of operands."""
+
+        def work(number: int) -> Any:
+            self.local.number = number
+            return program(*(values[number] for values in operands))
+
+        with ThreadPoolExecutor(self.count) as pool:
+            return list(pool.map(work, range(self.count)))
+
+
+@pytest.fixture
+def three_workers() -> Iterator[Workers]:
+    workers = Workers(3)
+    before = {}
+    for name, run in workers.implementations().items():
+        operator = Op.get(f"relax.{name}")
+        before[operator] = operator.record
+        operator.extend(runtime=run)
+    yield workers
+    for operator, record in before.items():
+        operator.enter(record)
+
+
+COLLECTIVE: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "sum": (lambda x: ccl.allreduce(x, "sum"), (2, 2)),
+    "avg": (lambda x: ccl.allreduce(x, "avg"), (2, 2)),
+    "prod": (lambda x: ccl.allreduce(x, "prod"), (2, 2)),
+    "max": (lambda x: ccl.allreduce(x, "max"), (2, 2)),
+    "min": (lambda x: ccl.allreduce(x, "min"), (2, 2)),
+    "allgather": (lambda x: ccl.allgather(x, 3), (2, 2)),
+    "reduce_scatter": (lambda x: ccl.reduce_scatter(x, 3), (6, 2)),
+    "broadcast": (ccl.broadcast_from_worker0, (2, 2)),
+    "reduce_to_worker0": (ccl.reduce_to_worker0, (2, 2)),
+    "scatter": (lambda x: ccl.scatter_from_worker0(x, 3, axis=1), (2, 6)),
+    "gather": (lambda x: ccl.gather_to_worker0(x, 3, axis=-1), (2, 2)),
+    "shard": (lambda x: op.dist.redistribute_replica_to_shard(x, 3, 1), (2, 6)),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVE)
+def test_a_gradient_is_that_of_the_losses_of_all_workers(name: str, three_workers: Workers) -> None:
+    make, shape = COLLECTIVE[name]
+    x = rx.Var("x", rx.TensorStructInfo(shape, "float64"))
+    builder = rx_builder.BlockBuilder()
+    with builder.function("forward", [x]):
+        builder.emit_func_output(builder.emit(make(x)))
+    y = rx.Var("y", rx.TensorStructInfo(shape, "float64"))
+    call = make(y)
+    g = rx.Var("g", call.struct_info)
+    with builder.function("backward", [y, g]):
+        var = builder.emit(call)
+        rule = registered_ops()[call.op.name].record.gradient
+        assert rule is not None
+        [grad] = rule(var, call, g, builder)
+        builder.emit_func_output(builder.emit(grad))
+    program = relaxpy.compile(builder.finalize())
+    random = np.random.default_rng(0)
+    values = [random.standard_normal(shape) for _ in range(3)]
+    if name == "prod":
+        values[0][0, 0] = values[1][0, 1] = values[2][0, 1] = 0
+    results = three_workers.run(program["forward"], values)
+    weights = [random.standard_normal(np.shape(result)) for result in results]
+    found = three_workers.run(program["backward"], values, weights)
+
+    def losses(moved: list[Any]) -> float:
+        every = three_workers.run(program["forward"], moved)
+        return sum(float((w * y).sum()) for w, y in zip(weights, every, strict=True))
+
+    for number in range(3):
+        expected = slopes(
+            lambda v, k=number: losses([*values[:k], v, *values[k + 1 :]]), values[number]
+        )
+        np.testing.assert_allclose(found[number], expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_equal_extrema_of_workers_share_the_gradient(target: str, three_workers: Workers) -> None:
+    x, g = (rx.Var(n, rx.TensorStructInfo((2,), "float32")) for n in "xg")
+    builder = rx_builder.BlockBuilder()
+    with builder.function("main", [x, g]):
+        call = ccl.allreduce(x, "max")
+        rule = ccl.allreduce.record.gradient
+        [grad] = rule(builder.emit(call), call, g, builder)
+        builder.emit_func_output(builder.emit(grad))
+    program = relaxpy.compile(builder.finalize(), target)
+    values = [np.array(v, "float32") for v in ([1, 5], [1, 2], [0, 5])]
+    weights = [np.array(v, "float32") for v in ([3, 0], [1, 8], [0, 0])]
+    found = three_workers.run(program["main"], values, weights)
+    np.testing.assert_array_equal(found, [[2, 4], [2, 0], [0, 4]])

@@ -160,6 +160,8 @@ REFUSED: list[tuple[Made, Infos, str]] = [
     (lambda *x: op.nn.attention(*x, window_size=0), (Q, K, V), "window_size is positive, found 0"),
     (lambda *x: op.nn.attention_var_len(*x, 7), (Q, K, V, tensor(3)), "seqstart_q holds integers"),
     (lambda *x: op.nn.attention_var_len(*x, 7), (Q, K, V, ints(3, 1)), "seqstart_q is a vector"),
+    (op.grad.attention_var_len_backward, (X, Q, K, V, ints(3)), "output_grad has rank 4"),
+    (op.grad.attention_var_len_backward, (Q, Q, K, V, tensor(3)), "seqstart_q holds integers"),
 ]
 
 

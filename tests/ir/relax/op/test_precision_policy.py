@@ -20,7 +20,7 @@ equal not_equal less less_equal greater greater_equal
 logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift
 ewise_fma astype
 broadcast_to concat expand_dims flatten layout_transform permute_dims reshape split squeeze stack
-image.resize2d image.resize3d
+strided_slice image.resize2d image.resize3d
 nn.relu nn.gelu nn.gelu_tanh nn.selu nn.silu
 nn.layer_norm nn.group_norm nn.instance_norm nn.rms_norm nn.dropout
 nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d

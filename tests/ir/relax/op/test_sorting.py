@@ -59,10 +59,21 @@ def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.Stru
 
 
 ROWS, BITS = tensor(N, 1), tensor(2, dtype="bool")
+
+
+def recurrence(factors: rx.Expr, terms: rx.Expr) -> rx.Expr:
+    return op.grad.linear_recurrence(factors, terms, 0)
+
+
 REFUSED: list[tuple[Made, Infos, str]] = [
     (lambda x: op.sort(x, 2), (X,), "axis 2 is out of range for rank 2"),
     (op.sort, (tensor(),), "axis -1 is out of range for rank 0"),
     (lambda x: op.argsort(x, -3), (rank(2),), "axis -3 is out of range for rank 2"),
+    (recurrence, (X, tensor(2)), "factors and terms have one rank, found 2 and 1"),
+    (recurrence, (tensor(2, 3), tensor(2, 4)), "factors (2, 3) and terms (2, 4) have one shape"),
+    (recurrence, (tensor(2, dtype="int32"), tensor(2, dtype="int32")), "factors holds floats"),
+    (recurrence, (tensor(2, 3), tensor(2, 3, dtype="float16")), "float32 and float16"),
+    (lambda a, b: op.grad.linear_recurrence(a, b, 2), (X, X), "axis 2 is out of range for rank 2"),
     (lambda x: op.topk(x, 1, 2), (X,), "axis 2 is out of range for rank 2"),
     (op.bucketize, (X, X), "boundaries is a vector, found R.Tensor((2, n)"),
     (lambda x: op.unique(x, axis=2), (X,), "axis 2 is out of range for rank 2"),

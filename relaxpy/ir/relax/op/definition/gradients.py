@@ -135,6 +135,13 @@ def no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> 
     return [R.grad.no_grad(arg) for arg in call.args]
 
 
+def identity_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    """The rule of an operator whose result has the elements of its first operand."""
+    if not is_differentiable(call.args[0]):
+        return no_gradient(var, call, gradient, builder)
+    return [gradient, *map(R.grad.no_grad, call.args[1:])]
+
+
 def of_operand(derivative: Callable[[Expr, Expr, Expr, Call], Any]) -> Gradient:
     """The rule of an operator on one tensor, from a function of four arguments.
 

@@ -255,7 +255,23 @@ def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
     )
 
 
-@register("relax.grad.nll_loss_backward", pure=True, legalize=_legalize_nll_backward)
+def _gradient_nll_backward(
+    var: Var, call: Call, gradient: Expr, builder: BlockBuilder
+) -> list[Expr]:
+    """The result is linear in output_grad: the sum of its products with g is a loss of g."""
+    output_grad, predictions, targets, *weights = call.args
+    loss = R.nn.nll_loss(gradient, targets, *weights, **call.attrs)
+    value = builder.emit(loss)
+    others = _gradient_nll_loss(value, loss, output_grad, builder)[1:]
+    return [value, R.grad.no_grad(predictions), *others]
+
+
+@register(
+    "relax.grad.nll_loss_backward",
+    pure=True,
+    legalize=_legalize_nll_backward,
+    gradient=_gradient_nll_backward,
+)
 def nll_loss_backward(
     output_grad: TensorStructInfo,
     predictions: TensorStructInfo,

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
-
-import numpy as np
 
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
-    PrimStructInfo,
     PrimValue,
     ShapeExpr,
     TensorStructInfo,
@@ -30,7 +26,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     literal_shape,
     refuse,
     require_float,
-    require_integer,
     shape_text,
     shown,
     tensor,
@@ -44,10 +39,9 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Causal: TypeAlias = Literal["TopLeft", "BottomRight"] | None
-Array = np.ndarray[Any, Any]
 
 
-def _check(
+def check_operands(
     query: TensorStructInfo, key: TensorStructInfo, value: TensorStructInfo
 ) -> TensorStructInfo:
     """The struct info of attention to keys and values.
@@ -251,13 +245,18 @@ def attention(
         Vaswani et al., Attention Is All You Need, NeurIPS 2017; groups of heads: Ainslie et al.,
         EMNLP 2023.
     """
-    _check_window(window_size)
+    check_window(window_size)
     if bias is not None:
         _check_bias(query, key, bias)
-    return _check(query, key, value)
+    return check_operands(query, key, value)
 
 
-def _check_window(window_size: int | None) -> None:
+def check_window(window_size: int | None) -> None:
+    """Check that a window has keys.
+
+    Errors:
+        StructInfoError: it is not positive.
+    """
     if window_size is not None and window_size < 1:
         raise refuse(f"window_size is positive, found {window_size}", window_size)
 
@@ -281,77 +280,6 @@ def attention_bias(
     Errors:
         StructInfoError: as for `attention`.
     """
-    _check_window(window_size)
+    check_window(window_size)
     _check_bias(query, key, bias)
-    return _check(query, key, value)
-
-
-def _attend_to_segments(
-    queries: Array,
-    keys: Array,
-    values: Array,
-    seqstart_q: Array,
-    max_seqlen_q: Any,
-    seqstart_k: Any = (),
-    max_seqlen_k: Any = (),
-    scale: float | None = None,
-    causal_mask: Causal = None,
-    window_size: int | None = None,
-) -> Array:
-    """Attention within each of the sequences that lie one after the other."""
-    ends_q = np.asarray(seqstart_q).ravel()
-    ends_k = ends_q if isinstance(seqstart_k, tuple) else np.asarray(seqstart_k).ravel()
-    out = np.zeros((*queries.shape[:3], values.shape[3]), np.float32)
-    group = queries.shape[2] // keys.shape[2]
-    factor = scale if scale is not None else 1 / math.sqrt(queries.shape[3])
-    for (a, b), (c, d) in zip(pairwise(ends_q), pairwise(ends_k), strict=True):
-        q = queries[:, a:b].astype(np.float32)
-        k, v = (np.repeat(x[:, c:d].astype(np.float32), group, 2) for x in (keys, values))
-        scores = np.einsum("bqhd,bkhd->bhqk", q, k) * np.float32(factor)
-        rows = np.arange(b - a)[:, None] + (d - c - b + a if causal_mask == "BottomRight" else 0)
-        columns = np.arange(d - c)
-        allowed = np.ones((b - a, d - c), bool)
-        if causal_mask is not None:
-            allowed &= columns <= rows
-        if window_size is not None:
-            allowed &= columns > rows - window_size
-        top = np.where(allowed, scores, -np.inf).max(-1, keepdims=True, initial=-3e38)
-        power = np.where(allowed, np.exp(scores - top), 0)
-        total = power.sum(-1, keepdims=True)
-        weights = np.divide(power, total, out=np.zeros_like(power), where=total > 0)
-        out[:, a:b] = np.einsum("bhqk,bkhv->bqhv", weights, v)
-    return out.astype(queries.dtype)
-
-
-@register("relax.nn.attention_var_len", precision_policy=0, pure=True, runtime=_attend_to_segments)
-def attention_var_len(
-    queries: TensorStructInfo,
-    keys: TensorStructInfo,
-    values: TensorStructInfo,
-    seqstart_q: TensorStructInfo,
-    max_seqlen_q: TensorStructInfo | PrimStructInfo,
-    seqstart_k: TensorStructInfo | None = None,
-    max_seqlen_k: TensorStructInfo | PrimStructInfo | None = None,
-    scale: float | None = None,
-    causal_mask: Causal = None,
-    window_size: int | None = None,
-) -> TensorStructInfo:
-    """`attention` within each of several sequences that lie one after the other.
-
-    Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
-    default those of the queries. The largest lengths are not used.
-
-    Shapes:
-        queries, keys, values   as those of `attention`, the sequences joined
-        seqstart_q, seqstart_k  (sequences + 1,), integers in ascending order, from 0 on
-        result                  as that of `attention`
-    Errors:
-        StructInfoError: as for `attention`, or the starts are known not to be integers or a vector.
-    """
-    _check_window(window_size)
-    for name, sinfo in (("seqstart_q", seqstart_q), ("seqstart_k", seqstart_k)):
-        if sinfo is not None:
-            require_integer(sinfo.dtype, name, sinfo)
-            if sinfo.ndim not in (-1, 1):
-                raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
-    return _check(queries, keys, values)
+    return check_operands(query, key, value)

@@ -45,3 +45,14 @@ def integers(*shape: int, dtype: str = "int32", low: int = -9, high: int = 10) -
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 0.5, 3.0], "float32")
 ODD = np.array([-7, -1, 0, 1, 2, 8], "int64")
 LARGE = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], "uint64")
+
+
+def slopes(total: Callable[[Array], Any], x: Array, step: float = 1e-6) -> Array:
+    """The derivative of a number by each element of an array, by differences."""
+    found = np.zeros(x.shape)
+    for index in np.ndindex(*x.shape):
+        above, below = x.copy(), x.copy()
+        above[index] += step
+        below[index] -= step
+        found[index] = (total(above) - total(below)) / (2 * step)
+    return found

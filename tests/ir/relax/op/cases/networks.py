@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import op
-from tests.ir.relax.op.cases.case import ODD, SPECIAL, Array, Case, floats
+from tests.ir.relax.op.cases.case import ODD, SPECIAL, Array, Case, floats, slopes
 
 
 def _erf(x: Array) -> Array:
@@ -136,6 +136,7 @@ def cases() -> Iterator[Case]:
     yield from _moments()
     yield from _losses()
     yield from _attention()
+    yield from _sequence_attention()
 
 
 def _more_activations() -> Iterator[Case]:
@@ -429,20 +430,65 @@ def _attention() -> Iterator[Case]:
                 _attended,
                 roundings=64,
             )
-    joined = operands(5, 5, 2, 1)
-    starts = np.array([0, 2, 5], "int32")
 
-    def by_sequence(q: Array, k: Array, v: Array, s: Array) -> Array:
-        pieces = [(slice(None), slice(a, b)) for a, b in pairwise(s)]
-        return np.concatenate(
-            [_attended(q[p], k[p], v[p], causal="TopLeft") for p in pieces], axis=1
+
+def _sequence_attention() -> Iterator[Case]:
+    def of(heads: int, shared: int, queries: int, keys: int) -> tuple[Array, ...]:
+        return (
+            floats(1, queries, heads, 2),
+            floats(1, keys, shared, 2, seed=1),
+            floats(1, keys, shared, 3, seed=2),
         )
 
-    yield Case(
-        "relax.nn.attention_var_len",
-        "two sequences",
-        (*joined, starts),
-        lambda q, k, v, s: op.nn.attention_var_len(q, k, v, s, 3, causal_mask="TopLeft"),
-        by_sequence,
-        roundings=64,
-    )
+    starts, others = np.array([0, 2, 5], "int32"), np.array([0, 4, 4], "int64")
+    settings: dict[str, tuple[tuple[Array, ...], tuple[Array, ...], dict[str, Any]]] = {
+        "two sequences": (of(2, 1, 5, 5), (starts,), {"causal_mask": "TopLeft"}),
+        "without keys": (of(2, 2, 5, 4), (starts, others), {"scale": 0.5}),
+        "window": (
+            of(1, 1, 5, 5),
+            (starts,),
+            {"causal_mask": "BottomRight", "window_size": 2},
+        ),
+    }
+    for label, (operands, ends, attrs) in settings.items():
+
+        def by_sequence(
+            q: Array, k: Array, v: Array, *s: Array, a: dict[str, Any] = attrs
+        ) -> Array:
+            rows, columns = ([slice(*pair) for pair in pairwise(e)] for e in (s[0], s[-1]))
+            options = (0.0, a.get("scale"), a.get("causal_mask"), a.get("window_size"))
+            found = [
+                _attended(q[:, i], k[:, j], v[:, j], *options)
+                for i, j in zip(rows, columns, strict=True)
+            ]
+            return np.concatenate(found, axis=1)
+
+        def backward(
+            g: Array, q: Array, k: Array, v: Array, *s: Array, f: Any = by_sequence
+        ) -> tuple[Array, ...]:
+            return (
+                slopes(lambda x: (g * f(x, k, v, *s)).sum(), q),
+                slopes(lambda x: (g * f(q, x, v, *s)).sum(), k),
+                slopes(lambda x: (g * f(q, k, x, *s)).sum(), v),
+            )
+
+        def attend(*x: Any, a: dict[str, Any] = attrs) -> Any:
+            return op.nn.attention_var_len(*x[:4], 3, *x[4:], **a)
+
+        yield Case(
+            "relax.nn.attention_var_len",
+            label,
+            (*operands, *ends),
+            attend,
+            by_sequence,
+            roundings=64,
+        )
+        heads = operands[0].shape[2]
+        yield Case(
+            "relax.grad.attention_var_len_backward",
+            label,
+            (floats(1, 5, heads, 3, seed=3), *operands, *ends),
+            lambda *x, a=attrs: op.grad.attention_var_len_backward(*x, **a),
+            backward,
+            roundings=64,
+        )

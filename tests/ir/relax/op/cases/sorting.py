@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -259,3 +260,43 @@ def _running() -> Iterator[Case]:
             slopes,
             roundings=64,
         )
+    yield from _recurrences()
+
+
+def _recurrences() -> Iterator[Case]:
+    factors, terms = floats(3, 4), floats(3, 4, seed=1)
+    for transposed, exclusive in itertools.product((False, True), repeat=2):
+
+        def solution(a: Array, b: Array, t: bool = transposed, e: bool = exclusive) -> Array:
+            """One column after the other, y[k] = b[k] + a[k] * y[k - 1] or its transpose."""
+            y = np.zeros(b.shape, np.result_type(b, np.float64))
+            columns = list(range(b.shape[1]))[:: -1 if t else 1]
+            for k, before in zip(columns, [None, *columns], strict=False):
+                term = b[:, k]
+                if t and e:
+                    term = np.zeros_like(term) if before is None else b[:, before]
+                y[:, k] = term
+                if before is not None:
+                    y[:, k] += a[:, before if t else k] * y[:, before]
+            if e and not t:
+                y = np.concatenate([np.zeros_like(y[:, :1]), y[:, :-1]], 1)
+            return y
+
+        yield Case(
+            "relax.grad.linear_recurrence",
+            f"transposed {transposed} exclusive {exclusive}",
+            (factors, terms),
+            lambda a, b, t=transposed, e=exclusive: op.grad.linear_recurrence(
+                a, b, 1, transposed=t, exclusive=e
+            ),
+            solution,
+            roundings=64,
+        )
+    yield Case(
+        "relax.grad.linear_recurrence",
+        "first axis of halves",
+        (floats(5, 2, dtype="float16"), floats(5, 2, dtype="float16", seed=3)),
+        lambda a, b: op.grad.linear_recurrence(a, b, -2),
+        lambda a, b: solution(a.T, b.T, t=False, e=False).T,
+        roundings=64,
+    )

@@ -1,0 +1,256 @@
+"""Scaled dot-product attention within sequences of several lengths that are joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.definition.registry import R, find, register
+from relaxpy.ir.relax.op.definition.rules import joint_dtype, refuse, require_integer
+from relaxpy.ir.relax.op.nn.scaled_dot_product import Causal, check_operands, check_window
+
+if TYPE_CHECKING:
+    from relaxpy.ir.op import Op
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """One sequence: its queries, keys and values as (batch, heads, length, width)."""
+
+    rows: slice
+    columns: slice
+    query: Array
+    key: Array
+    value: Array
+    weights: Array
+    """Of the keys of each query, (batch, heads, queries, keys)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequences:
+    """The operands of a call, which is computed in float32, or in float64 if they are that wide."""
+
+    queries: Array
+    keys: Array
+    values: Array
+    starts: Array
+    key_starts: Array
+    scale: float | None
+    causal_mask: Causal
+    window_size: int | None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The datatype of all intermediate results."""
+        is_double = self.queries.dtype == np.float64
+        return np.dtype(np.float64 if is_double else np.float32)
+
+    @property
+    def group(self) -> int:
+        """How many heads of queries share a head of keys."""
+        return int(self.queries.shape[2] // max(self.keys.shape[2], 1))
+
+    @property
+    def factor(self) -> Any:
+        """The factor of the scores."""
+        width = self.queries.shape[3]
+        return self.dtype.type(self.scale if self.scale is not None else 1 / math.sqrt(width or 1))
+
+    def by_head(self, x: Array, rows: slice) -> Array:
+        """Some rows of (batch, length, heads, width), as (batch, heads, rows, width)."""
+        return x[:, rows].astype(self.dtype).transpose(0, 2, 1, 3)
+
+    def __iter__(self) -> Iterator[_Sequence]:
+        ends, key_ends = (np.asarray(x).ravel() for x in (self.starts, self.key_starts))
+        for (a, b), (c, d) in zip(pairwise(ends), pairwise(key_ends), strict=True):
+            rows, columns = slice(a, b), slice(c, d)
+            q = self.by_head(self.queries, rows)
+            k, v = (
+                np.repeat(self.by_head(x, columns), self.group, 1) for x in (self.keys, self.values)
+            )
+            scores = q @ k.swapaxes(2, 3) * self.factor
+            weights = _softmax(scores, self._allowed(b - a, d - c))
+            yield _Sequence(rows, columns, q, k, v, weights)
+
+    def _allowed(self, queries: int, keys: int) -> Array:
+        """Which keys each query attends to."""
+        last = keys - queries if self.causal_mask == "BottomRight" else 0
+        rows, columns = np.arange(queries)[:, None] + last, np.arange(keys)
+        allowed = np.ones((queries, keys), bool)
+        if self.causal_mask is not None:
+            allowed &= columns <= rows
+        if self.window_size is not None:
+            allowed &= columns > rows - self.window_size
+        return allowed
+
+
+def _softmax(scores: Array, allowed: Array) -> Array:
+    """The softmax over the allowed elements of each row; 0 where there is none."""
+    low = np.finfo(scores.dtype).min
+    top = np.where(allowed, scores, low).max(-1, keepdims=True, initial=low)
+    power = np.where(allowed, np.exp(np.where(allowed, scores - top, 0)), 0)
+    total = power.sum(-1, keepdims=True)
+    return np.divide(power, total, out=np.zeros_like(power), where=total > 0)
+
+
+def _attend(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seqstart_q: Array,
+    max_seqlen_q: Any,
+    seqstart_k: Any = (),
+    max_seqlen_k: Any = (),
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> Array:
+    """Attention within each of the sequences."""
+    key_starts = seqstart_q if isinstance(seqstart_k, tuple) else seqstart_k
+    operands = _Sequences(
+        queries, keys, values, seqstart_q, key_starts, scale, causal_mask, window_size
+    )
+    out = np.zeros((*queries.shape[:3], values.shape[3]), operands.dtype)
+    for s in operands:
+        out[:, s.rows] = (s.weights @ s.value).transpose(0, 2, 1, 3)
+    return out.astype(queries.dtype)
+
+
+def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    operator = find(cast("Op", call.op))
+    assert operator is not None
+    operands = operator.operands(call)
+    tensors, starts = call.args[:3], (operands[3], *operands[5:6])
+    grads = builder.emit(
+        R.grad.attention_var_len_backward(gradient, *tensors, *starts, **call.attrs)
+    )
+    out: list[Expr] = [TupleGetItem(grads, k) for k in range(3)]
+    return [*out, *map(R.grad.no_grad, call.args[3:])]
+
+
+def _check_starts(**starts: TensorStructInfo | None) -> None:
+    for name, sinfo in starts.items():
+        if sinfo is not None:
+            require_integer(sinfo.dtype, name, sinfo)
+            if sinfo.ndim not in (-1, 1):
+                raise refuse(f"{name} is a vector, found {sinfo}", sinfo)
+
+
+@register(
+    "relax.nn.attention_var_len",
+    precision_policy=0,
+    pure=True,
+    runtime=_attend,
+    gradient=_gradient,
+)
+def attention_var_len(
+    queries: TensorStructInfo,
+    keys: TensorStructInfo,
+    values: TensorStructInfo,
+    seqstart_q: TensorStructInfo,
+    max_seqlen_q: TensorStructInfo | PrimStructInfo,
+    seqstart_k: TensorStructInfo | None = None,
+    max_seqlen_k: TensorStructInfo | PrimStructInfo | None = None,
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> TensorStructInfo:
+    """`attention` within each of several sequences that lie one after the other.
+
+    Sequence i has the queries from seqstart_q[i] to seqstart_q[i + 1], and likewise the keys, by
+    default those of the queries. The largest lengths are not used.
+
+    Shapes:
+        queries, keys, values   as those of `attention`, the sequences joined
+        seqstart_q, seqstart_k  (sequences + 1,), integers in ascending order, from 0 on
+        result                  as that of `attention`
+    Errors:
+        StructInfoError: as for `attention`, or the starts are known not to be integers or a vector.
+    """
+    check_window(window_size)
+    _check_starts(seqstart_q=seqstart_q, seqstart_k=seqstart_k)
+    return check_operands(queries, keys, values)
+
+
+def _attend_backward(
+    output_grad: Array,
+    queries: Array,
+    keys: Array,
+    values: Array,
+    seqstart_q: Array,
+    seqstart_k: Any = (),
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> tuple[Array, Array, Array]:
+    """The gradients of queries, keys and values, sequence by sequence."""
+    key_starts = seqstart_q if isinstance(seqstart_k, tuple) else seqstart_k
+    operands = _Sequences(
+        queries, keys, values, seqstart_q, key_starts, scale, causal_mask, window_size
+    )
+    out = tuple(np.zeros(x.shape, operands.dtype) for x in (queries, keys, values))
+
+    def by_key_head(gradient: Array) -> Array:
+        """The gradients of the heads of queries that share a head of keys, added."""
+        batch, heads, length, width = gradient.shape
+        shape = (batch, heads // max(operands.group, 1), operands.group, length, width)
+        total: Array = gradient.reshape(shape).sum(2).transpose(0, 2, 1, 3)
+        return total
+
+    for s in operands:
+        g = operands.by_head(output_grad, s.rows)
+        to_weights = g @ s.value.swapaxes(2, 3)
+        mean = (to_weights * s.weights).sum(-1, keepdims=True)
+        to_scores = s.weights * (to_weights - mean) * operands.factor
+        out[0][:, s.rows] = (to_scores @ s.key).transpose(0, 2, 1, 3)
+        out[1][:, s.columns] = by_key_head(to_scores.swapaxes(2, 3) @ s.query)
+        out[2][:, s.columns] = by_key_head(s.weights.swapaxes(2, 3) @ g)
+    query, key, value = (x.astype(queries.dtype) for x in out)
+    return query, key, value
+
+
+@register("relax.grad.attention_var_len_backward", pure=True, runtime=_attend_backward)
+def attention_var_len_backward(
+    output_grad: TensorStructInfo,
+    queries: TensorStructInfo,
+    keys: TensorStructInfo,
+    values: TensorStructInfo,
+    seqstart_q: TensorStructInfo,
+    seqstart_k: TensorStructInfo | None = None,
+    scale: float | None = None,
+    causal_mask: Causal = None,
+    window_size: int | None = None,
+) -> TupleStructInfo:
+    """The gradients of queries, keys and values in `nn.attention_var_len`.
+
+    Shapes:
+        output_grad     as the result of `nn.attention_var_len`
+        queries, keys, values, seqstart_q, seqstart_k  as for `nn.attention_var_len`
+        result          a tuple of tensors as queries, keys and values
+    Errors:
+        StructInfoError: as for `nn.attention_var_len`, or output_grad has another rank or datatype.
+    """
+    check_window(window_size)
+    _check_starts(seqstart_q=seqstart_q, seqstart_k=seqstart_k)
+    check_operands(queries, keys, values)
+    joint_dtype(output_grad, queries, ("output_grad", "queries"))
+    if output_grad.ndim not in (-1, 4):
+        raise refuse(f"output_grad has rank 4, found {output_grad}", output_grad)
+    return TupleStructInfo((queries, keys, values))
