@@ -10,12 +10,13 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Final, Self
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.frames import (
     FULL_TRACEBACK,
     keep_callback_frames,

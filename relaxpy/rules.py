@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from textwrap import fill, indent
@@ -13,6 +12,7 @@ from types import MappingProxyType
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 

@@ -6,10 +6,11 @@ import html
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TextIO, TypeAlias
 
 from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
 
 #: A section of a text and its style, as rich names styles.
 StyledText: TypeAlias = tuple[str, str]

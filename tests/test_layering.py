@@ -12,16 +12,17 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "relaxpy").rglob("*.py"))
 
 ROOMS = {
-    "screen": set(),
     "frames": set(),
-    "errors": {"frames", "screen"},
+    "dataclass": set(),
+    "screen": {"dataclass"},
+    "errors": {"dataclass", "frames", "screen"},
     "entry": {"errors", "frames"},
-    "rules": {"entry", "errors"},
+    "rules": {"dataclass", "entry", "errors"},
     "pysource": {"errors"},
     "pytest_plugin": {"errors"},
-    "ir": {"errors", "entry", "frames", "ir"},
-    "script": {"errors", "entry", "screen", "pysource", "ir", "script"},
-    "exec": {"errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
+    "ir": {"dataclass", "errors", "entry", "frames", "ir"},
+    "script": {"dataclass", "errors", "entry", "screen", "pysource", "ir", "script"},
+    "exec": {"dataclass", "errors", "entry", "frames", "screen", "pysource", "ir", "exec"},
 }
 #: The rooms of a package whose files import each other in one direction only.
 INNER = {

@@ -6,12 +6,12 @@ import math
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable

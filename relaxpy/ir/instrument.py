@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import WellFormedError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import (

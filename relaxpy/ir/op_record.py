@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, close_names
 
 if TYPE_CHECKING:

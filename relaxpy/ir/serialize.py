@@ -14,7 +14,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields as dataclass_fields, is_dataclass, replace
+from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter
 from types import ModuleType
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
 from relaxpy.ir import global_info

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError, RelaxpyError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops

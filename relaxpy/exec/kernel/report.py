@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.plan.statements import Compound
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,

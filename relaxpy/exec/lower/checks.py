@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.ir.core.traverse import walk

@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError, Diagnostic, RuntimeCheckError, Span, counted
 from relaxpy.exec.reference.kernel import check_supported, run_prim_func
 from relaxpy.exec.runtime.checks import (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, assert_never
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError, counted
 from relaxpy.exec.runtime.scalar import Scalar, ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.runtime.operands import Form, OperatorCall, Prims, leaves
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked

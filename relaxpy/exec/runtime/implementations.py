@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError, Span
 from relaxpy.exec.runtime.values import Value, from_packed
 from relaxpy.ir.op import Op

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from time import perf_counter
 from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.values import Value
 from relaxpy.screen import Table

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.values import Array, Category, Value, category_of, describe, empty
 from relaxpy.ir.core.dtype import DataType

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.runtime.signatures import declared_result
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax import nodes as rx

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import BOOL, DataType
 from relaxpy.ir.core.node import Node

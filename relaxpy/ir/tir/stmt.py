@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attr, Attrs, Node, as_attrs, freeze

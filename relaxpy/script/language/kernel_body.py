@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir import ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar

@@ -6,13 +6,14 @@ A record has no effect by itself, so that a namespace can be used outside of a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
@@ -185,7 +186,7 @@ class HandleName:
     """`T.handle`: in an annotation an untyped pointer, when called a pointer variable."""
 
     display_name: ClassVar[str] = "datatype"
-    dtype: DataType = DataType("handle")  # noqa: RUF009
+    dtype: DataType = DataType("handle")
 
     def __call__(self, dtype: str | None = None, storage_scope: str = "global") -> Var:
         """Return a new pointer variable; with `dtype`, a pointer to elements of this datatype."""
@@ -250,7 +251,7 @@ class BufferSpec(Form):
 
     display_name: ClassVar[str] = "T.Buffer"
     shape: tuple[ExprLike, ...]
-    dtype: DataType = DataType("float32")  # noqa: RUF009
+    dtype: DataType = DataType("float32")
     data: Var | None = None
     strides: tuple[ExprLike, ...] | None = None
     elem_offset: ExprLike | None = None

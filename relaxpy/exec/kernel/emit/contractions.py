@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Axis, loads

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.python_ast import call, docstring, function, path, text
 from relaxpy.ir.tir.expr import Var
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.python_ast import attribute, call, code, item, path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.plan.statements import Access, Statement
 from relaxpy.ir.arith.algebra.affine import IndexPoly

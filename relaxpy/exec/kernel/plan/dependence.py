@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import groupby, product
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.conflicts import possible_conflicts

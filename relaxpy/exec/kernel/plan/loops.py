@@ -7,9 +7,10 @@ product becomes one loop for each factor.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import keeps_divisions, may_fail
 from relaxpy.exec.kernel.nest.domain import conjuncts, has_first_iteration, split
 from relaxpy.exec.kernel.nest.nodes import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, Nest, loads
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement, access
 from relaxpy.exec.kernel.plan.updates import ArgExtreme, Update

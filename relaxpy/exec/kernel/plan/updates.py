@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias, cast
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, access

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.poly import Monomial, Poly
 from relaxpy.ir.core.dtype import INT64, DataType

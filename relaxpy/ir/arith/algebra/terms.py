@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import poly
 from relaxpy.ir.arith.algebra.atoms import Positive, Quotient, divisor, weight
 from relaxpy.ir.arith.algebra.poly import ONE, Monomial, Poly

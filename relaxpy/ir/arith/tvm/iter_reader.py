@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra import folding, residue
 from relaxpy.ir.arith.tvm.extents import Extents, absolute, analyzer_of, is_negative, size_of
 from relaxpy.ir.arith.tvm.iter_expr import (

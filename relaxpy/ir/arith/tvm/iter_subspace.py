@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.canonical import entry_point
 from relaxpy.ir.arith.tvm.extents import Extents, analyzer_of
 from relaxpy.ir.arith.tvm.iter_expr import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import Span
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget

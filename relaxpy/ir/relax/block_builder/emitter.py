@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import is_
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import (
     BuilderStateError,
     MisuseError,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import is_
 from typing import TypeVar, assert_never, cast
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget

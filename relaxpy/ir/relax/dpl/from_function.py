@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import cast
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.link import renamed_in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.dpl.pattern import DFPattern, check_pattern

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import VOID, DataType
@@ -57,7 +57,7 @@ class DynTensorType(Type):
 
     _fields = ("ndim", "dtype")
     ndim: int = -1
-    dtype: DataType = DataType("float32")  # noqa: RUF009
+    dtype: DataType = DataType("float32")
 
     def __post_init__(self) -> None:
         _check_rank(self.ndim)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError, digits
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.global_info import VDevice
@@ -236,7 +237,7 @@ class TensorStructInfo(StructInfo):
 
     _fields = ("dtype", "ndim", "shape", "vdevice")
     shape: Expr | None = None
-    dtype: DataType = DataType("float32")  # noqa: RUF009
+    dtype: DataType = DataType("float32")
     vdevice: object = None
     ndim: int = field(default=None)  # type: ignore[assignment]
     span: Span | None = None

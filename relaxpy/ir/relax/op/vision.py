@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import FLOAT32, INT64
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo, TupleStructInfo

@@ -7,10 +7,11 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any, Literal
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.script.parser.evaluate.call_faults import misfit
 from relaxpy.script.parser.evaluate.evaluator import Evaluator

@@ -6,9 +6,9 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.op import Op

@@ -10,12 +10,13 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from types import CodeType, FrameType
 from typing import Protocol
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import ParseError, Source, Span
 from relaxpy.screen import ipython
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import get_args, get_origin
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.device import Device, device, split_device
 from relaxpy.ir.core.dtype import DataType

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import counted
 from relaxpy.ir.core.dtype import VOID, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var

@@ -1,0 +1,236 @@
+"""The decorator of the dataclasses of relaxpy, which creates them faster than the standard one.
+
+`dataclasses.dataclass` compiles the text of every method when a class is created, which would take
+almost half of the time of importing relaxpy. Here only constructors are compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
+
+Field = dataclasses.Field[Any]
+
+
+class _Factory:
+    """What a signature shows as the default value of a field with a `default_factory`."""
+
+    @override
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY: Final = _Factory()
+
+
+def _dataclass(
+    cls: type | None = None,
+    /,
+    *,
+    init: bool = True,
+    repr: bool = True,
+    eq: bool = True,
+    frozen: bool = False,
+    slots: bool = False,
+    kw_only: bool = False,
+) -> Any:
+    """Make `cls` a dataclass as the standard library does; there are no fields of type InitVar.
+
+    The constructor of a frozen class with slots writes to the slots directly, which takes two
+    thirds of the time of the standard one. The functions of `dataclasses` apply, and a standard
+    dataclass may be derived from one of these.
+    """
+
+    def decorated(cls: type) -> type:
+        own = _own_fields(cls, kw_only)
+        cls = _with_slots(cls, own) if slots else _with_defaults(cls, own)
+        inherited = (vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[:0:-1])
+        members: dict[str, Field] = {}
+        for more in (*inherited, own):
+            members |= more
+        cls.__dataclass_fields__ = members  # type: ignore[attr-defined]
+        cls.__dataclass_params__ = _FROZEN if frozen else _CHANGEABLE  # type: ignore[attr-defined]
+        fields = dataclasses.fields(cls)
+        if init:
+            _add(cls, "__init__", _constructor(cls, fields, frozen=frozen))
+        if repr:
+            _add(cls, "__repr__", _representation(tuple(f.name for f in fields if f.repr)))
+        if eq:
+            _add_equality(cls, fields, frozen=frozen)
+        if frozen:
+            _add_protection(cls, frozenset(members))
+            if slots:
+                _add(cls, "__getstate__", _state)
+                _add(cls, "__setstate__", _set_state)
+        _add(cls, "__match_args__", tuple(f.name for f in fields if f.init and not f.kw_only))
+        return cls
+
+    return decorated if cls is None else decorated(cls)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+    dataclass = _dataclass
+
+
+@dataclasses.dataclass(init=False, repr=False, eq=False)
+class _Changeable:
+    """A class with the parameters that a standard dataclass looks for in its base classes."""
+
+
+@dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)
+class _Frozen:
+    """The same, of a frozen class."""
+
+
+_CHANGEABLE: Final = _Changeable.__dataclass_params__  # type: ignore[attr-defined]
+_FROZEN: Final = _Frozen.__dataclass_params__  # type: ignore[attr-defined]
+
+
+def _own_fields(cls: type, kw_only: bool) -> Mapping[str, Field]:
+    """The fields that the body of a class declares, which the standard library reads."""
+    annotations = inspect.get_annotations(cls)
+    values = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
+    body = {"__annotations__": annotations, "__module__": cls.__module__, "__doc__": "_", **values}
+    create = dataclasses.dataclass(
+        init=False, repr=False, eq=False, match_args=False, kw_only=kw_only
+    )
+    return {field.name: field for field in dataclasses.fields(create(type("_", (), body)))}
+
+
+def _with_slots(cls: type, own: Mapping[str, Field]) -> type:
+    """The class again, with its own fields in slots."""
+    inherited: set[str] = set()
+    for base in cls.__mro__[1:-1]:
+        slots = vars(base).get("__slots__", ())
+        inherited |= {slots} if isinstance(slots, str) else set(slots)
+    body = {name: value for name, value in vars(cls).items() if name not in own}
+    body.pop("__dict__", None)
+    body.pop("__weakref__", None)
+    body["__slots__"] = tuple(name for name in own if name not in inherited)
+    body["__qualname__"] = cls.__qualname__
+    return type(cls)(cls.__name__, cls.__bases__, body)
+
+
+def _with_defaults(cls: type, own: Mapping[str, Field]) -> type:
+    """The class, in which a default value is an attribute and not a Field."""
+    for name, field in own.items():
+        if field.default is not dataclasses.MISSING:
+            setattr(cls, name, field.default)
+        elif name in vars(cls):
+            delattr(cls, name)
+    return cls
+
+
+def _add(cls: type, name: str, value: object) -> None:
+    """Set an attribute, unless the body of the class defines it."""
+    if name not in vars(cls):
+        if inspect.isfunction(value):
+            value.__qualname__ = f"{cls.__qualname__}.{name}"
+        setattr(cls, name, value)
+
+
+def _constructor(cls: type, fields: tuple[Field, ...], *, frozen: bool) -> Callable[..., None]:
+    scope: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY}
+    scope["_setattr"] = object.__setattr__
+    positional, named, lines = ["self"], ["*"], []
+    for field in fields:
+        name = value = field.name
+        if field.default_factory is not dataclasses.MISSING:
+            scope[f"_new_{name}"], scope[f"_default_{name}"] = field.default_factory, _FACTORY
+            value = f"_new_{name}()"
+            if field.init:
+                value += f" if {name} is _FACTORY else {name}"
+        elif field.default is not dataclasses.MISSING:
+            scope[f"_default_{name}"] = field.default
+            value = name if field.init else f"_default_{name}"
+        elif not field.init:
+            continue
+        if field.init:
+            has_default = f"_default_{name}" in scope
+            parameter = f"{name}=_default_{name}" if has_default else name
+            (named if field.kw_only else positional).append(parameter)
+        slot = getattr(cls, name, None)
+        if not frozen:
+            lines.append(f"self.{name} = {value}")
+        elif inspect.ismemberdescriptor(slot):
+            scope[f"_set_{name}"] = slot.__set__
+            lines.append(f"_set_{name}(self, {value})")
+        else:
+            lines.append(f"_setattr(self, {name!r}, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    parameters = positional + (named if len(named) > 1 else [])
+    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"]), scope)
+    function: Callable[..., None] = scope["__init__"]
+    function.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
+    return function
+
+
+def _representation(names: tuple[str, ...]) -> Callable[[object], str]:
+    @recursive_repr()
+    def __repr__(self: object) -> str:  # noqa: N807
+        values = (f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+    return __repr__
+
+
+def _key(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
+    """A function that returns these attributes of an object."""
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+def _add_equality(cls: type, fields: tuple[Field, ...], *, frozen: bool) -> None:
+    compared = _key(tuple(f.name for f in fields if f.compare))
+    hashed = _key(tuple(f.name for f in fields if (f.compare if f.hash is None else f.hash)))
+
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return compared(self) == compared(other)
+
+    def __hash__(self: object) -> int:  # noqa: N807
+        return hash(hashed(self))
+
+    implied = vars(cls).get("__hash__", 0) is None and "__eq__" in vars(cls)
+    if implied:  # Python sets it to None in a class that defines __eq__
+        del cls.__hash__
+    _add(cls, "__eq__", __eq__)
+    _add(cls, "__hash__", __hash__ if frozen else None)
+
+
+def _add_protection(cls: Any, names: frozenset[str]) -> None:
+    """Let no field be set or deleted, and no attribute at all of what is exactly a `cls`."""
+
+    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def __delattr__(self: object, name: str) -> None:  # noqa: N807
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    _add(cls, "__setattr__", __setattr__)
+    _add(cls, "__delattr__", __delattr__)
+
+
+def _state(self: Any) -> list[object]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[object]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
