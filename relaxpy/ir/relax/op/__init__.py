@@ -1,4 +1,4 @@
-"""The operators of Relax, each in its one home; importing this package registers all of them."""
+"""The operators of Relax, one module per family; importing this package registers all of them."""
 
 from pkgutil import iter_modules, resolve_name
 
@@ -34,8 +34,8 @@ from relaxpy.ir.relax.op.linear_algebra import linear
 from relaxpy.ir.relax.op.misc import assert_op, null_value, print, shape_of
 from relaxpy.ir.relax.op.scatter import masked_fill
 
-for _home in iter_modules(__path__):
-    resolve_name(f"{__name__}.{_home.name}")
+for _family in iter_modules(__path__):
+    resolve_name(f"{__name__}.{_family.name}")
 
 __all__ = [
     "OpDef",

@@ -44,7 +44,7 @@ Numbers: TypeAlias = TensorStructInfo | PrimStructInfo
 
 
 def _operand(sinfo: Numbers) -> TensorStructInfo:
-    """A scalar beside a tensor is a tensor of rank 0."""
+    """Convert a scalar operand to a tensor of rank 0."""
     return sinfo if isinstance(sinfo, TensorStructInfo) else tensor((), sinfo.dtype)
 
 
@@ -65,7 +65,7 @@ def _infer_comparison(x1: Numbers, x2: Numbers) -> Numbers:
 
 
 def literal(value: object, dtype: DataType) -> Constant:
-    """A Python number as a tensor of rank 0 of this datatype, beside which it is written.
+    """Convert a Python number to a tensor of rank 0 with the datatype of the other operand.
 
     Errors:
         MisuseError: the datatype is open, or has no such value.
@@ -76,42 +76,42 @@ def literal(value: object, dtype: DataType) -> Constant:
             hint="write R.const(value, dtype)",
             about=value,
         )
-    whole = isinstance(value, (numbers.Integral, np.bool_))
+    is_integral = isinstance(value, (numbers.Integral, np.bool_))
     if dtype.is_int:
         low, high = ops.int_range(dtype)
-        if not whole or not low <= int(value) <= high:  # type: ignore[call-overload]
+        if not is_integral or not low <= int(value) <= high:  # type: ignore[call-overload]
             raise MisuseError(
                 f"{value!r} is not a value of {dtype}",
                 about=value,
-                hint=None if whole else "convert the other operand with R.astype",
+                hint=None if is_integral else "convert the other operand with R.astype",
             )
     return const(value, dtype)
 
 
 def fit_numbers(arguments: dict[str, Any]) -> None:
-    """Let a Python number among two operands take the datatype of the other one.
+    """Convert a Python number among two operands to the datatype of the other one.
 
-    An array keeps its datatype where the other operand has it, else it is what `const` makes of it.
+    An array keeps its datatype where the other operand has it; else `const` converts it.
     """
     if isinstance(arguments["x1"], Expr) and isinstance(arguments["x2"], Expr):
         return
     for name, other in (_NAMES, _NAMES[::-1]):
-        array, beside = arguments[name], arguments[other]
+        array, other_value = arguments[name], arguments[other]
         if isinstance(array, np.ndarray):
-            sinfo = beside.struct_info if isinstance(beside, Expr) else None
+            sinfo = other_value.struct_info if isinstance(other_value, Expr) else None
             same = isinstance(sinfo, TensorStructInfo) and sinfo.dtype == DataType(array.dtype)
             arguments[name] = Constant(array) if same else const(array)
     for name, other in (_NAMES, _NAMES[::-1]):
-        value, beside = arguments[name], arguments[other]
+        value, other_value = arguments[name], arguments[other]
         if isinstance(value, Expr) or not isinstance(value, (bool, numbers.Real, np.bool_)):
             continue
-        sinfo = beside.struct_info if isinstance(beside, Expr) else None
+        sinfo = other_value.struct_info if isinstance(other_value, Expr) else None
         if isinstance(sinfo, TensorStructInfo):
             arguments[name] = literal(value, sinfo.dtype)
         elif isinstance(sinfo, PrimStructInfo):
             number = literal(value, sinfo.dtype).data.item()
             arguments[name] = PrimValue(ops.const(number, sinfo.dtype))
-        elif isinstance(beside, Expr) and sinfo is None:
+        elif isinstance(other_value, Expr) and sinfo is None:
             raise MisuseError(
                 f"the datatype of {value!r} is open: nothing is known yet about the other operand",
                 hint="write R.const(value, dtype)",
@@ -120,7 +120,7 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
 
 
 def _legalization(name: str) -> Legalize:
-    """A scalar literal becomes part of the kernel; a call on two scalars is evaluated at once."""
+    """A scalar literal becomes part of the kernel; a call on two known scalars is evaluated."""
     function = getattr(topi, name)
 
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
@@ -130,8 +130,10 @@ def _legalization(name: str) -> Legalize:
         result = builder.struct_info_of(call)
         operands = [builder.struct_info_of(a) for a in call.args]
         if isinstance(result, PrimStructInfo):
-            known = [v.value for v in operands if isinstance(v, PrimStructInfo)]
-            return call if None in known else PrimValue(ops.cast_to(function(*known), result.dtype))
+            values = [v.value for v in operands if isinstance(v, PrimStructInfo)]
+            return (
+                call if None in values else PrimValue(ops.cast_to(function(*values), result.dtype))
+            )
         assert isinstance(result, TensorStructInfo)
         args: list[object] = list(call.args)
         for k in (1, 0):

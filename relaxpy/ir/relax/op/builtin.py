@@ -18,7 +18,7 @@ from relaxpy.ir.relax.op.memory import datatype_by_name, tensor_in
 
 
 def global_scope(arguments: dict[str, Any]) -> None:
-    """The datatype by its name, and memory that is reached from everywhere."""
+    """Convert the name of the datatype; the default storage scope is global."""
     datatype_by_name(arguments)
     if arguments["storage_scope"] is None:
         arguments["storage_scope"] = "global"

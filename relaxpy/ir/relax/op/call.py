@@ -1,4 +1,4 @@
-"""Operators that call what lies outside Relax: PrimFuncs and packed functions."""
+"""Operators that call functions outside Relax: PrimFuncs and packed functions."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def operand_tuple(args: Operands) -> Tuple:
 
 
 def index_list(indices: int | Sequence[int]) -> tuple[int, ...]:
-    """Several indices, or one, as a tuple.
+    """Convert one index or a list of indices to a tuple.
 
     Errors:
-        MisuseError (also TypeError): they are none.
+        MisuseError (also TypeError): a value is not an integer.
     """
-    listed = indices if isinstance(indices, (list, tuple)) else (indices,)
-    if not all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in listed):
+    index_tuple = indices if isinstance(indices, (list, tuple)) else (indices,)
+    if not all(isinstance(i, (int, np.integer)) and not isinstance(i, bool) for i in index_tuple):
         raise MisuseError(
             f"inplace_indices is int or a list of them, found {indices!r:.60}", about=indices
         )
-    return tuple(map(int, listed))
+    return tuple(map(int, index_tuple))
 
 
 def packed_callee(func: Expr | str) -> Expr:
@@ -116,7 +116,7 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
     [sinfo] = call.sinfo_args
     fields = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
     outputs = []
-    for field in map(_whole, fields):
+    for field in map(_undistributed, fields):
         if not isinstance(field, TensorStructInfo):
             raise StructInfoTypeError(
                 f"outputs are tensors, found {field}", rule="OP-3", about=field
@@ -135,8 +135,8 @@ def _outputs(call: Call, rule: str) -> tuple[TensorStructInfo, ...]:
     return tuple(outputs)
 
 
-def _whole(sinfo: StructInfo) -> StructInfo:
-    """The whole of a tensor that several devices hold together; anything else is itself."""
+def _undistributed(sinfo: StructInfo) -> StructInfo:
+    """The struct info of a distributed tensor as a whole; any other struct info itself."""
     return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
 
 
@@ -160,7 +160,7 @@ def _check_kernel(
     call: Call,
     ctx: Context,
 ) -> None:
-    """OP-1, OP-8: the callee is a PrimFunc of the module, and nothing provably disagrees."""
+    """Check OP-1 and OP-8: the callee is a PrimFunc of the module, and no type provably differs."""
     if not isinstance(callee, GlobalVar):
         raise StructInfoTypeError(
             "only a PrimFunc of the module can be called so",
@@ -182,7 +182,7 @@ def _check_kernel(
             ctx.global_sinfo(callee)
         return
     arguments = (*inputs, *outputs, *scalars)
-    if _plainly_fit(arguments, ctx.signatures[callee.name_hint], ctx.shape_vars):
+    if _fit_without_proof(arguments, ctx.signatures[callee.name_hint], ctx.shape_vars):
         return
     sinfo = ctx.callee_sinfo(callee)
     if not isinstance(sinfo, FuncStructInfo) or sinfo.params is None:
@@ -203,45 +203,45 @@ def _check_kernel(
         expected = substitute_info(param, images)
         if not provably_disjoint(actual, expected, ctx.shape_vars):
             continue
-        operand = i < len(inputs)
-        what = f"operand {i + 1}" if operand else f"output {i - len(inputs) + 1}"
+        is_input = i < len(inputs)
+        noun = f"operand {i + 1}" if is_input else f"output {i - len(inputs) + 1}"
         if i >= len(inputs) + len(outputs):
-            what = f"scalar {i - len(inputs) - len(outputs) + 1}"
+            noun = f"scalar {i - len(inputs) - len(outputs) + 1}"
         reason = explain_disjointness(actual, expected, ctx.shape_vars)
         packed, [out] = call.args[1], call.sinfo_args
         raise StructInfoTypeError(
-            f"{what} of {callee.name_hint} is {actual}, the kernel takes {expected}: {reason}",
+            f"{noun} of {callee.name_hint} is {actual}, the kernel takes {expected}: {reason}",
             rule="OP-8",
-            about=packed.fields[i] if operand and isinstance(packed, Tuple) else out,
+            about=packed.fields[i] if is_input and isinstance(packed, Tuple) else out,
         )
 
 
-def _plainly_fit(
+def _fit_without_proof(
     arguments: Sequence[StructInfo], signature: StructInfo, bound: Container[Var]
 ) -> bool:
-    """Whether operands agree with parameters at a glance, the common case, without any proof.
+    """Whether operands agree with parameters without a proof, which is the common case.
 
-    Parameters are read as patterns: a variable of theirs stands for one size of the operands, and
-    what is computed from variables needs a proof.
+    Parameters are patterns: each variable of theirs matches one size of the operands. Expressions
+    of variables need a proof.
     """
     params = signature.params if isinstance(signature, FuncStructInfo) else None
     if params is None or len(arguments) != len(params):
         return False
     images: dict[PrimExpr, PrimExpr] = {}
     for actual, param in zip(arguments, params, strict=True):
-        mine, wanted = _sizes_if_known(actual), _sizes_if_known(param)
-        if mine is None or wanted is None or len(mine) != len(wanted):
+        sizes, patterns = _known_sizes(actual), _known_sizes(param)
+        if sizes is None or patterns is None or len(sizes) != len(patterns):
             return False
         if type(actual) is not type(param) or actual.dtype != param.dtype:  # type: ignore[attr-defined]
             return False
-        for a, b in zip(mine, wanted, strict=True):
+        for a, b in zip(sizes, patterns, strict=True):
             is_bound = isinstance(b, Var) and b not in bound and a.dtype == b.dtype
             if b.height or (images.setdefault(b, a) if is_bound else b) is not a:
                 return False
     return True
 
 
-def _sizes_if_known(sinfo: StructInfo) -> tuple[PrimExpr, ...] | None:
+def _known_sizes(sinfo: StructInfo) -> tuple[PrimExpr, ...] | None:
     """The shape of a tensor, or the value of a scalar."""
     if isinstance(sinfo, TensorStructInfo):
         return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
@@ -253,12 +253,14 @@ def _sizes_if_known(sinfo: StructInfo) -> tuple[PrimExpr, ...] | None:
 def _infer_call_tir(call: Call, ctx: Context) -> StructInfo:
     callee, inputs = operand_sinfo(call, ctx)
     outputs = _outputs(call, "OP-3")
-    _check_kernel(callee, tuple(map(_whole, inputs)), outputs, _scalars(call, ctx), call, ctx)
+    _check_kernel(
+        callee, tuple(map(_undistributed, inputs)), outputs, _scalars(call, ctx), call, ctx
+    )
     return call.sinfo_args[0]
 
 
 def kernel_args(gvar: Expr, args: Operands, tir_vars: object) -> tuple[Expr, ...]:
-    """The operands of a call of a PrimFunc: it, a tuple of its inputs, and scalars as a shape."""
+    """The operands of a call of a PrimFunc: itself, the tuple of inputs, and scalars as a shape."""
     if not isinstance(gvar, Expr):
         named = isinstance(gvar, str) and gvar.isidentifier()
         raise MisuseError(
@@ -312,17 +314,17 @@ def call_tir(
 
 
 def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
-    name, named = call.attrs.get("te_grad_name"), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
+    name, kwargs = call.attrs.get("te_grad_name"), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
     if not isinstance(name, str) or not name:
         raise StructInfoTypeError(f"te_grad_name names a gradient, found {name!r:.60}", about=name)
-    if not isinstance(named, Mapping):
+    if not isinstance(kwargs, Mapping):
         raise StructInfoTypeError(
-            f"te_grad_kwargs is a table of arguments by name, found {named!r:.60}", about=named
+            f"te_grad_kwargs is a table of arguments by name, found {kwargs!r:.60}", about=kwargs
         )
     return _infer_call_tir(call, ctx)
 
 
-def _forward_part(builder: object, call: Call) -> Call:
+def _without_gradient(builder: object, call: Call) -> Call:
     """The call without its gradient."""
     return Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
 
@@ -332,7 +334,7 @@ def _forward_part(builder: object, call: Call) -> Call:
     pure=True,
     calls=CallKind.KERNEL,
     infer=_infer_with_grad,
-    legalize=_forward_part,
+    legalize=_without_gradient,
 )
 def call_tir_with_grad(
     gvar: Expr,
@@ -350,8 +352,10 @@ def call_tir_with_grad(
         StructInfoError: as for `call_tir`, or name and arguments of the gradient are none.
     """
     attrs: dict[str, object] = {"te_grad_name": te_grad_name}
-    none = te_grad_kwargs is None or (isinstance(te_grad_kwargs, Mapping) and not te_grad_kwargs)
-    if not none:
+    has_no_kwargs = te_grad_kwargs is None or (
+        isinstance(te_grad_kwargs, Mapping) and not te_grad_kwargs
+    )
+    if not has_no_kwargs:
         attrs["te_grad_kwargs"] = te_grad_kwargs
     return Call(
         call_tir_with_grad.op,
@@ -364,7 +368,7 @@ def call_tir_with_grad(
 def operand_of_output(
     call: Call, operands: int, outputs: int, *, names: tuple[str, str]
 ) -> tuple[int, ...]:
-    """For each output the index of the operand that it is, -1 for a new tensor.
+    """For each output, the index of the operand that it overwrites, or -1 for a new tensor.
 
     Errors:
         StructInfoTypeError: `inplace_indices` does not name a different operand for each of them.
@@ -406,15 +410,15 @@ def _infer_inplace(call: Call, ctx: Context) -> StructInfo:
 def _check_same_tensor(
     actual: StructInfo, output: TensorStructInfo, index: int, ctx: Context
 ) -> None:
-    """An operand that becomes an output has its datatype and provably its shape."""
+    """Check that an operand that becomes an output provably has its datatype and shape."""
     same = isinstance(actual, TensorStructInfo) and actual.dtype == output.dtype
     if isinstance(actual, TensorStructInfo) and same:
-        mine, wanted = actual.get_shape(), output.get_shape()
+        sizes, expected = actual.get_shape(), output.get_shape()
         same = actual.shape is output.shape or (
-            mine is not None
-            and wanted is not None
-            and len(mine) == len(wanted)
-            and all(ctx.prove_equal(a, b) for a, b in zip(mine, wanted, strict=True))
+            sizes is not None
+            and expected is not None
+            and len(sizes) == len(expected)
+            and all(ctx.prove_equal(a, b) for a, b in zip(sizes, expected, strict=True))
         )
     if not same:
         raise StructInfoTypeError(
@@ -451,17 +455,17 @@ def call_tir_inplace(
 
 
 def packed_result(call: Call, ctx: Context) -> StructInfo:
-    """What the packed function that is called derives for the other operands (DER-38).
+    """The struct info that the called packed function derives for the other operands (DER-38).
 
     Errors:
         StructInfoError: there is no packed function, or it refuses them.
     """
-    derive, inner = packed_derivation(call, ctx), call.args[1:]
-    return derive.func(Call(call.args[0], inner, call.attrs, call.sinfo_args, span=call.span), ctx)
+    derive, args = packed_derivation(call, ctx), call.args[1:]
+    return derive.func(Call(call.args[0], args, call.attrs, call.sinfo_args, span=call.span), ctx)
 
 
 def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
-    """How the packed function that is called derives struct info.
+    """The function by which the called packed function derives struct info.
 
     Errors:
         StructInfoTypeError: the first operand is not a packed function.

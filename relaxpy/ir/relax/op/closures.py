@@ -1,4 +1,4 @@
-"""Closures that hold their last arguments, and calls of closures without known parameters."""
+"""Closures with bound last arguments, and calls of closures without known parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that make tensors."""
+"""Operators that create tensors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _require_scalar(fill_value: TensorStructInfo) -> None:
 
 
 def _filled(builder: BlockBuilder, call: Call, value: object) -> Expr:
-    """Every element of the result is `value`."""
+    """Build a kernel that fills the result with `value`."""
     sinfo = builder.struct_info_of(call)
     assert isinstance(sinfo, TensorStructInfo)
     name = call.op.name.removeprefix("relax.").removesuffix("_like")  # type: ignore[union-attr]
@@ -89,8 +89,8 @@ def full(
         StructInfoError: `fill_value` is not known to have rank 0.
     """
     _require_scalar(fill_value)
-    found = shape_operand(call.args[0], shape)
-    return tensor(found, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
+    sizes = shape_operand(call.args[0], shape)
+    return tensor(sizes, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
 
 
 @register("relax.full_like", pure=True, legalize=_legalize_full, gradient=_gradient_full)
@@ -153,10 +153,10 @@ CONSTANTS = family(
 
 
 def _complete_range(arguments: dict[str, Any]) -> None:
-    """A lone bound is the end; without datatype, int64 where all are integers, else float32."""
+    """A single bound is the end; by default, integers give int64 and other numbers float32."""
     if arguments["end"] is None:
         arguments["start"], arguments["end"] = 0, arguments["start"]
-    whole = True
+    all_integers = True
     for name in ("start", "end", "step"):
         value = arguments[name]
         if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, Expr)):
@@ -167,13 +167,13 @@ def _complete_range(arguments: dict[str, Any]) -> None:
             value = int(value)
         expr = arguments[name] = convert_to_expr(value)
         sinfo = expr.struct_info
-        whole = whole and isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_int
+        all_integers = all_integers and isinstance(sinfo, PrimStructInfo) and sinfo.dtype.is_int
     if arguments["dtype"] is None:
-        arguments["dtype"] = INT64 if whole else FLOAT32
+        arguments["dtype"] = INT64 if all_integers else FLOAT32
 
 
 def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """How many of start, start + step, … lie before `end`.
+    """The number of elements start, start + step, … before `end`.
 
     Errors:
         StructInfoError: the step is 0, or one of the three is not a finite number.
@@ -202,8 +202,8 @@ def range_length(start: PrimExpr, end: PrimExpr, step: PrimExpr) -> PrimExpr:
 
 def _range_bounds(sinfos: tuple[StructInfo, ...]) -> list[PrimExpr] | None:
     values = [sinfo.value for sinfo in sinfos if isinstance(sinfo, PrimStructInfo)]
-    known = [v for v in values if v is not None]
-    return known if len(known) == len(sinfos) else None
+    bounds = [v for v in values if v is not None]
+    return bounds if len(bounds) == len(sinfos) else None
 
 
 def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
@@ -214,8 +214,8 @@ def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
     assert isinstance(sinfo, TensorStructInfo)
     dtype = str(sinfo.dtype)
     length = range_length(*bounds)
-    whole = all(isinstance(v, IntImm) for v in (*bounds, length)) and sinfo.dtype.is_int
-    if whole and length.value <= MAX_LISTED:  # type: ignore[attr-defined]
+    is_constant = all(isinstance(v, IntImm) for v in (*bounds, length)) and sinfo.dtype.is_int
+    if is_constant and length.value <= MAX_LISTED:  # type: ignore[attr-defined]
         first, last, step = (v.value for v in bounds)  # type: ignore[attr-defined]
         return const(np.arange(first, last, step), dtype)
     return te_kernel(builder, topi.arange, "arange", *bounds, dtype, length)

@@ -1,4 +1,4 @@
-"""Operators on tensors that the devices of a mesh hold together."""
+"""Operators on tensors distributed over the devices of a mesh."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_alone(
 def annotate_sharding(
     input: TensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> TensorStructInfo:
-    """The tensor itself, which passes spread over a mesh.
+    """The tensor itself, which passes distribute over a mesh.
 
     Shapes:
         input   any whose rank has the axes that are split
@@ -82,7 +82,7 @@ def _gradient_redistribute(
 def redistribute(
     input: DTensorStructInfo, device_mesh: DeviceMesh, placement: Placement
 ) -> DTensorStructInfo:
-    """The tensor, spread over a mesh in another way.
+    """The tensor, distributed over a mesh in another way.
 
     Shapes:
         input   any whose rank has the axes that are split
@@ -96,7 +96,7 @@ def redistribute(
 def shard(
     x: TensorStructInfo, num_workers: int, axis: int, ctx: Context, name: str
 ) -> TensorStructInfo:
-    """One of the equal parts of a tensor along an axis.
+    """The struct info of one of the equal shards of a tensor along an axis.
 
     Errors:
         StructInfoError: there are no workers, the axis is out of range, or its size is provably not
@@ -109,15 +109,15 @@ def shard(
     shape = literal_shape(x)
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim)
-    rest = ops.floormod(shape[position], num_workers)
-    if ctx.prove_equal(rest, ops.const(0, rest.dtype)) is False:
+    remainder = ops.floormod(shape[position], num_workers)
+    if ctx.prove_equal(remainder, ops.const(0, remainder.dtype)) is False:
         raise refuse(
             f"dimension {position} of {name} {shape_text(shape)} is {shown(shape[position])}, "
             f"which is not a multiple of {num_workers} workers",
             num_workers,
         )
-    part = tidy(ops.floordiv(shape[position], num_workers))
-    return tensor((*shape[:position], part, *shape[position + 1 :]), x.dtype, x.vdevice)
+    share = tidy(ops.floordiv(shape[position], num_workers))
+    return tensor((*shape[:position], share, *shape[position + 1 :]), x.dtype, x.vdevice)
 
 
 def require_workers(num_workers: int) -> None:

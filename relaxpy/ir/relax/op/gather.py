@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def require_indices(sinfo: TensorStructInfo, name: str = "indices") -> None:
-    """Refuse a tensor that is known to hold something else than integers.
+    """Refuse a tensor that is known not to contain integers.
 
     Errors:
-        StructInfoTypeError: it does.
+        StructInfoTypeError: it does not.
     """
     require_integer(sinfo.dtype, name, sinfo)
 
@@ -60,7 +60,7 @@ def require_same_rank(first: TensorStructInfo, second: TensorStructInfo, names: 
         raise refuse(f"{names} have one rank, found {first} and {second}", second)
 
 
-def _known(x: TensorStructInfo, shape: Sequence[PrimExpr] | None, ndim: int) -> TensorStructInfo:
+def _gathered(x: TensorStructInfo, shape: Sequence[PrimExpr] | None, ndim: int) -> TensorStructInfo:
     return tensor(shape, x.dtype, x.vdevice, ndim)
 
 
@@ -103,11 +103,11 @@ def gather_elements(
     ndim = max(data.ndim, indices.ndim)
     if ndim >= 0:
         normal_axis(axis, ndim)
-    return _known(data, literal_shape(indices), ndim)
+    return _gathered(data, literal_shape(indices), ndim)
 
 
 def position_count(indices: TensorStructInfo) -> int | None:
-    """How many positions the last axis of indices holds, if that is a literal."""
+    """The number of positions along the last axis of indices, if it is a literal."""
     shape = literal_shape(indices)
     if not shape or not isinstance(shape[-1], IntImm):
         return None
@@ -115,7 +115,7 @@ def position_count(indices: TensorStructInfo) -> int | None:
 
 
 def legalize_at_positions(name: str) -> Any:
-    """The kernel takes the axis of positions first."""
+    """Legalise to a kernel that takes the axis of positions first."""
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         data, indices, *updates = call.args
@@ -125,10 +125,10 @@ def legalize_at_positions(name: str) -> Any:
             return call
         order = (sinfo.ndim - 1, *range(sinfo.ndim - 1))
 
-        def kernel(data: Tensor, indices: Tensor, *rest: Any, **attrs: Any) -> Tensor:
-            turned = indices if len(order) == 1 else topi.transpose(indices, order)
+        def kernel(data: Tensor, indices: Tensor, *values: Any, **attrs: Any) -> Tensor:
+            positions_first = indices if len(order) == 1 else topi.transpose(indices, order)
             function = topi.gather_nd if name == "gather_nd" else topi.scatter_nd
-            return function(data, turned, *rest, **attrs)
+            return function(data, positions_first, *values, **attrs)
 
         mode = {"mode": call.attrs["reduction"]} if updates else dict(call.attrs)
         return builder.call_te(
@@ -148,14 +148,14 @@ def _gradient_gather_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuil
         shape = require_shape(indices, "gather_nd")
         columns = []
         for axis in range(batch):
-            line = R.reshape(
+            positions_along = R.reshape(
                 R.arange(PrimValue(shape[axis])),
                 ShapeExpr(
                     tuple(n if k == axis else ops.const(1, INT64) for k, n in enumerate(shape))
                 ),
             )
-            whole = ShapeExpr((*shape[:-1], ops.const(1, INT64)))
-            columns.append(R.broadcast_to(line, whole))
+            column_shape = ShapeExpr((*shape[:-1], ops.const(1, INT64)))
+            columns.append(R.broadcast_to(positions_along, column_shape))
         columns.append(R.astype(indices, "int64"))
         positions = R.concat(columns, -1)
     return [R.scatter_nd(zeros, positions, gradient, "add"), R.grad.no_grad(indices)]
@@ -191,7 +191,7 @@ def gather_nd(
             raise refuse(f"batch_dims is from 0 to {most} for {name} {sinfo}, found {batch_dims}")
     count = position_count(indices)
     if data.ndim < 0 or indices.ndim < 0 or count is None:
-        return _known(data, None, -1)
+        return _gathered(data, None, -1)
     if batch_dims + count > data.ndim:
         raise refuse(
             f"indices {indices} hold {count} positions, but data {data} has "
@@ -199,10 +199,10 @@ def gather_nd(
             indices,
         )
     ndim = indices.ndim - 1 + data.ndim - batch_dims - count
-    shape, places = literal_shape(data), literal_shape(indices)
-    if shape is None or places is None:
-        return _known(data, None, ndim)
-    return _known(data, (*places[:-1], *shape[batch_dims + count :]), ndim)
+    shape, index_shape = literal_shape(data), literal_shape(indices)
+    if shape is None or index_shape is None:
+        return _gathered(data, None, ndim)
+    return _gathered(data, (*index_shape[:-1], *shape[batch_dims + count :]), ndim)
 
 
 def index_fields(tensors: TupleStructInfo, name: str) -> list[TensorStructInfo]:
@@ -227,7 +227,7 @@ def fields_of(operand: Expr, builder: BlockBuilder) -> list[Expr]:
 
 
 def _stacked_indices(indices: Sequence[Expr], shape: Expr) -> Expr:
-    """Indices that broadcast to a shape, as positions along one more axis."""
+    """Broadcast indices to a shape and stack them as positions along a new axis."""
     columns = [R.broadcast_to(R.astype(index, "int64"), shape) for index in indices]
     return cast("Expr", R.stack(columns, -1))
 
@@ -273,10 +273,10 @@ def index_tensor(data: TensorStructInfo, indices: TupleStructInfo) -> TensorStru
     names = [f"indices[{k}]" for k in range(len(fields))]
     shape, ndim = broadcast(fields, names)
     if data.ndim < 0 or ndim < 0:
-        return _known(data, None, -1)
-    whole = ndim + data.ndim - len(fields)
+        return _gathered(data, None, -1)
+    rank = ndim + data.ndim - len(fields)
     sizes = literal_shape(data)
     if not isinstance(shape, (tuple, ShapeExpr)) or sizes is None:
-        return _known(data, None, whole)
+        return _gathered(data, None, rank)
     values = shape.values if isinstance(shape, ShapeExpr) else shape
-    return _known(data, (*values, *sizes[len(fields) :]), whole)
+    return _gathered(data, (*values, *sizes[len(fields) :]), rank)

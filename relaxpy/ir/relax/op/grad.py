@@ -1,4 +1,4 @@
-"""Operators for gradients: bounds of differentiation, and backward operators of others."""
+"""Operators for gradients: limits of differentiation, and backward operators."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def _gradient_take_backward(
     var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 ) -> list[Expr]:
     _, x, indices = call.args
-    taken = R.take(gradient, indices, call.attrs["axis"])
-    return [taken, no_grad(x), no_grad(indices)]
+    output_gradient = R.take(gradient, indices, call.attrs["axis"])
+    return [output_gradient, no_grad(x), no_grad(indices)]
 
 
 @register(

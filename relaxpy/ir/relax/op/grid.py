@@ -50,11 +50,13 @@ def _require_rank(sinfo: TensorStructInfo, name: str, rank: int, reason: str) ->
         raise refuse(f"{name} has rank {rank}{reason}, found {sinfo}", sinfo)
 
 
-def _require_size(sinfo: TensorStructInfo, name: str, axis: int, wanted: int, what: str) -> None:
+def _require_size(
+    sinfo: TensorStructInfo, name: str, axis: int, expected: int, meaning: str
+) -> None:
     shape = literal_shape(sinfo)
-    if shape is not None and differ(shape[axis], ops.const(wanted, "int64")):
+    if shape is not None and differ(shape[axis], ops.const(expected, "int64")):
         raise refuse(
-            f"dimension {axis} of {name} {shape_text(shape)} is {wanted}, {what}; found "
+            f"dimension {axis} of {name} {shape_text(shape)} is {expected}, {meaning}; found "
             f"{shown(shape[axis])}",
             sinfo,
         )
@@ -85,8 +87,8 @@ def _sampled(
             f"{shown(sizes[0])} and {shown(positions[0])}",
             grid,
         )
-    known = (*sizes[:2], *positions[2:]) if same(sizes[0], positions[0]) else None
-    return tensor(known, data.dtype, data.vdevice, rank)
+    result_shape = (*sizes[:2], *positions[2:]) if same(sizes[0], positions[0]) else None
+    return tensor(result_shape, data.dtype, data.vdevice, rank)
 
 
 def _gradient_grid_sample(
@@ -133,14 +135,14 @@ def grid_sample(
 
 
 def _legalize_backward(builder: BlockBuilder, call: Call) -> Expr:
-    made = (
+    kernels = (
         te_kernel(builder, function, f"grid_sample_backward_{name}", *call.args, **call.attrs)
         for name, function in (
             ("data", topi.image.grid_sample_grad_data),
             ("grid", topi.image.grid_sample_grad_grid),
         )
     )
-    return Tuple(tuple(builder.emit(kernel) for kernel in made))
+    return Tuple(tuple(builder.emit(kernel) for kernel in kernels))
 
 
 @register("relax.grad.grid_sample_backward", pure=True, legalize=_legalize_backward)
@@ -178,8 +180,8 @@ def _gradient_affine_grid(g: Any, x: Any, y: Any, call: Call) -> Any:
     dtype = str(x.struct_info.dtype) or "float32"
     identity = const(np.eye(2, 3)[None], dtype)
     size = require_shape(y, "relax.image.affine_grid")[2:]
-    plain = affine_grid(identity, size, **call.attrs)
-    rows = R.sum(R.expand_dims(g, 2) * R.expand_dims(plain, 1), [3, 4])
+    positions = affine_grid(identity, size, **call.attrs)
+    rows = R.sum(R.expand_dims(g, 2) * R.expand_dims(positions, 1), [3, 4])
     return R.concat([rows, R.expand_dims(R.sum(g, [2, 3]), 2)], axis=2)
 
 

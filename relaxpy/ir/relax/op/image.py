@@ -32,24 +32,24 @@ Coordinates: TypeAlias = Literal[
     "tf_crop_and_resize",
 ]
 Rounding: TypeAlias = Literal["round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
-#: What the functions of tensor expressions call the attributes.
+#: The names of attributes in topi.
 _NAMES = {"cubic_alpha": "bicubic_alpha", "cubic_exclude": "bicubic_exclude"}
 
 
-def _positions(layout: str, letters: str, data: TensorStructInfo) -> list[int]:
-    """The axes with these letters in the layout of data.
+def _spatial_axes(layout: str, letters: str, data: TensorStructInfo) -> list[int]:
+    """The axes of data with these letters in the layout.
 
     Errors:
-        StructInfoError: the layout is not one of these axes and N and C, it divides one of these
-            axes in blocks, or data has another rank.
+        StructInfoError: the layout has other axes than N, C and these, or blocks of one of these;
+            or data has another rank.
     """
     example = f"NC{letters}"
     try:
         order = Layout.of(layout).names
     except MisuseError:
         order = ()
-    whole = sorted(axis for axis in order if axis.isupper())
-    if whole != sorted(example) or any(letter.lower() in order for letter in letters):
+    capitals = sorted(axis for axis in order if axis.isupper())
+    if capitals != sorted(example) or any(letter.lower() in order for letter in letters):
         raise refuse(f"layout has the axes of {example!r}, found {layout!r}", layout)
     if data.ndim not in (-1, len(order)):
         raise refuse(f"data has rank {len(order)} for layout {layout!r}, found {data}", data)
@@ -70,7 +70,7 @@ def _require_region(
 
 
 def _complete(count: int) -> Callable[[dict[str, Any]], None]:
-    """One number is that of all axes."""
+    """Repeat a single number for all axes."""
 
     def adapt(arguments: dict[str, Any]) -> None:
         size, roi = arguments.get("size"), arguments.get("roi")
@@ -98,7 +98,7 @@ def _infer_resize(letters: str) -> Callable[..., TensorStructInfo]:
         extrapolation_value: float = 0.0,
         out_dtype: DataType | None = None,
     ) -> TensorStructInfo:
-        positions = _positions(layout, letters, data)
+        axes = _spatial_axes(layout, letters, data)
         _require_region(roi, coordinate_transformation_mode, len(letters))
         if size.ndim not in (-1, len(letters)):
             raise refuse(f"size has {len(letters)} members, found {size}", size)
@@ -108,7 +108,7 @@ def _infer_resize(letters: str) -> Callable[..., TensorStructInfo]:
             return tensor(None, dtype, data.vdevice, len(Layout.of(layout)))
         if any(isinstance(new, IntImm) and new.value < 0 for new in size.values):
             raise refuse(f"size is 0 at least, found {size}", size)
-        new = dict(zip(positions, size.values, strict=True))
+        new = dict(zip(axes, size.values, strict=True))
         shape = [new.get(axis, old) for axis, old in enumerate(sizes)]
         return tensor(shape, dtype, data.vdevice)
 
@@ -128,8 +128,8 @@ def _infer_backward(letters: str) -> Callable[..., TensorStructInfo]:
         cubic_exclude: int = 0,
         extrapolation_value: float = 0.0,
     ) -> TensorStructInfo:
-        _positions(layout, letters, data)
-        _positions(layout, letters, output_grad)
+        _spatial_axes(layout, letters, data)
+        _spatial_axes(layout, letters, output_grad)
         _require_region(roi, coordinate_transformation_mode, len(letters))
         return data
 
@@ -176,7 +176,7 @@ def _gradient_resize(count: int) -> Any:
 
 
 def _gradient_backward(letters: str) -> Any:
-    """The gradient is linear, and its transpose is the resize itself."""
+    """The backward operator is linear, and its transpose is the resize itself."""
 
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
         output_grad, data = call.args
@@ -226,7 +226,7 @@ Errors:
 
 for _letters in ("HW", "DHW"):
     _count = len(_letters)
-    _words = {
+    _texts = {
         "count": _count,
         "rank": _count + 2,
         "axes": f"{', '.join(_letters[:-1])} and {_letters[-1]}",
@@ -235,7 +235,7 @@ for _letters in ("HW", "DHW"):
         OpRecord(
             f"relax.image.resize{_count}d",
             _infer_resize(_letters),
-            _DOC.format(**_words),
+            _DOC.format(**_texts),
             pure=True,
             precision_policy=1,
             adapt=_complete(_count),
@@ -247,7 +247,7 @@ for _letters in ("HW", "DHW"):
         OpRecord(
             f"relax.grad.resize{_count}d_backward",
             _infer_backward(_letters),
-            _BACKWARD_DOC.format(**_words),
+            _BACKWARD_DOC.format(**_texts),
             pure=True,
             adapt=_complete(_count),
             legalize=_legalize_backward(_letters),

@@ -1,4 +1,4 @@
-"""Operators that take elements of a tensor by their indices."""
+"""Operators that select elements of a tensor by their indices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The sum of what was taken of each element, at the indices inside the axis."""
+    """Add the gradients of the uses of each element; indices are brought into the axis first."""
     x, indices = call.args
     axis = cast("int | None", call.attrs["axis"])
     positions: Expr = indices
@@ -88,21 +88,21 @@ def take(
     if axis is None and x.ndim != 1:
         raise refuse(f"without an axis x has rank 1, found {x}", x)
     rank = 0 if isinstance(indices, PrimStructInfo) else indices.ndim
-    where = normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
+    first_axis = normal_axis(axis or 0, x.ndim) if x.ndim >= 0 else 0
     if x.ndim < 0 or rank < 0:
         return tensor(None, x.dtype, x.vdevice)
     shape = literal_shape(x)
-    picked = () if isinstance(indices, PrimStructInfo) else literal_shape(indices)
-    if shape is None or picked is None:
+    index_shape = () if isinstance(indices, PrimStructInfo) else literal_shape(indices)
+    if shape is None or index_shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim + rank - 1)
-    return tensor((*shape[:where], *picked, *shape[where + 1 :]), x.dtype, x.vdevice)
+    return tensor((*shape[:first_axis], *index_shape, *shape[first_axis + 1 :]), x.dtype, x.vdevice)
 
 
 def _values(sinfo: StructInfo, name: str) -> list[PrimExpr | None] | None:
-    """The members of a tuple of int64 scalars as far as they are known.
+    """The known values of a tuple of int64 scalars; None for an unknown one.
 
     Errors:
-        StructInfoTypeError: it is something else.
+        StructInfoTypeError: a field has another type.
     """
     if not isinstance(sinfo, TupleStructInfo):
         return None
@@ -116,7 +116,7 @@ def _values(sinfo: StructInfo, name: str) -> list[PrimExpr | None] | None:
 
 def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     x, axes, begin, end, *strides = call.args
-    positions = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
+    axis_values = [v.value for v in _values(builder.struct_info_of(axes), "axes") or ()]  # type: ignore[union-attr]
     return te_kernel(
         builder,
         topi.strided_slice,
@@ -125,7 +125,7 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
         begin,
         end,
         strides[0] if strides else None,
-        positions,
+        axis_values,
         assume_inbound=call.attrs["assume_inbound"],
     )
 
@@ -133,11 +133,11 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
 def _gradient_strided_slice(
     var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 ) -> list[Expr]:
-    """The gradient at the places that the slice is taken from, one axis after the other; else 0."""
-    x, *others = call.args
+    """Scatter the gradient to the positions of the slice, one axis at a time; 0 elsewhere."""
+    x, *operands = call.args
     shape = require_shape(x, "strided_slice")
     axes, begins, ends, *strides = (
-        _values(builder.struct_info_of(operand), "strided_slice") or [] for operand in others
+        _values(builder.struct_info_of(operand), "strided_slice") or [] for operand in operands
     )
     steps = strides[0] if strides else [ops.const(1, INT64)] * len(axes)
     sizes = list(require_shape(var, "strided_slice"))
@@ -150,9 +150,9 @@ def _gradient_strided_slice(
         count = R.arange(PrimValue(length))
         positions = count * step.value + PrimValue(first)
         sizes[position] = shape[position]
-        whole = R.zeros(ShapeExpr(tuple(sizes)), cast("TensorStructInfo", x.struct_info).dtype)
-        gradient = R.grad.take_backward(gradient, whole, positions, axis=position)
-    return [gradient, *map(R.grad.no_grad, others)]
+        zeros = R.zeros(ShapeExpr(tuple(sizes)), cast("TensorStructInfo", x.struct_info).dtype)
+        gradient = R.grad.take_backward(gradient, zeros, positions, axis=position)
+    return [gradient, *map(R.grad.no_grad, operands)]
 
 
 @register(
@@ -190,26 +190,26 @@ def strided_slice(
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise refuse(f"axes, begin, end and strides are as many, found {listed}", begin)
-    positions = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
+    axis_list = [v.value for v in values["axes"] or () if isinstance(v, IntImm)]
     if x.ndim >= 0:
-        positions = list(normal_axes(positions, x.ndim, "axes:"))
-    steps = values.get("strides", [None] * len(positions))
+        axis_list = list(normal_axes(axis_list, x.ndim, "axes:"))
+    steps = values.get("strides", [None] * len(axis_list))
     for step in steps or ():
         if isinstance(step, IntImm) and step.value == 0:
             raise refuse("strides are other than 0", strides)
     strided = [step.value for step in steps or () if isinstance(step, IntImm)]
     if strides is None:
-        strided = [1] * len(positions)
+        strided = [1] * len(axis_list)
     shape = x.get_shape()
     if values["axes"] == [] and shape is None:
         return x
     begins, ends = values["begin"], values["end"]
     if shape is None or begins is None or ends is None or None in (*begins, *ends):
         return tensor(None, x.dtype, x.vdevice, x.ndim)
-    if not len(begins) == len(positions) == len(strided):
+    if not len(begins) == len(axis_list) == len(strided):
         return tensor(None, x.dtype, x.vdevice, x.ndim)
     sizes = list(shape)
-    for axis, first, last, stride in zip(positions, begins, ends, strided, strict=True):
+    for axis, first, last, stride in zip(axis_list, begins, ends, strided, strict=True):
         assert first is not None
         assert last is not None
         _, sizes[axis] = slice_bounds(shape[axis], first, last, stride, inbound=assume_inbound)
@@ -235,14 +235,14 @@ def _sliced(x: Array, begin: Array, end: Array, strides: Array) -> Array:
 def _gradient_dynamic_strided_slice(
     var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 ) -> list[Expr]:
-    """The gradient at the positions of the slice, which is taken of them too; else 0."""
+    """Scatter the gradient to the positions of the slice; 0 elsewhere."""
     x, *bounds = call.args
     shape = ShapeExpr(require_shape(x, "dynamic_strided_slice"))
     count = PrimValue(product(shape.values))
     positions = dynamic_strided_slice(R.reshape(R.arange(count), shape), *bounds)
-    whole = R.reshape(R.zeros_like(x), ShapeExpr((product(shape.values),)))
-    gathered = R.scatter_elements(whole, R.flatten(positions), R.flatten(gradient))
-    return [R.reshape(gathered, shape), *map(R.grad.no_grad, bounds)]
+    zeros = R.reshape(R.zeros_like(x), ShapeExpr((product(shape.values),)))
+    scattered = R.scatter_elements(zeros, R.flatten(positions), R.flatten(gradient))
+    return [R.reshape(scattered, shape), *map(R.grad.no_grad, bounds)]
 
 
 @register(

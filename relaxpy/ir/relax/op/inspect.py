@@ -27,8 +27,8 @@ def _number(value: int | None, dtype: DataType) -> PrimStructInfo:
 
 
 def _of_dtype(tensor: TensorStructInfo, name: str, dtype: DataType) -> PrimStructInfo:
-    known = None if tensor.dtype.is_void else getattr(tensor.dtype, name)
-    return _number(known, dtype)
+    value = None if tensor.dtype.is_void else getattr(tensor.dtype, name)
+    return _number(value, dtype)
 
 
 @register("relax.inspect.tensor_dtype_code", pure=True, literal=True)
@@ -87,8 +87,8 @@ def tensor_shape_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruct
         StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
     sizes, position = tensor.get_shape(), _position(tensor, axis)
-    known = None if sizes is None or position is None else sizes[position]
-    return PrimStructInfo(INT64, None if known is None else known.astype(INT64))
+    size = None if sizes is None or position is None else sizes[position]
+    return PrimStructInfo(INT64, None if size is None else size.astype(INT64))
 
 
 @register("relax.inspect.tensor_stride_i", pure=True, literal=True)
@@ -103,8 +103,8 @@ def tensor_stride_i(tensor: TensorStructInfo, axis: PrimStructInfo) -> PrimStruc
         StructInfoError: the axis is not an integer, or it is known to be out of range.
     """
     sizes, position = tensor.get_shape(), _position(tensor, axis)
-    known = None if sizes is None or position is None else strides_of(sizes)[position]
-    return PrimStructInfo(INT64, known)
+    stride = None if sizes is None or position is None else strides_of(sizes)[position]
+    return PrimStructInfo(INT64, stride)
 
 
 @register("relax.inspect.tensor_byte_offset", pure=True, literal=True)
@@ -220,9 +220,9 @@ class TensorSizes(_Property):
                 raise TypeError
             position = axis.value if isinstance(axis, tir.IntImm) else operator.index(axis)  # type: ignore[arg-type]
         except TypeError:
-            found = "a slice" if isinstance(axis, slice) else repr(axis)
+            actual = "a slice" if isinstance(axis, slice) else repr(axis)
             raise MisuseError(
-                f"the index of .{self._name} is an integer, found {found:.60}", about=axis
+                f"the index of .{self._name} is an integer, found {actual:.60}", about=axis
             ) from None
         rank = self._rank()
         if rank is not None:
@@ -311,9 +311,9 @@ def property_of(tensor: Expr, name: str) -> object:
     """`tensor.name` for Python code: what is known of it while a function is read, else calls."""
     sinfo = tensor.struct_info
     if is_evaluating() and isinstance(sinfo, TensorStructInfo):
-        known = known_property(sinfo, name)
-        if known is not None:
-            return known
+        value = known_property(sinfo, name)
+        if value is not None:
+            return value
     return inspected(tensor, name)
 
 

@@ -40,7 +40,7 @@ from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
-#: One call does not make more tensors than this.
+#: The greatest number of tensors that one call returns.
 MAX_SECTIONS = 1024
 
 if TYPE_CHECKING:
@@ -50,21 +50,22 @@ if TYPE_CHECKING:
 def _alike(
     tensors: TupleStructInfo,
 ) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
-    """The tensors in a tuple, what they become in their datatype and device, and their rank.
+    """The tensors of a tuple, a constructor with their datatype and device, and their rank.
 
     Errors:
-        StructInfoTypeError: there is none, or something else among them, or they differ in either.
+        StructInfoTypeError: there is no tensor, a field is not a tensor, or datatypes or ranks
+            differ.
     """
-    found: list[TensorStructInfo] = []
+    sinfos: list[TensorStructInfo] = []
     for k, sinfo in enumerate(tensors.fields):
         if not isinstance(sinfo, TensorStructInfo):
             raise refuse_type(f"tensors holds tensors, found {sinfo} as number {k + 1}", sinfo)
-        found.append(sinfo)
-    if not found:
+        sinfos.append(sinfo)
+    if not sinfos:
         raise refuse("tensors holds one tensor at least, found none", tensors)
-    dtype, vdevice = common_dtype(found, "tensors"), joint_vdevice(found, strict=False)
+    dtype, vdevice = common_dtype(sinfos, "tensors"), joint_vdevice(sinfos, strict=False)
     joined = partial(tensor, dtype=dtype, vdevice=vdevice)
-    return found, joined, common_rank(found, "tensors")
+    return sinfos, joined, common_rank(sinfos, "tensors")
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
@@ -90,8 +91,8 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         return [Tuple((gradient,))]
     cuts = ends[1:-1]
     if all(isinstance(cut, IntImm) for cut in cuts):
-        parts = split(gradient, [cut.value for cut in cuts], axis)  # type: ignore[attr-defined]
-        return [Tuple(tuple(tuple_fields(parts, len(tensors))))]
+        sections = split(gradient, [cut.value for cut in cuts], axis)  # type: ignore[attr-defined]
+        return [Tuple(tuple(tuple_fields(sections, len(tensors))))]
     slices = (R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends))
     return [Tuple(tuple(slices))]
 
@@ -118,14 +119,14 @@ def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
         raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
     if ndim < 0:
         return sinfos[0] if len(sinfos) == 1 else joined(None)
-    where = normal_axis(axis or 0, ndim)
+    position = normal_axis(axis or 0, ndim)
     if len(sinfos) == 1:
         return sinfos[0]
-    shapes = unified_shapes(sinfos, "tensors", where)
+    shapes = unified_shapes(sinfos, "tensors", position)
     if shapes is None:
         return joined(None, ndim=ndim)
     sizes = list(shapes[0])
-    sizes[where] = total([shape[where] for shape in shapes])
+    sizes[position] = total([shape[position] for shape in shapes])
     return joined(sizes)
 
 
@@ -133,7 +134,7 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     count = len(cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields)
     axis = cast("int", call.attrs["axis"])
     slices = tuple_fields(split(gradient, count, axis), count)
-    return [Tuple(tuple(R.squeeze(part, axis) for part in slices))]
+    return [Tuple(tuple(R.squeeze(section, axis) for section in slices))]
 
 
 @register(
@@ -156,19 +157,19 @@ def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:
     sinfos, joined, ndim = _alike(tensors)
     if ndim < 0:
         return joined(None)
-    where = normal_axis(axis, ndim + 1)
+    position = normal_axis(axis, ndim + 1)
     shapes = unified_shapes(sinfos, "tensors")
     if shapes is None:
         return joined(None, ndim=ndim + 1)
     count = ops.const(len(sinfos), "int64")
-    return joined((*shapes[0][:where], count, *shapes[0][where:]))
+    return joined((*shapes[0][:position], count, *shapes[0][position:]))
 
 
 def _split_kernel(
     x: Tensor, indices_or_sections: int | tuple[int, ...], axis: int
 ) -> Tensor | list[Tensor]:
-    parts = topi.split(x, indices_or_sections, axis)
-    return parts if len(parts) > 1 else parts[0]
+    sections = topi.split(x, indices_or_sections, axis)
+    return sections if len(sections) > 1 else sections[0]
 
 
 def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
@@ -187,9 +188,10 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
         )
     total: Expr | None = None
     for section, (begin, size) in zip(sections, split_bounds(shape[axis], cuts), strict=True):
-        rest = tidy(ops.sub(shape[axis], ops.add(begin, size)))
+        remaining = tidy(ops.sub(shape[axis], ops.add(begin, size)))
         before, after = (
-            R.zeros((*shape[:axis], gap, *shape[axis + 1 :]), sinfo.dtype) for gap in (begin, rest)
+            R.zeros((*shape[:axis], gap, *shape[axis + 1 :]), sinfo.dtype)
+            for gap in (begin, remaining)
         )
         padded = concat([before, section, after], axis)
         total = padded if total is None else cast("Expr", R.add(total, padded))
@@ -223,15 +225,15 @@ def split(
         raise refuse(
             f"indices_or_sections asks for {count} sections, at most {MAX_SECTIONS} are allowed"
         )
-    where = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
+    position = normal_axis(axis, x.ndim) if x.ndim >= 0 else axis
     if count == 1:
         return x
     shape = literal_shape(x)
     if shape is None:
         return TupleStructInfo((tensor(None, x.dtype, x.vdevice, x.ndim),) * count)
-    parts = split_bounds(shape[where], cuts)
-    return TupleStructInfo(tuple(_part(x, shape, where, size) for _, size in parts))
+    sections = split_bounds(shape[position], cuts)
+    return TupleStructInfo(tuple(_section(x, shape, position, size) for _, size in sections))
 
 
-def _part(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
+def _section(x: TensorStructInfo, shape: Sizes, axis: int, size: PrimExpr) -> TensorStructInfo:
     return tensor((*shape[:axis], size, *shape[axis + 1 :]), x.dtype, x.vdevice)

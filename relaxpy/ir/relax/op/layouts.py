@@ -1,4 +1,4 @@
-"""The operator that stores a tensor in another layout."""
+"""The operator that converts a tensor to another layout."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def _take_function(arguments: dict[str, Any]) -> None:
 
 
 def _number_of_indices(function: Any, ndim: int | None) -> int | None:
-    """The rank, which only a function with `*args` needs."""
+    """The rank, if the function has `*args` and so needs it."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    return ndim if any(p.kind is p.VAR_POSITIONAL for p in found) else None
+    return ndim if any(p.kind is p.VAR_POSITIONAL for p in parameters) else None
 
 
 def _padding(call: Call, dtype: DataType) -> PrimExpr:
-    """The value of elements that no element of the operand becomes."""
+    """The value of the padding."""
     value = cast("PrimExpr | float | None", call.attrs["pad_value"])
     if isinstance(value, PrimExpr):
         return value
@@ -93,19 +93,22 @@ def _gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
             hint="pass a T.index_map with inverse_index_map",
         )
     back = R.layout_transform(g, replace(inverse, inverse_index_map=index_map))
-    found = require_shape(back, "layout_transform")
-    more = [a for a, (old, new) in enumerate(zip(shape, found, strict=True)) if not same(old, new)]
-    if not more:
+    back_shape = require_shape(back, "layout_transform")
+    padded = [
+        a for a, (old, new) in enumerate(zip(shape, back_shape, strict=True)) if not same(old, new)
+    ]
+    if not padded:
         return back
-    starts = [ops.const(0, "int64")] * len(more)
-    return R.strided_slice(back, more, starts, [shape[a] for a in more], assume_inbound=True)
+    starts = [ops.const(0, "int64")] * len(padded)
+    return R.strided_slice(back, padded, starts, [shape[a] for a in padded], assume_inbound=True)
 
 
 def _check_separators(separators: tuple[int, ...] | None, rank: int, name: str) -> None:
-    found = separators or ()
-    if list(found) != sorted({s for s in found if 0 <= s <= rank}):
+    positions = separators or ()
+    if list(positions) != sorted({s for s in positions if 0 <= s <= rank}):
         raise refuse(
-            f"{name} are ascending positions of {rank} axes at most, found {list(found)}", found
+            f"{name} are ascending positions of {rank} axes at most, found {list(positions)}",
+            positions,
         )
 
 

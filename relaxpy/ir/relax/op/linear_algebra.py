@@ -77,15 +77,15 @@ def _transposed(matrix: Expr) -> Expr:
 
 
 def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """A vector is a matrix of one row or column in between."""
+    """Vectors are converted to matrices of one row or column in between."""
     if not is_differentiable(var):
         return no_gradient(var, call, gradient, builder)
     a, b = call.args
-    row, column = (require_rank(operand, "matmul") == 1 for operand in (a, b))
-    rows = R.expand_dims(a, 0) if row else a
-    columns = R.expand_dims(b, 1) if column else b
-    if row or column:
-        gradient = R.expand_dims(gradient, [-2] * row + [-1] * column)
+    is_row, is_column = (require_rank(operand, "matmul") == 1 for operand in (a, b))
+    rows = R.expand_dims(a, 0) if is_row else a
+    columns = R.expand_dims(b, 1) if is_column else b
+    if is_row or is_column:
+        gradient = R.expand_dims(gradient, [-2] * is_row + [-1] * is_column)
 
     def gradient_of(axis: int, operand: Expr, matrix: Expr) -> Expr:
         sinfo = sinfo_of(operand)
@@ -127,23 +127,23 @@ def matmul(
             raise refuse_type(f"{name} has rank 1 at least, found {sinfo}", sinfo)
     if x1.ndim < 0 or x2.ndim < 0:
         return tensor(None, dtype, vdevice)
-    row, column = x1.ndim == 1, x2.ndim == 1
-    ndim = max(x1.ndim, x2.ndim, 2) - row - column
+    is_row, is_column = x1.ndim == 1, x2.ndim == 1
+    ndim = max(x1.ndim, x2.ndim, 2) - is_row - is_column
     a, b = literal_shape(x1), literal_shape(x2)
     if a is None or b is None:
         return tensor(None, dtype, vdevice, ndim)
-    inner = b[-2:][0]
-    if differ(a[-1], inner):
+    summed = b[-2:][0]
+    if differ(a[-1], summed):
         raise refuse(
-            f"the last dimension of x1 is {shown(a[-1])}, but x2 is summed over {shown(inner)}: "
+            f"the last dimension of x1 is {shown(a[-1])}, but x2 is summed over {shown(summed)}: "
             f"x1 is {x1}, x2 is {x2}",
             x2,
         )
     batch = broadcast_sizes(a[:-2], b[:-2], ("the leading axes of x1", "those of x2"), x2)
     if batch is None:
         return tensor(None, dtype, vdevice, ndim)
-    rows = () if row else (a[-2],)
-    columns = () if column else (b[-1],)
+    rows = () if is_row else (a[-2],)
+    columns = () if is_column else (b[-1],)
     return tensor((*batch, *rows, *columns), dtype, vdevice)
 
 
@@ -201,21 +201,24 @@ def _gradient_einsum(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     labels = parse_subscripts(cast("str", call.attrs["subscripts"]), [len(s) for s in shapes])
     sizes = label_sizes(labels, shapes, lambda label, a, b: a)
     out: list[Expr] = []
-    for k, (x, own) in enumerate(zip(tensors, labels.operands, strict=True)):
+    for k, (x, own_labels) in enumerate(zip(tensors, labels.operands, strict=True)):
         if not is_differentiable(x):
             out.append(R.grad.no_grad(x))
             continue
         factors = [gradient, *tensors[:k], *tensors[k + 1 :]]
         terms = [labels.result, *labels.operands[:k], *labels.operands[k + 1 :]]
-        beside = label_sizes(
+        other_sizes = label_sizes(
             Subscripts((*labels.operands[:k], *labels.operands[k + 1 :]), labels.result),
             [*shapes[:k], *shapes[k + 1 :]],
             lambda label, a, b: a,
         )
-        sized = {*labels.result, *(label for label in beside if not is_one(beside[label]))}
+        sized = {
+            *labels.result,
+            *(label for label in other_sizes if not is_one(other_sizes[label])),
+        }
         free = (letter for letter in ascii_letters if letter not in sizes)
         target = ""
-        for label in own:
+        for label in own_labels:
             if label in target:
                 twin = next(free)
                 factors.append(R.eye(sizes[label], dtype=dtype))
@@ -275,9 +278,9 @@ def einsum(operands: TupleStructInfo, subscripts: str) -> TensorStructInfo:
         decided = decided and same(a, b)
         return a
 
-    known = [k for k, shape in enumerate(shapes) if shape is not None]
+    known_operands = [k for k, shape in enumerate(shapes) if shape is not None]
     sizes = label_sizes(
-        Subscripts(tuple(labels.operands[k] for k in known), labels.result),
+        Subscripts(tuple(labels.operands[k] for k in known_operands), labels.result),
         [shape for shape in shapes if shape is not None],
         joined,
     )

@@ -1,4 +1,4 @@
-"""Operators that arrange the elements of tensors anew."""
+"""Operators that rearrange the elements of tensors."""
 
 from __future__ import annotations
 
@@ -92,21 +92,21 @@ def broadcast_to(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> Ten
     """
     if 0 <= shape.ndim < x.ndim:
         raise refuse(f"x of rank {x.ndim} does not broadcast to {shape}, of rank {shape.ndim}", x)
-    sizes, wanted = x.get_shape(), shape.values
-    if sizes is not None and wanted is not None:
-        offset = len(wanted) - len(sizes)
+    sizes, target = x.get_shape(), shape.values
+    if sizes is not None and target is not None:
+        offset = len(target) - len(sizes)
         for axis, size in enumerate(sizes):
-            if not is_one(size) and differ(size, wanted[axis + offset]):
+            if not is_one(size) and differ(size, target[axis + offset]):
                 raise refuse(
                     f"dimension {axis} of x {shape_text(sizes)} is {shown(size)}, "
                     f"which does not broadcast to dimension {axis + offset} of {shape}, "
-                    f"{shown(wanted[axis + offset])}",
+                    f"{shown(target[axis + offset])}",
                     x,
                 )
     return tensor(shape_operand(call.args[1], shape), x.dtype, x.vdevice, shape.ndim)
 
 
-def _collapsed(data: TensorStructInfo, target: Sizes | None, rank: int) -> None:
+def _check_collapse(data: TensorStructInfo, target: Sizes | None, rank: int) -> None:
     """Check that a tensor of shape `target` broadcasts to the shape of `data`.
 
     Errors:
@@ -117,13 +117,13 @@ def _collapsed(data: TensorStructInfo, target: Sizes | None, rank: int) -> None:
         raise refuse(f"data of rank {data.ndim} does not collapse to rank {rank}", data)
     if sizes is None or target is None:
         return
-    for k, (size, wanted) in enumerate(zip(sizes[::-1], target[::-1], strict=False), start=1):
-        if is_one(wanted) or same(size, wanted):
+    for k, (size, goal) in enumerate(zip(sizes[::-1], target[::-1], strict=False), start=1):
+        if is_one(goal) or same(size, goal):
             continue
-        verdict = "differ" if differ(size, wanted) else "may differ"
+        verdict = "differ" if differ(size, goal) else "may differ"
         raise refuse(
             f"dimension {-k} of data {shape_text(sizes)} and that of the target "
-            f"{shape_text(target)}, which is not 1, {verdict}: {shown(size)} and {shown(wanted)}",
+            f"{shape_text(target)}, which is not 1, {verdict}: {shown(size)} and {shown(goal)}",
             data,
             hint="bind the sizes by R.match_cast first" if verdict == "may differ" else None,
         )
@@ -135,8 +135,8 @@ def _legalize_collapse(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _gradient_collapse(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    whole = R.broadcast_to(gradient, shape_like(call.args[0]))
-    return [whole, R.grad.no_grad(call.args[1])]
+    expanded = R.broadcast_to(gradient, shape_like(call.args[0]))
+    return [expanded, R.grad.no_grad(call.args[1])]
 
 
 _collapse = Columns(pure=True, legalize=_legalize_collapse, gradient=_gradient_collapse)
@@ -153,7 +153,7 @@ def collapse_sum_to(data: TensorStructInfo, shape: ShapeStructInfo, call: Call) 
         StructInfoError: `shape` does not broadcast to the shape of data, or it cannot be decided
             whether two known sizes are equal.
     """
-    _collapsed(data, shape.values, shape.ndim)
+    _check_collapse(data, shape.values, shape.ndim)
     return tensor(shape_operand(call.args[1], shape), data.dtype, data.vdevice, shape.ndim)
 
 
@@ -171,71 +171,75 @@ def collapse_sum_like(
         StructInfoError: the target does not broadcast to the shape of data, or it cannot be decided
             whether two known sizes are equal.
     """
-    _collapsed(data, collapse_target.get_shape(), collapse_target.ndim)
+    _check_collapse(data, collapse_target.get_shape(), collapse_target.ndim)
     shape, ndim = collapse_target.shape, collapse_target.ndim
     return tensor(shape, data.dtype, collapse_target.vdevice, ndim)
 
 
 def _resolve_shape(arguments: dict[str, Any]) -> None:
-    """In a shape written as a list, 0 is the size of x in that position, and -1 the rest.
+    """Resolve a shape from a list, where 0 is the size of x at that position, and -1 is inferred.
 
-    Where the shape of x is unknown, -1 stays, for the rule to resolve when a value arrives.
+    If the shape of x is unknown, -1 remains for the rule to resolve at run time.
 
     Errors:
         MisuseError: -1 occurs twice, another size is negative, or 0 needs the unknown shape of x.
     """
-    given, x = arguments["shape"], arguments["x"]
+    requested, x = arguments["shape"], arguments["x"]
     if isinstance(x, np.ndarray):
         x = arguments["x"] = const(x)
-    if isinstance(given, Expr) and not isinstance(given, ShapeExpr):
+    if isinstance(requested, Expr) and not isinstance(requested, ShapeExpr):
         return
-    if not isinstance(given, (ShapeExpr, list, tuple)):
+    if not isinstance(requested, (ShapeExpr, list, tuple)):
         raise MisuseError(
-            f"a shape is a list of sizes or a shape value, found {given!r:.60}",
-            about=given,
-            hint=f"one axis is written ({given!r:.60},)",
+            f"a shape is a list of sizes or a shape value, found {requested!r:.60}",
+            about=requested,
+            hint=f"one axis is written ({requested!r:.60},)",
         )
-    shape = list(given)
+    shape = list(requested)
     literals = [integer_literal(size) for size in shape]
     if any(v is not None and v < -1 for v in literals) or literals.count(-1) > 1:
         raise MisuseError(
-            f"sizes are positive, 0 (as in x) or once -1 (what is left over), found {given!r}",
-            about=given,
+            f"sizes are positive, 0 (as in x) or once -1 (inferred), found {requested!r}",
+            about=requested,
         )
     sinfo = x.struct_info if isinstance(x, Expr) else None
     old = sinfo.get_shape() if isinstance(sinfo, TensorStructInfo) else None
-    if 0 in literals and not isinstance(given, ShapeExpr):
+    if 0 in literals and not isinstance(requested, ShapeExpr):
         if old is None:
             raise MisuseError(
-                f"0 in {given!r} needs the shape of x, which is "
+                f"0 in {requested!r} needs the shape of x, which is "
                 f"{'unknown' if sinfo is None else sinfo}",
                 hint="state the shape with R.match_cast first",
-                about=given,
+                about=requested,
             )
         for axis, value in enumerate(literals):
             if value == 0:
                 if axis >= len(old):
-                    raise MisuseError(f"size {axis} is 0 (as in x), but x is {sinfo}", about=given)
+                    raise MisuseError(
+                        f"size {axis} is 0 (as in x), but x is {sinfo}", about=requested
+                    )
                 shape[axis] = old[axis]
     sizes = as_shape(shape)
-    arguments["shape"] = ShapeExpr(sizes if old is None else _without_rest(sizes, old, given))
+    arguments["shape"] = ShapeExpr(
+        sizes if old is None else _with_inferred_size(sizes, old, requested)
+    )
 
 
-def _without_rest(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
-    """`sizes` with what remains of the shape `old` in place of -1.
+def _with_inferred_size(sizes: Sizes, old: Sizes, about: object = None) -> Sizes:
+    """Replace -1 in `sizes` by the size that keeps the number of elements of the shape `old`.
 
     Errors:
-        MisuseError: another size is 0, so that any number would do.
+        MisuseError: another size is 0, so that any size would fit.
     """
-    places = [k for k, size in enumerate(sizes) if integer_literal(size) == -1]
-    if not places:
+    inferred = [k for k, size in enumerate(sizes) if integer_literal(size) == -1]
+    if not inferred:
         return sizes
-    [place] = places
-    before, after = sizes[:place], sizes[place + 1 :]
-    rest = product((*before, *after))
-    if integer_literal(rest) == 0:
+    [position] = inferred
+    before, after = sizes[:position], sizes[position + 1 :]
+    others = product((*before, *after))
+    if integer_literal(others) == 0:
         raise MisuseError(f"-1 may be any size in {shape_text(sizes)}: others are 0", about=about)
-    return (*before, tidy(ops.floordiv(product(old), rest)), *after)
+    return (*before, tidy(ops.floordiv(product(old), others)), *after)
 
 
 def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
@@ -273,13 +277,13 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
     if new is not None and any(integer_literal(size) == -1 for size in new):
         if old is None:
             return tensor(None, x.dtype, x.vdevice, shape.ndim)
-        new = _without_rest(new, old)
+        new = _with_inferred_size(new, old)
     if old is not None and new is not None:
         before, after = product(old), product(new)
         if differ(before, after):
             raise refuse(f"x has {shown(before)} elements, {shape} has {shown(after)}: x is {x}", x)
-    found = new if new is not None else shape_operand(call.args[1], shape)
-    return tensor(found, x.dtype, x.vdevice, shape.ndim)
+    result_shape = new if new is not None else shape_operand(call.args[1], shape)
+    return tensor(result_shape, x.dtype, x.vdevice, shape.ndim)
 
 
 @register(
@@ -362,21 +366,21 @@ def squeeze(x: TensorStructInfo, axis: tuple[int, ...] | None = None) -> TensorS
         return x if axis == () else tensor(None, x.dtype, x.vdevice)
     shape = x.get_shape()
     if axis is not None:
-        gone = set(normal_axes(axis, x.ndim))
-        for a in gone if shape is not None else ():
+        removed = set(normal_axes(axis, x.ndim))
+        for a in removed if shape is not None else ():
             assert shape is not None
             if isinstance(shape[a], IntImm) and not is_one(shape[a]):
                 raise refuse(f"axis {a} of x has size {shown(shape[a])}, not 1: x is {x}", x)
     elif shape is None or not all(isinstance(s, IntImm) for s in shape):
         return tensor(None, x.dtype, x.vdevice)
     else:
-        gone = {a for a, s in enumerate(shape) if is_one(s)}
-    if not gone:
+        removed = {a for a, s in enumerate(shape) if is_one(s)}
+    if not removed:
         return x
-    known = literal_shape(x)
-    if known is None:
-        return _of_rank(x, x.ndim - len(gone) if axis is not None else -1)
-    return _rearranged(x, reduced_sizes(known, gone, keepdims=False))
+    sizes = literal_shape(x)
+    if sizes is None:
+        return _of_rank(x, x.ndim - len(removed) if axis is not None else -1)
+    return _rearranged(x, reduced_sizes(sizes, removed, keepdims=False))
 
 
 def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:

@@ -37,14 +37,14 @@ IN_STORAGE = Allocation(shape=2, dtype=3, planned=True)
 
 
 def datatype_by_name(arguments: dict[str, Any]) -> None:
-    """A string for `dtype` names a datatype."""
-    given = arguments["dtype"]
-    if isinstance(given, str):
-        arguments["dtype"] = DataTypeImm(DataType(given))
+    """Convert a string for `dtype` to a datatype literal."""
+    dtype = arguments["dtype"]
+    if isinstance(dtype, str):
+        arguments["dtype"] = DataTypeImm(DataType(dtype))
 
 
 def datatype_of(expr: Expr) -> DataType:
-    """The datatype that an operand is.
+    """The datatype of a literal operand.
 
     Errors:
         StructInfoTypeError: it is not a literal, or Void.
@@ -122,7 +122,7 @@ def ensure_zero_offset(data: TensorStructInfo) -> TensorStructInfo:
     return data
 
 
-def _place_absent(arguments: dict[str, Any]) -> None:
+def _fill_absent(arguments: dict[str, Any]) -> None:
     """Put unit in the position of every absent operand, at the end as well."""
     datatype_by_name(arguments)
     offset = arguments["relative_byte_offset"]
@@ -133,7 +133,7 @@ def _place_absent(arguments: dict[str, Any]) -> None:
             arguments[name] = Tuple(())
 
 
-@register("relax.memory.view", pure=True, adapt=_place_absent)
+@register("relax.memory.view", pure=True, adapt=_fill_absent)
 def view(
     data: TensorStructInfo,
     shape: ShapeStructInfo | None = None,
@@ -152,10 +152,10 @@ def view(
     kind = data.dtype
     if dtype is not None:
         kind = datatype_of(call.args[2]) if isinstance(call.args[2], DataTypeImm) else VOID
-    found: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
+    sizes: Expr | tuple[tir.PrimExpr, ...] | None = data.shape
     ndim = data.ndim
     if shape is not None:
-        found, ndim = shape_operand(call.args[1], shape), shape.ndim
+        sizes, ndim = shape_operand(call.args[1], shape), shape.ndim
     offset: tir.PrimExpr | None = ops.const(0, INT64)
     if relative_byte_offset is not None:
         offset = relative_byte_offset.value
@@ -163,13 +163,13 @@ def view(
             raise refuse_type(
                 f"the offset is an int64, found {relative_byte_offset}", relative_byte_offset
             )
-    result = tensor(found, kind, data.vdevice, ndim)
+    result = tensor(sizes, kind, data.vdevice, ndim)
     _check_inside(data, result, offset, same_size=dtype is None)
     return result
 
 
 def _bytes(sinfo: TensorStructInfo) -> tir.PrimExpr | None:
-    """How many bytes the elements take, where that is known."""
+    """The size of the elements in bytes, if it is known."""
     sizes = literal_shape(sinfo)
     if sizes is None or sinfo.dtype.is_void:
         return None
@@ -183,10 +183,10 @@ def _check_inside(
     *,
     same_size: bool,
 ) -> None:
-    """Check that the result does not provably leave the memory of `data`.
+    """Check that the result does not provably exceed the memory of `data`.
 
     Errors:
-        StructInfoError: it does, in bytes, or, of elements of the `same_size`, by their number.
+        StructInfoError: it does, in bytes, or by the number of elements of the `same_size`.
     """
     if offset is None:
         return

@@ -11,7 +11,7 @@ from relaxpy.ir.relax.op.datatype import astype
 from relaxpy.ir.relax.op.linear_algebra import matmul
 from relaxpy.ir.relax.op.unary import UNARY
 
-_BINARY = {found.record.sign: found for found in (*BINARY.values(), matmul)}
+_BINARY = {op_def.record.sign: op_def for op_def in (*BINARY.values(), matmul)}
 
 
 def apply(sign: str, left: object, right: object) -> Any:

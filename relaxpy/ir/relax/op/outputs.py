@@ -1,4 +1,4 @@
-"""The struct info of outputs that `call_tir` and its siblings allocate, in every form of it."""
+"""The struct info of outputs that `call_tir` and similar operators allocate, in every form."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ OutputShape: TypeAlias = Expr | Sequence[PrimExpr | int]
 
 
 def output_sinfo(out_sinfo: StructInfos) -> StructInfo:
-    """Struct info, of a tuple for a list."""
+    """Convert declared struct info; a list is that of a tuple."""
     if isinstance(out_sinfo, (list, tuple)):
         return TupleStructInfo(tuple(as_struct_info(s) for s in out_sinfo))
     return as_struct_info(out_sinfo)
 
 
 def sinfo_list(sinfo_args: StructInfos) -> tuple[StructInfo, ...]:
-    """The members of a list, or one struct info, as a tuple."""
+    """Convert one struct info or a list of them to a tuple."""
     if isinstance(sinfo_args, (list, tuple)):
         return tuple(as_struct_info(s) for s in sinfo_args)
     return (as_struct_info(sinfo_args),)
@@ -66,7 +66,7 @@ def flat_operands(
 
 
 def _is_shape(value: object) -> bool:
-    """Whether a value surely is a shape, or a tuple of shapes."""
+    """Whether a value is certainly a shape, or a tuple of shapes."""
     if isinstance(value, (list, tuple, Tuple)):
         members = value.fields if isinstance(value, Tuple) else value
         return bool(members) and all(map(_is_shape, members))
@@ -122,15 +122,15 @@ def _sized(sinfo: StructInfo, shape: object) -> StructInfo:
                 about=shape,
             )
         fields = zip(sinfo.fields, shapes, strict=True)
-        return TupleStructInfo(tuple(_sized(field, part) for field, part in fields))
+        return TupleStructInfo(tuple(_sized(field, field_shape) for field, field_shape in fields))
     if not isinstance(sinfo, TensorStructInfo):
         raise StructInfoTypeError(f"outputs are tensors, found {sinfo}", rule="OP-3", about=sinfo)
-    found_shape = _read_shape(shape)
-    sized = TensorStructInfo(found_shape, sinfo.dtype, sinfo.vdevice)
+    sizes = _read_shape(shape)
+    sized = TensorStructInfo(sizes, sinfo.dtype, sinfo.vdevice)
     reason = explain_incompatibility(sized, sinfo)
     if reason is not None:
         raise StructInfoError(
-            f"shape {found_shape} does not fit the output {sinfo}: {reason}",
+            f"shape {sizes} does not fit the output {sinfo}: {reason}",
             rule="OP-8",
             hint="declare the sizes once",
             about=shape,

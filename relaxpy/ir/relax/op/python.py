@@ -21,7 +21,7 @@ from relaxpy.ir.relax.relations.context import Context
 
 
 def python_callee(call: Call) -> tuple[str, tuple[Expr, ...]]:
-    """The name of the function that a `call_py_func` calls, and the arguments one by one.
+    """The name of the function that a `call_py_func` calls, and its arguments.
 
     Errors:
         StructInfoError: the call has another form.

@@ -81,9 +81,9 @@ def _quantized(
         if sizes is None or shape is None:
             decided = False
             continue
-        answer = prove_equal(shape[0], sizes[axis])
-        decided = decided and answer is True
-        if answer is False:
+        equal = prove_equal(shape[0], sizes[axis])
+        decided = decided and equal is True
+        if equal is False:
             raise refuse(
                 f"{name} {shape_text(shape)} has one element for each index along axis {axis} of "
                 f"data {shape_text(sizes)}: {shown(sizes[axis])}, found {shown(shape[0])}",
@@ -130,7 +130,7 @@ def _legalize_dequantize(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """Of (x - z) * s: g * s for x, the sums of g * (x - z) for s and of -g * s for z."""
+    """The gradients of (x - z) * s: g * s for x, and sums of g * (x - z) for s, of -g * s for z."""
     x, scale, zero_point = call.args
     rank = require_rank(x, "relax.dequantize")
     position = rank - 1
@@ -142,34 +142,34 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
     if is_vector(scale) or is_vector(zero_point):
         position = normal_axis(cast("int", call.attrs["axis"]), rank)
 
-    def spread(parameter: Expr) -> Any:
+    def broadcastable(parameter: Expr) -> Any:
         """A parameter of the datatype of the result that broadcasts to the shape of data."""
         wide = R.astype(parameter, call.attrs["out_dtype"])
         if not is_vector(parameter):
             return R.reshape(wide, ())
         return R.expand_dims(wide, tuple(range(1, rank - position)))
 
-    def gathered(parameter: Expr, total: Any) -> Expr:
-        """The gradient of a parameter, from that of `spread` in the shape of data."""
+    def parameter_gradient(parameter: Expr, total: Any) -> Expr:
+        """The gradient of a parameter, from that of `broadcastable` in the shape of data."""
         sinfo = sinfo_of(parameter)
         assert sinfo is not None
-        others = None
+        other_axes = None
         if is_vector(parameter):
-            others = [axis for axis in range(rank) if axis != position]
-        reduced = total if others == [] else R.sum(total, others)
+            other_axes = [axis for axis in range(rank) if axis != position]
+        reduced = total if other_axes == [] else R.sum(total, other_axes)
         same_shape = R.reshape(reduced, shape_like(parameter))
         return cast("Expr", R.astype(same_shape, sinfo.dtype))
 
     g: Any = gradient
-    factor, zero = spread(scale), spread(zero_point)
+    factor, zero = broadcastable(scale), broadcastable(zero_point)
     shifted = R.astype(x, call.attrs["out_dtype"]) - zero
     x_grad: Expr = R.grad.no_grad(x)
     if is_differentiable(x):
         x_grad = R.astype(g * factor, cast("Any", x.struct_info).dtype)
     zero_grad: Expr = R.grad.no_grad(zero_point)
     if is_differentiable(zero_point):
-        zero_grad = gathered(zero_point, -g * factor)
-    return [x_grad, gathered(scale, g * shifted), zero_grad]
+        zero_grad = parameter_gradient(zero_point, -g * factor)
+    return [x_grad, parameter_gradient(scale, g * shifted), zero_grad]
 
 
 @register(

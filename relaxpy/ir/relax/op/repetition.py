@@ -59,13 +59,13 @@ def _require_counts(counts: Sequence[int], name: str) -> None:
 
 
 def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """The sum over the repetitions, which are an axis of their own in between."""
+    """Sum over the repetitions, which reshaping turns into an axis after the repeated one."""
     shape, count = require_shape(x, "repeat"), cast("int", call.attrs["repeats"])
     axis = cast("int | None", call.attrs["axis"])
     sizes = (product(shape),) if axis is None else shape
-    place = 0 if axis is None else normal_axis(axis, len(sizes))
-    apart = (*sizes[: place + 1], ops.const(count, "int64"), *sizes[place + 1 :])
-    total = R.sum(R.reshape(g, ShapeExpr(apart)), place + 1)
+    position = 0 if axis is None else normal_axis(axis, len(sizes))
+    split_shape = (*sizes[: position + 1], ops.const(count, "int64"), *sizes[position + 1 :])
+    total = R.sum(R.reshape(g, ShapeExpr(split_shape)), position + 1)
     return R.reshape(total, shape_like(x)) if axis is None else total
 
 
@@ -90,23 +90,23 @@ def repeat(data: TensorStructInfo, repeats: int, axis: int | None = None) -> Ten
         if shape is None:
             return tensor(None, data.dtype, data.vdevice, 1)
         return tensor((_scaled(product(shape), repeats),), data.dtype, data.vdevice)
-    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else axis
+    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else axis
     if repeats == 1:
         return data
     if shape is None:
         return tensor(None, data.dtype, data.vdevice, data.ndim)
-    sizes = (*shape[:place], _scaled(shape[place], repeats), *shape[place + 1 :])
+    sizes = (*shape[:position], _scaled(shape[position], repeats), *shape[position + 1 :])
     return tensor(sizes, data.dtype, data.vdevice)
 
 
 def _gradient_tile(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """The sum over the repetitions, each an axis in front of that which is repeated."""
+    """Sum over the repetitions, which reshaping turns into an axis before each repeated one."""
     shape, reps = require_shape(x, "tile"), cast("tuple[int, ...]", call.attrs["repeats"])
     rank = max(len(shape), len(reps))
     times = [ops.const(n, "int64") for n in (*[1] * (rank - len(reps)), *reps)]
     sizes = (*[one()] * (rank - len(shape)), *shape)
-    apart = [n for pair in zip(times, sizes, strict=True) for n in pair]
-    total = R.sum(R.reshape(g, ShapeExpr(tuple(apart))), tuple(range(0, 2 * rank, 2)))
+    split_shape = [n for pair in zip(times, sizes, strict=True) for n in pair]
+    total = R.sum(R.reshape(g, ShapeExpr(tuple(split_shape))), tuple(range(0, 2 * rank, 2)))
     return total if rank == len(shape) else R.reshape(total, shape_like(x))
 
 
@@ -189,8 +189,8 @@ def roll(
     elif len(shift) != len(axis):
         raise refuse(f"each axis has a shift, found {list(shift)} for axes {list(axis)}", shift)
     elif data.ndim >= 0:
-        for place in axis:
-            normal_axis(place, data.ndim)
+        for one_axis in axis:
+            normal_axis(one_axis, data.ndim)
     return data
 
 
@@ -203,8 +203,8 @@ def _gradient_meshgrid(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     fields = tuple_fields(gradient, count) if count > 1 else [TupleGetItem(gradient, 0)]
     out = []
     for k in range(count):
-        place = 1 - k if swapped and k < 2 else k
-        out.append(R.sum(fields[k], tuple(axis for axis in range(count) if axis != place)))
+        position = 1 - k if swapped and k < 2 else k
+        out.append(R.sum(fields[k], tuple(axis for axis in range(count) if axis != position)))
     return [Tuple(tuple(out))]
 
 
@@ -231,13 +231,13 @@ def meshgrid(tensors: TupleStructInfo, indexing: Literal["ij", "xy"] = "ij") -> 
         raise refuse("tensors holds one vector at least, found none", tensors)
     dtype, vdevice = common_dtype(vectors, "tensors"), joint_vdevice(vectors, strict=False)
     shapes = [literal_shape(v) for v in vectors]
-    known = [shape[0] for shape in shapes if shape is not None]
-    if len(known) < len(vectors):
+    sizes = [shape[0] for shape in shapes if shape is not None]
+    if len(sizes) < len(vectors):
         grid = tensor(None, dtype, vdevice, len(vectors))
     else:
         if indexing == "xy":
-            known[:2] = known[1::-1]
-        grid = tensor(known, dtype, vdevice)
+            sizes[:2] = sizes[1::-1]
+        grid = tensor(sizes, dtype, vdevice)
     return TupleStructInfo((grid,) * len(vectors))
 
 
@@ -278,11 +278,11 @@ def one_hot(
         raise refuse(f"depth is positive, found {depth}", depth)
     if indices.ndim < 0:
         return tensor(None, on_value.dtype, indices.vdevice)
-    place = normal_axis(axis, indices.ndim + 1)
+    position = normal_axis(axis, indices.ndim + 1)
     shape = literal_shape(indices)
     if shape is None:
         return tensor(None, on_value.dtype, indices.vdevice, indices.ndim + 1)
-    sizes = (*shape[:place], ops.const(depth, "int64"), *shape[place:])
+    sizes = (*shape[:position], ops.const(depth, "int64"), *shape[position:])
     return tensor(sizes, on_value.dtype, indices.vdevice)
 
 

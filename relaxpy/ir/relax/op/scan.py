@@ -52,7 +52,7 @@ def _legalization(name: str) -> Any:
 
 
 def _backwards(g: Any, axis: int, *, exclusive: bool) -> Any:
-    """The running sum from the end."""
+    """The cumulative sum from the end."""
     return R.flip(R.cumsum(R.flip(g, axis), axis, exclusive=exclusive), axis)
 
 

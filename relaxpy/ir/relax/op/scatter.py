@@ -1,4 +1,4 @@
-"""Operators that store elements at indices in copies of tensors."""
+"""Operators that store elements at indices into copies of tensors."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ Reduction: TypeAlias = Literal["update", "add", "mul", "mean", "max", "min"]
 
 
 def _wrapped(indices: Expr, size: PrimExpr) -> Expr:
-    """Indices of which negative ones count from the end of an axis, all counted from its start."""
-    places = R.astype(indices, "int64")
-    return cast("Expr", R.where(R.less(places, 0), places + PrimValue(size), places))
+    """Convert negative indices, which count from the end of an axis, to non-negative ones."""
+    positions = R.astype(indices, "int64")
+    return cast("Expr", R.where(R.less(positions, 0), positions + PrimValue(size), positions))
 
 
 def _require_update(data: TensorStructInfo, updates: TensorStructInfo, name: str) -> None:
@@ -82,7 +82,7 @@ def _gradient_scatter(
 ) -> list[Expr]:
     """The gradients of data and of updates, from functions that scatter and gather at the indices.
 
-    With "update", the last of several updates of an element should get its gradient, and all do.
+    With "update", all updates of an element get its gradient, although only the last one is stored.
     """
     data = call.args[0]
     match call.attrs["reduction"]:
@@ -109,13 +109,13 @@ def _gradient_scatter_elements(
 ) -> list[Expr]:
     data, indices, updates = call.args
     axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(data, "scatter_elements"))
-    places = _wrapped(indices, require_shape(data, "scatter_elements")[axis])
+    positions = _wrapped(indices, require_shape(data, "scatter_elements")[axis])
 
     def scatter(x: Expr, y: Expr, reduction: str) -> Any:
-        return scatter_elements(x, places, y, axis=axis, reduction=reduction)
+        return scatter_elements(x, positions, y, axis=axis, reduction=reduction)
 
     def gather(x: Expr) -> Any:
-        return gather_elements(x, places, axis=axis)
+        return gather_elements(x, positions, axis=axis)
 
     grad, update_grad = _gradient_scatter(call, var, gradient, updates, scatter, gather)
     return [grad, R.grad.no_grad(indices), update_grad]
@@ -156,12 +156,12 @@ def scatter_elements(
     if data.ndim >= 0:
         normal_axis(axis, data.ndim)
     require_same_rank(indices, updates, "indices and updates")
-    places, values = literal_shape(indices), literal_shape(updates)
-    if places is not None and values is not None:
-        axis_at_fault = _unequal(places, values)
+    sizes, values = literal_shape(indices), literal_shape(updates)
+    if sizes is not None and values is not None:
+        axis_at_fault = _unequal(sizes, values)
         if axis_at_fault is not None:
             raise refuse(
-                f"indices {shape_text(places)} and updates {shape_text(values)} have one shape, "
+                f"indices {shape_text(sizes)} and updates {shape_text(values)} have one shape, "
                 f"dimension {axis_at_fault} differs",
                 updates,
             )
@@ -170,8 +170,8 @@ def scatter_elements(
 
 def _gradient_scatter_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     data, indices, updates = call.args
-    shape, places = require_shape(data, "scatter_nd"), require_shape(indices, "scatter_nd")
-    count = cast("IntImm", places[-1]).value
+    shape, index_shape = require_shape(data, "scatter_nd"), require_shape(indices, "scatter_nd")
+    count = cast("IntImm", index_shape[-1]).value
     limits = R.concat([R.zeros((1,), "int64") + PrimValue(n) for n in shape[:count]], 0)
     positions = R.astype(indices, "int64")
     positions = R.where(R.less(positions, 0), positions + limits, positions)
@@ -229,15 +229,15 @@ def scatter_nd(
             f"updates has rank {ndim} for data {data} and indices {indices}, found {updates}",
             updates,
         )
-    shape, places, values = map(literal_shape, (data, indices, updates))
-    if shape is None or places is None or values is None:
+    shape, index_shape, values = map(literal_shape, (data, indices, updates))
+    if shape is None or index_shape is None or values is None:
         return data
-    expected = (*places[:-1], *shape[count:])
+    expected = (*index_shape[:-1], *shape[count:])
     axis = _unequal(expected, values)
     if axis is not None:
         raise refuse(
             f"updates has shape {shape_text(expected)} for data {shape_text(shape)} and indices "
-            f"{shape_text(places)}, found {shape_text(values)}: dimension {axis} differs",
+            f"{shape_text(index_shape)}, found {shape_text(values)}: dimension {axis} differs",
             updates,
         )
     return data
@@ -246,11 +246,15 @@ def scatter_nd(
 def _gradient_index_put(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     _, operand, values = call.args
     indices = Tuple(tuple(fields_of(operand, builder)))
-    taken = R.collapse_sum_to(index_tensor(gradient, indices), shape_like(values))
+    value_gradient = R.collapse_sum_to(index_tensor(gradient, indices), shape_like(values))
     if not call.attrs["accumulate"]:
         gradient = index_put(gradient, indices, R.zeros_like(values))
-    skipped = Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
-    return [gradient, skipped, taken if is_differentiable(values) else R.grad.no_grad(values)]
+    index_gradients = Tuple(tuple(R.grad.no_grad(index) for index in indices.fields))
+    return [
+        gradient,
+        index_gradients,
+        value_gradient if is_differentiable(values) else R.grad.no_grad(values),
+    ]
 
 
 @register(
@@ -284,18 +288,18 @@ def index_put(
     if 0 <= data.ndim < len(fields):
         raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)
     shape, ndim = broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
-    sizes, given = literal_shape(data), literal_shape(values)
-    known = shape.values if isinstance(shape, ShapeExpr) else shape
+    sizes, actual = literal_shape(data), literal_shape(values)
+    index_shape = shape.values if isinstance(shape, ShapeExpr) else shape
     if data.ndim >= 0 and ndim >= 0 and values.ndim > ndim + data.ndim - len(fields):
         raise refuse(f"values {values} have more axes than data[indices] of data {data}", values)
-    if sizes is None or given is None or not isinstance(known, tuple):
+    if sizes is None or actual is None or not isinstance(index_shape, tuple):
         return data
-    whole = (*known, *sizes[len(fields) :])
-    for k, (n, wanted) in enumerate(zip(given[::-1], whole[::-1], strict=False), start=1):
-        if not (isinstance(n, IntImm) and n.value == 1) and differ(n, wanted):
+    target = (*index_shape, *sizes[len(fields) :])
+    for k, (n, expected) in enumerate(zip(actual[::-1], target[::-1], strict=False), start=1):
+        if not (isinstance(n, IntImm) and n.value == 1) and differ(n, expected):
             raise refuse(
-                f"values {shape_text(given)} do not broadcast to {shape_text(whole)}: dimension "
-                f"{-k} is {shown(n)}, not {shown(wanted)}",
+                f"values {shape_text(actual)} do not broadcast to {shape_text(target)}: dimension "
+                f"{-k} is {shown(n)}, not {shown(expected)}",
                 values,
             )
     return data
@@ -306,10 +310,10 @@ def _gradient_slice_scatter(
 ) -> list[Expr]:
     _, src, start, end, step = call.args
     axis = cast("int", call.attrs["axis"])
-    rest = slice_scatter(gradient, R.zeros_like(src), start, end, step, axis=axis)
+    tensor_gradient = slice_scatter(gradient, R.zeros_like(src), start, end, step, axis=axis)
     bounds = ([v.value if isinstance(v, PrimValue) else v] for v in (start, end, step))
-    taken = R.strided_slice(gradient, [axis], *bounds)
-    return [rest, taken, *map(R.grad.no_grad, (start, end, step))]
+    src_gradient = R.strided_slice(gradient, [axis], *bounds)
+    return [tensor_gradient, src_gradient, *map(R.grad.no_grad, (start, end, step))]
 
 
 def _legalize_slice_scatter(builder: BlockBuilder, call: Call) -> Expr:
@@ -355,26 +359,28 @@ def slice_scatter(
         raise refuse(f"start is 0 at least, found {first.value}", start)
     if isinstance(first, IntImm) and isinstance(last, IntImm) and last.value < first.value:
         raise refuse(f"end is not before start {first.value}, found {last.value}", end)
-    place = normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
-    whole, part = literal_shape(input_tensor), literal_shape(src)
-    if whole is None or part is None or place is None:
+    position = normal_axis(axis, input_tensor.ndim) if input_tensor.ndim >= 0 else None
+    shape, actual = literal_shape(input_tensor), literal_shape(src)
+    if shape is None or actual is None or position is None:
         return input_tensor
-    expected: list[PrimExpr | None] = list(whole)
-    expected[place] = None
+    expected: list[PrimExpr | None] = list(shape)
+    expected[position] = None
     if isinstance(first, PrimExpr) and isinstance(last, PrimExpr) and isinstance(by, PrimExpr):
         a, b, c = (ops.cast_to(v, INT64) for v in (first, last, by))
-        expected[place] = ops.floordiv(ops.sub(ops.add(b, ops.sub(c, ops.const(1, INT64))), a), c)
-        if isinstance(last, IntImm) and isinstance(whole[place], IntImm):
-            size = cast("IntImm", whole[place]).value
-            if last.value > size:
+        expected[position] = ops.floordiv(
+            ops.sub(ops.add(b, ops.sub(c, ops.const(1, INT64))), a), c
+        )
+        if isinstance(last, IntImm) and isinstance(shape[position], IntImm):
+            limit = cast("IntImm", shape[position]).value
+            if last.value > limit:
                 raise refuse(
-                    f"end is at most {size}, the size of axis {place}, found {last.value}", end
+                    f"end is at most {limit}, the size of axis {position}, found {last.value}", end
                 )
-    for k, (n, wanted) in enumerate(zip(part, expected, strict=True)):
-        if wanted is not None and differ(n, wanted):
+    for k, (n, size) in enumerate(zip(actual, expected, strict=True)):
+        if size is not None and differ(n, size):
             raise refuse(
-                f"dimension {k} of src {shape_text(part)} is {shown(n)}, not {shown(wanted)}, for "
-                f"input_tensor {shape_text(whole)}",
+                f"dimension {k} of src {shape_text(actual)} is {shown(n)}, not {shown(size)}, for "
+                f"input_tensor {shape_text(shape)}",
                 src,
             )
     return input_tensor

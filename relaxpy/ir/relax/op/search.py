@@ -1,4 +1,4 @@
-"""Operators that choose among elements, or look where they are."""
+"""Operators that choose between elements, or find their positions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    chosen: Tensor = topi.where(condition, x1, as_dtype(x2, x1.dtype))
-    return chosen
+    result: Tensor = topi.where(condition, x1, as_dtype(x2, x1.dtype))
+    return result
 
 
 _where_gradient = elementwise(

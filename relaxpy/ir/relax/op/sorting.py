@@ -1,4 +1,4 @@
-"""Operators that order elements, or look them up among ordered ones."""
+"""Operators that sort elements, or search in sorted ones."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ Array = np.ndarray[Any, Any]
 def comparable(data: Array) -> Array:
     """The elements in a datatype that NumPy orders: bfloat16 and float8 as float32.
 
-    Among floats of a datatype that NumPy does not define, it takes NaN for equal to any number.
+    For floats of a datatype that NumPy does not define, NaN equals any number in its order.
     """
     return data.astype(np.float32) if data.dtype.isbuiltin == 2 else data
 
 
 def order(data: Array, axis: int, *, descending: bool) -> Array:
-    """The indices that sort data along an axis, equal elements in their order; NaN is greatest."""
+    """The indices that sort data along an axis stably; NaN is greatest."""
     data = comparable(data)
     if not descending:
         return np.argsort(data, axis, kind="stable")
     mirrored = np.argsort(np.flip(data, axis), axis, kind="stable")
-    found: Array = data.shape[axis] - 1 - np.flip(mirrored, axis)
-    return found
+    indices: Array = data.shape[axis] - 1 - np.flip(mirrored, axis)
+    return indices
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    found: Array = np.sort(comparable(data), axis)
-    return (np.flip(found, axis) if descending else found).astype(data.dtype)
+    sorted_data: Array = np.sort(comparable(data), axis)
+    return (np.flip(sorted_data, axis) if descending else sorted_data).astype(data.dtype)
 
 
 def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
     axis = call.attrs["axis"]
-    places = R.argsort(x, axis=axis, descending=call.attrs["descending"], dtype="int64")
-    return R.scatter_elements(R.zeros_like(x), places, g, axis=axis)
+    indices = R.argsort(x, axis=axis, descending=call.attrs["descending"], dtype="int64")
+    return R.scatter_elements(R.zeros_like(x), indices, g, axis=axis)
 
 
 @register("relax.sort", pure=True, runtime=_sorted, gradient=of_operand(_gradient_sort))
@@ -102,26 +102,26 @@ def argsort(
 
 
 FEW = 4
-"""The part of the elements of which the first ones are selected without sorting all."""
+"""Up to one in so many elements are selected without sorting all of them."""
 
 
-def _first_places(data: Array, k: int, axis: int, *, largest: bool) -> Array:
-    """The first k indices of `order`, of which there are fewer than elements."""
+def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
+    """The first k indices of `order`, for k less than the number of elements."""
     keys = np.moveaxis(comparable(data), axis, -1)
     rows = keys.reshape(-1, keys.shape[-1])
     if rows.dtype.kind == "f" and np.isnan(rows).any():
         return np.take(order(data, axis, descending=largest), np.arange(k), axis)
-    place = rows.shape[1] - k if largest else k - 1
-    last = np.partition(rows, place, 1)[:, place, None]
-    chosen = rows > last if largest else rows < last
-    # Of the elements equal to the last one, as many as are missing belong to it, in their order.
-    missing = k - chosen.sum(1, keepdims=True)
-    equal = rows == last
-    chosen |= equal & (np.cumsum(equal, 1) <= missing)
-    columns = np.nonzero(chosen)[1].reshape(-1, k)
+    pivot = rows.shape[1] - k if largest else k - 1
+    pivot_value = np.partition(rows, pivot, 1)[:, pivot, None]
+    is_selected = rows > pivot_value if largest else rows < pivot_value
+    # Of the elements equal to the pivot, the first ones fill up to k.
+    missing = k - is_selected.sum(1, keepdims=True)
+    equal = rows == pivot_value
+    is_selected |= equal & (np.cumsum(equal, 1) <= missing)
+    columns = np.nonzero(is_selected)[1].reshape(-1, k)
     sorting = order(np.take_along_axis(rows, columns, 1), 1, descending=largest)
-    found = np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
-    return np.moveaxis(found, -1, axis)
+    first = np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
+    return np.moveaxis(first, -1, axis)
 
 
 def _top(
@@ -134,15 +134,15 @@ def _top(
 ) -> Any:
     size = data.shape[axis]
     if 0 < k <= size // FEW:
-        places = _first_places(data, k, axis, largest=largest)
+        positions = _select_first(data, k, axis, largest=largest)
     else:
-        places = order(data, axis, descending=largest)
+        positions = order(data, axis, descending=largest)
         if k > 0:
-            places = np.take(places, np.arange(min(k, size)), axis)
-    indices = places.astype(str(dtype))
+            positions = np.take(positions, np.arange(min(k, size)), axis)
+    indices = positions.astype(str(dtype))
     if ret_type == "indices":
         return indices
-    values = np.take_along_axis(data, places, axis)
+    values = np.take_along_axis(data, positions, axis)
     return values if ret_type == "values" else (values, indices)
 
 
@@ -153,9 +153,9 @@ def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
         return no_gradient(var, call, gradient, builder)
     values = tuple_fields(gradient, 2)[0] if kind == "both" else gradient
     attrs = {**call.attrs, "ret_type": "indices", "dtype": "int64"}
-    places = topk(data, **attrs)
+    indices = topk(data, **attrs)
     axis = call.attrs["axis"]
-    return [R.scatter_elements(R.zeros_like(data), places, values, axis=axis)]
+    return [R.scatter_elements(R.zeros_like(data), indices, values, axis=axis)]
 
 
 @register("relax.topk", pure=True, runtime=_top, gradient=_gradient_topk)
@@ -179,16 +179,18 @@ def topk(
     Errors:
         StructInfoError: the axis is out of range.
     """
-    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     shape = literal_shape(data)
     values = data
     if k > 0:
         values = tensor(None, data.dtype, data.vdevice, data.ndim)
-        if shape is not None and place is not None:
-            size, count = shape[place], ops.const(k, "int64")
-            kept = min(size.value, k) if isinstance(size, IntImm) else None
-            least = ops.minimum(size, count) if kept is None else ops.const(kept, "int64")
-            values = tensor((*shape[:place], least, *shape[place + 1 :]), data.dtype, data.vdevice)
+        if shape is not None and position is not None:
+            size, count = shape[position], ops.const(k, "int64")
+            limit = min(size.value, k) if isinstance(size, IntImm) else None
+            extent = ops.minimum(size, count) if limit is None else ops.const(limit, "int64")
+            values = tensor(
+                (*shape[:position], extent, *shape[position + 1 :]), data.dtype, data.vdevice
+            )
     indices = with_dtype(values, dtype)
     if ret_type == "both":
         return TupleStructInfo((values, indices))
@@ -199,8 +201,8 @@ def _bucketized(
     input_tensor: Array, boundaries: Array, out_int32: bool = False, right: bool = False
 ) -> Array:
     side: Literal["left", "right"] = "right" if right else "left"
-    found = np.searchsorted(comparable(boundaries), comparable(input_tensor), side=side)
-    return np.asarray(found, np.int32 if out_int32 else np.int64)
+    buckets = np.searchsorted(comparable(boundaries), comparable(input_tensor), side=side)
+    return np.asarray(buckets, np.int32 if out_int32 else np.int64)
 
 
 @register("relax.bucketize", pure=True, runtime=_bucketized, gradient=no_gradient)
@@ -233,11 +235,11 @@ def _unique(
     axis: int | None = None,
 ) -> Any:
     flags = (return_index, return_inverse, return_counts)
-    found: Any = np.unique(comparable(x), *flags, axis)  # type: ignore[call-overload]
+    results: Any = np.unique(comparable(x), *flags, axis)  # type: ignore[call-overload]
     if not any(flags):
-        return found.astype(x.dtype)
-    values, *others = found
-    return (values.astype(x.dtype), *(np.asarray(other, np.int64).reshape(-1) for other in others))
+        return results.astype(x.dtype)
+    values, *extras = results
+    return (values.astype(x.dtype), *(np.asarray(extra, np.int64).reshape(-1) for extra in extras))
 
 
 @register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)
@@ -295,10 +297,10 @@ def _sampled(
 ) -> Array:
     rows = prob[sample_indices[:, 0]].astype(np.float64)
     edges = np.cumsum(rows, 1)
-    found = (edges > uniform_sample.astype(np.float64)).argmax(1)
-    none = edges[:, -1:] <= uniform_sample
-    found = np.where(none[:, 0], prob.shape[1] - 1, found)
-    column: Array = found[:, None].astype(str(dtype))
+    categories = (edges > uniform_sample.astype(np.float64)).argmax(1)
+    is_beyond = edges[:, -1:] <= uniform_sample
+    categories = np.where(is_beyond[:, 0], prob.shape[1] - 1, categories)
+    column: Array = categories[:, None].astype(str(dtype))
     return column
 
 

@@ -38,13 +38,13 @@ def reduced(
         return tensor((), x.dtype, x.vdevice)
     if x.ndim < 0:
         return tensor(None, x.dtype, x.vdevice)
-    gone = tuple(range(x.ndim)) if axis is None else normal_axes(axis, x.ndim)
+    axes = tuple(range(x.ndim)) if axis is None else normal_axes(axis, x.ndim)
     shape = literal_shape(x)
-    if len(gone) == x.ndim:
+    if len(axes) == x.ndim:
         return tensor((one(),) * x.ndim if keepdims else (), x.dtype, x.vdevice)
     if shape is None:
-        return tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(gone))
-    return tensor(reduced_sizes(shape, gone, keepdims=keepdims), x.dtype, x.vdevice)
+        return tensor(None, x.dtype, x.vdevice, x.ndim if keepdims else x.ndim - len(axes))
+    return tensor(reduced_sizes(shape, axes, keepdims=keepdims), x.dtype, x.vdevice)
 
 
 def _infer(
@@ -105,14 +105,14 @@ def _extremum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """The product of the other elements, also where some are 0."""
+    """The product of the other elements, also if some are 0."""
     axis = call.attrs["axis"]
     is_zero = R.equal(x, 0)
-    others = R.where(is_zero, R.ones_like(x), x)
+    nonzero = R.where(is_zero, R.ones_like(x), x)
     zeros = is_zero.astype("int64")
-    no_other_zero = R.equal(R.sum(zeros, axis, keepdims=True), zeros)
+    is_only_zero = R.equal(R.sum(zeros, axis, keepdims=True), zeros)
     return masked(
-        with_reduced_axes(g, call) * R.prod(others, axis, keepdims=True) / others, no_other_zero
+        with_reduced_axes(g, call) * R.prod(nonzero, axis, keepdims=True) / nonzero, is_only_zero
     )
 
 

@@ -64,20 +64,22 @@ class _Boxes:
         return ratios
 
 
-def _kept(boxes: _Boxes, scores: Array, count: int, iou: float, threshold: float) -> Iterator[int]:
+def _select_boxes(
+    boxes: _Boxes, scores: Array, count: int, iou: float, threshold: float
+) -> Iterator[int]:
     """The boxes of one class, best first, without those that overlap a better one."""
     indices = np.argsort(-scores, kind="stable")
     indices = indices[scores[indices] > threshold]
-    rest = boxes[indices]
+    remaining = boxes[indices]
     while count > 0 and indices.size:
         yield int(indices[0])
-        apart = 1 + np.flatnonzero(rest.overlaps(0)[1:] <= iou)
-        indices, rest = indices[apart], rest[apart]
+        disjoint = 1 + np.flatnonzero(remaining.overlaps(0)[1:] <= iou)
+        indices, remaining = indices[disjoint], remaining[disjoint]
         count -= 1
 
 
 def _number(value: Any, name: str) -> Any:
-    """The number that a scalar or a tensor of one element holds."""
+    """The number in a scalar or in a tensor of one element."""
     array = np.asarray(value)
     if array.size != 1:
         raise RuntimeCheckError(f"{name} is one number, found {array.size}", rule="DER-36")
@@ -94,27 +96,29 @@ def _suppressed(
 ) -> Any:
     count = int(_number(max_output_boxes_per_class, "max_output_boxes_per_class"))
     iou = float(_number(iou_threshold, "iou_threshold"))
-    least = float(_number(score_threshold, "score_threshold"))
+    lowest = float(_number(score_threshold, "score_threshold"))
     batches, classes, size = scores.shape
     images = list(map(_Boxes.of, boxes))
     by_batch = [
         [
             (kind, box)
             for kind in range(classes)
-            for box in _kept(images[batch], scores[batch, kind], count, iou, least)
+            for box in _select_boxes(images[batch], scores[batch, kind], count, iou, lowest)
         ]
         for batch in range(batches)
     ]
     totals = np.array(list(map(len, by_batch)), np.int64)
     if output_format == "onnx":
         indices = np.full((batches * classes * size, 3), -1, np.int64)
-        listed = [(batch, *chosen) for batch, kept in enumerate(by_batch) for chosen in kept]
+        listed = [
+            (batch, *chosen) for batch, selected in enumerate(by_batch) for chosen in selected
+        ]
         indices[: len(listed)] = np.array(listed, np.int64).reshape(-1, 3)
         return indices, totals.sum(keepdims=True)
     indices = np.full((batches, classes * size, 2), -1, np.int64)
     values = np.zeros((batches, classes * size), np.float32)
-    for batch, kept in enumerate(by_batch):
-        for row, (kind, box) in enumerate(kept):
+    for batch, selected in enumerate(by_batch):
+        for row, (kind, box) in enumerate(selected):
             indices[batch, row] = kind, box
             values[batch, row] = scores[batch, kind, box]
     return indices, values, totals
@@ -167,16 +171,16 @@ def all_class_non_max_suppression(
     if box_sizes is not None:
         _require_size(boxes, "boxes", 2, ops.const(4, INT64), "4 coordinates of a box")
     if sizes is not None and box_sizes is not None:
-        others = f"as scores {shape_text(sizes)} has"
-        _require_size(boxes, "boxes", 0, sizes[0], others)
-        _require_size(boxes, "boxes", 1, sizes[2], others)
+        reason = f"as scores {shape_text(sizes)} has"
+        _require_size(boxes, "boxes", 0, sizes[0], reason)
+        _require_size(boxes, "boxes", 1, sizes[2], reason)
     vdevice = joint_vdevice((boxes, scores), strict=False)
-    one = tensor((ops.const(1, INT64),), INT64, vdevice)
+    total = tensor((ops.const(1, INT64),), INT64, vdevice)
     if output_format == "onnx":
         if sizes is None:
-            return TupleStructInfo((tensor(None, INT64, vdevice, 2), one))
+            return TupleStructInfo((tensor(None, INT64, vdevice, 2), total))
         rows = product(sizes), ops.const(3, INT64)
-        return TupleStructInfo((tensor(rows, INT64, vdevice), one))
+        return TupleStructInfo((tensor(rows, INT64, vdevice), total))
     if sizes is None:
         batch = None if box_sizes is None else box_sizes[:1]
         return TupleStructInfo(
@@ -186,11 +190,11 @@ def all_class_non_max_suppression(
                 tensor(batch, INT64, vdevice, 1),
             )
         )
-    each = sizes[0], product(sizes[1:])
+    per_image = sizes[0], product(sizes[1:])
     return TupleStructInfo(
         (
-            tensor((*each, ops.const(2, INT64)), INT64, vdevice),
-            tensor(each, FLOAT32, vdevice),
+            tensor((*per_image, ops.const(2, INT64)), INT64, vdevice),
+            tensor(per_image, FLOAT32, vdevice),
             tensor(sizes[:1], INT64, vdevice),
         )
     )
@@ -202,12 +206,14 @@ def _require_number(sinfo: Scalar, name: str) -> None:
         raise refuse(f"{name} is one number, found {sinfo}", sinfo)
 
 
-def _require_size(sinfo: TensorStructInfo, name: str, axis: int, wanted: Any, reason: str) -> None:
+def _require_size(
+    sinfo: TensorStructInfo, name: str, axis: int, expected: Any, reason: str
+) -> None:
     shape = literal_shape(sinfo)
     assert shape is not None
-    if differ(shape[axis], wanted):
+    if differ(shape[axis], expected):
         raise refuse(
-            f"dimension {axis} of {name} {shape_text(shape)} is {shown(wanted)}, {reason}; found "
+            f"dimension {axis} of {name} {shape_text(shape)} is {shown(expected)}, {reason}; found "
             f"{shown(shape[axis])}",
             sinfo,
         )

@@ -61,8 +61,8 @@ def alloc_tensor(
     Errors:
         StructInfoError: the datatype is not a literal.
     """
-    made = tensor_in(call.args[2], shape, call.args[3])
-    return made if shape.values is not None else replace(made, shape=None, ndim=shape.ndim)
+    sinfo = tensor_in(call.args[2], shape, call.args[3])
+    return sinfo if shape.values is not None else replace(sinfo, shape=None, ndim=shape.ndim)
 
 
 @register("relax.vm.kill_object")

@@ -137,7 +137,7 @@ def test_an_operand_that_may_be_a_tuple_is_not_left_out_before_another(forget: N
         return x
 
     x = var("x", tensor(2))
-    with pytest.raises(MisuseError, match="pair cannot be left out before a later operand"):
+    with pytest.raises(MisuseError, match="pair cannot be omitted before a later operand"):
         ambiguous(x, y=x)
     assert ambiguous(x).args == (x,)
 

@@ -1,4 +1,4 @@
-"""What errors of operators say: which operator, which operand, and what to write instead."""
+"""Errors of operators, which name the operator and the operand and give a hint."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from relaxpy.ir.tir import expr as tir
 
 
 class Named:
-    """Puts the operator's name before the message of an error raised inside.
+    """Prefixes the messages of errors raised inside with the operator's name.
 
-    With a call and a context, an error about struct info becomes one about the operand that has it.
+    With a call and a context, an error about struct info becomes an error about its operand.
     """
 
     __slots__ = ("call", "ctx", "name")
@@ -50,14 +50,16 @@ class Named:
 
 
 def _operand_of(sinfo: StructInfo, call: Call, ctx: Context) -> object:
-    """The operand of this very struct info, or the field of a tuple among them; else `sinfo`."""
+    """The operand, or field of a tuple operand, with this struct info object; else `sinfo`."""
     fields = [f for a in call.args if isinstance(a, Tuple) for f in a.fields]
     for operand in (*call.args, *fields):
         if ctx.sinfo_of(operand) is sinfo:
             return operand
     for operand in call.args:
-        whole = ctx.sinfo_of(operand)
-        if isinstance(whole, TupleStructInfo) and any(f is sinfo for f in whole.fields):
+        operand_sinfo = ctx.sinfo_of(operand)
+        if isinstance(operand_sinfo, TupleStructInfo) and any(
+            f is sinfo for f in operand_sinfo.fields
+        ):
             return operand
     return sinfo
 

@@ -1,7 +1,7 @@
-"""What the gradient rules of operators share: derivatives of elements, and sums over broadcasts.
+"""Helpers of gradient rules: elementwise derivatives, and sums over broadcast axes.
 
-A rule returns, for the gradient of the result of a call, those of its operands (reverse mode). An
-operand without a gradient gets `relax.grad.no_grad` of itself.
+A rule maps the gradient of the result of a call to those of its operands (reverse mode). The
+gradient of an operand without one is `relax.grad.no_grad` of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sinfo_of(expr: Expr) -> TensorStructInfo | None:
 
 
 def is_differentiable(expr: Expr) -> bool:
-    """Whether `expr` is a tensor that is not known to hold something else than floats."""
+    """Whether `expr` is a tensor of floats or of unknown datatype."""
     sinfo = sinfo_of(expr)
     return sinfo is not None and (sinfo.dtype.is_float or sinfo.dtype.is_void)
 
@@ -89,17 +89,21 @@ def unbroadcast(gradient: Expr, operand: Expr) -> Expr:
     target, source = sinfo_of(operand), sinfo_of(gradient)
     assert target is not None
     assert source is not None
-    wanted, sizes = literal_shape(target), literal_shape(source)
-    known = wanted is not None and sizes is not None and len(wanted) == len(sizes)
-    if known and all(map(same, wanted or (), sizes or ())):
+    target_shape, source_shape = literal_shape(target), literal_shape(source)
+    is_comparable = (
+        target_shape is not None
+        and source_shape is not None
+        and len(target_shape) == len(source_shape)
+    )
+    if is_comparable and all(map(same, target_shape or (), source_shape or ())):
         return gradient
     return cast("Expr", R.collapse_sum_to(gradient, shape_like(operand)))
 
 
 def with_reduced_axes(reduced: Expr, call: Call) -> Expr:
-    """The result of the reduction `call`, or its gradient, with axes of size 1 for those reduced.
+    """Insert axes of size 1 for the reduced ones into the result of `call`, or its gradient.
 
-    Without an axis in the call it has rank 0, which broadcasts as it is.
+    If the call has no axis, the result has rank 0 and broadcasts without them.
     """
     axis = call.attrs["axis"]
     if call.attrs["keepdims"] or axis is None:
@@ -108,7 +112,7 @@ def with_reduced_axes(reduced: Expr, call: Call) -> Expr:
 
 
 def count_reduced(call: Call, dtype: DataType) -> Expr:
-    """How many elements of the operand the reduction `call` makes one, as a scalar of `dtype`."""
+    """The number of elements that the reduction `call` combines into one, a scalar of `dtype`."""
     [x] = call.args
     sinfo, axis = sinfo_of(x), call.attrs["axis"]
     shape = None if sinfo is None else literal_shape(sinfo)
@@ -119,7 +123,7 @@ def count_reduced(call: Call, dtype: DataType) -> Expr:
 
 
 def tuple_fields(gradients: Expr, count: int) -> list[Expr]:
-    """The fields of the gradient of a result of `count` tensors; a lone one is no tuple."""
+    """The fields of the gradient of a result of `count` tensors; a single one is not a tuple."""
     if isinstance(gradients, Tuple):
         return list(gradients.fields)
     return [gradients] if count == 1 else [TupleGetItem(gradients, k) for k in range(count)]
@@ -131,7 +135,7 @@ def masked(gradient: Expr, condition: Expr) -> Expr:
 
 
 def no_gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The rule of an operator whose result is piecewise constant, or holds no floats."""
+    """The rule of an operator whose result is piecewise constant or does not contain floats."""
     return [R.grad.no_grad(arg) for arg in call.args]
 
 

@@ -1,4 +1,4 @@
-"""What operators take: operands of certain kinds, and attributes of certain types."""
+"""Parameters of operators: operands of certain kinds, and attributes of certain types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FROM_TEXT: Mapping[object, Callable[[str], object]] = {
     VDevice: lambda text: VDevice(*split_device(text)),
     Placement: Placement.from_text,
 }
-"""What a string stands for, as the value of an attribute of these types."""
+"""The conversion of a string to an attribute of these types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Parameter:
 
     @property
     def is_operand(self) -> bool:
-        """Whether an expression is passed here."""
+        """Whether the parameter takes an expression."""
         return bool(self.kinds)
 
     @property
@@ -67,11 +67,11 @@ class Parameter:
         return self.default is inspect.Parameter.empty and not self.variadic
 
     def expected(self) -> str:
-        """What an operand must be, in words."""
+        """The description of the accepted operands in messages."""
         return " or ".join(_KIND_NAMES.get(kind, kind.__name__) for kind in self.kinds)
 
     def operand(self, value: object) -> Expr:
-        """`value` as an expression of a kind that this parameter takes, as far as one can see."""
+        """Convert `value` to an expression of a kind that this parameter takes, if possible."""
         if isinstance(value, Expr):
             return value
         if ShapeStructInfo in self.kinds and isinstance(value, (list, tuple)):
@@ -82,7 +82,7 @@ class Parameter:
         return convert_to_expr(value)
 
     def placeholder(self) -> Expr:
-        """Unit, which keeps the position of this operand in a call that leaves it out.
+        """Unit, which keeps the position of this operand in a call that omits it.
 
         Errors:
             MisuseError (also TypeError): the operand is required, or unit is a value of it.
@@ -91,13 +91,13 @@ class Parameter:
             raise MisuseError(f"{self.name} is {self.expected()}, found None")
         if self._takes_unit:
             raise MisuseError(
-                f"{self.name} cannot be left out before a later operand: it takes tuples, "
+                f"{self.name} cannot be omitted before a later operand: it takes tuples, "
                 "so an empty tuple in its position would be its value"
             )
         return Tuple(())
 
     def is_absent(self, sinfo: StructInfo | None) -> bool:
-        """Whether a value of this struct info keeps the position of an operand that is left out."""
+        """Whether a value of this struct info keeps the position of an omitted operand."""
         if not isinstance(sinfo, TupleStructInfo) or sinfo.fields:
             return False
         return not (self.required or self.variadic or self._takes_unit)
@@ -149,10 +149,10 @@ def _is_instance(value: object, choice: object) -> bool:
     origin = get_origin(choice)
     if origin is typing.Literal:
         return value in get_args(choice)
-    plain = origin or choice
-    if plain in (list, Sequence):
+    kind = origin or choice
+    if kind in (list, Sequence):
         return isinstance(value, (list, tuple))
-    return not isinstance(plain, type) or isinstance(value, plain)
+    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _datatype(value: str | type | np.dtype[np.generic]) -> DataType:
@@ -167,7 +167,7 @@ _OR_MORE = " or a list of them"
 
 
 def _name_of(choice: object) -> str:
-    """What messages call a type of attributes."""
+    """The name of an attribute type in messages."""
     if choice is type(None):
         return "None"
     if get_origin(choice) is tuple:
@@ -178,7 +178,7 @@ def _name_of(choice: object) -> str:
 
 
 def _as_members(value: object, member: object) -> tuple[object, ...] | None:
-    """The members of a list, or of a lone value, where all are of type `member`."""
+    """The members of a list, or a single value, if all are of type `member`."""
     if type(value) is tuple and all(type(v) is member for v in value):
         return value
     values = value if isinstance(value, (list, tuple)) else (value,)

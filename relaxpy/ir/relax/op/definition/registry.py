@@ -1,4 +1,4 @@
-"""The registry of operators: what Python calls, for the record of each."""
+"""The registry of operators, and the functions by which Python calls them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NO_CONTEXT = Context()
 
 
 class OpDef:
-    """An operator as Python calls it; `record` is all that is registered for it."""
+    """An operator that Python calls; `record` has everything that is registered for it."""
 
     __name__: str
 
@@ -91,7 +91,7 @@ class OpDef:
 
     @property
     def record(self) -> OpRecord:
-        """The record, with what was added after the operator was registered."""
+        """The record, including later extensions."""
         return self.op.record
 
     @property
@@ -101,17 +101,17 @@ class OpDef:
 
     @property
     def legalize(self) -> Legalization | None:
-        """How a call becomes one of a kernel, if that is registered."""
+        """The registered legalisation of a call to a kernel, or None."""
         return self.record.legalize
 
     @property
     def gradient(self) -> Gradient | None:
-        """How gradients pass through the operator, if that is registered."""
+        """The registered gradient rule, or None."""
         return self.record.gradient
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What the operator takes, in the order of its signature."""
+        """The parameters in the order of the signature."""
         return self.signature.parameters
 
     @property
@@ -121,11 +121,11 @@ class OpDef:
 
     @user_facing
     def __call__(self, *args: object, **kwargs: object) -> Call:
-        """A call of the operator; see `make`."""
+        """Build a call of the operator; see `make`."""
         return evaluated(self.make(*args, **kwargs))  # type: ignore[arg-type]
 
     def make(self, *args: object, span: Span | None = None, **kwargs: object) -> Call:
-        """A call of the operator, with its struct info where that of the operands is known.
+        """Build a call of the operator, with its struct info if that of the operands is known.
 
         Errors:
             MisuseError (also TypeError): the arguments do not fit the operator's signature.
@@ -138,7 +138,7 @@ class OpDef:
         if any(arg.struct_info is None for arg in operands):
             return call
         if isinstance(callee, BaseFunc) and not isinstance(callee, ExternFunc):
-            return call  # the module that the function is to enter knows it by a GlobalVar
+            return call  # a module refers to this function by a GlobalVar
         try:
             sinfo = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:
@@ -153,7 +153,7 @@ class OpDef:
     def _call(
         self, args: tuple[object, ...], kwargs: dict[str, object], span: Span | None
     ) -> tuple[Call, dict[str, Any]]:
-        """The call, and the arguments by name, unless `function` built it."""
+        """Build the call; also return the arguments by name, unless `function` built it."""
         with Named(self.name):
             if not self.signature.is_rule:
                 call = self._built(args, kwargs)
@@ -174,7 +174,7 @@ class OpDef:
             raise
 
     def _arguments_by_value(self, call: Call, bound: Mapping[str, Any]) -> dict[int, object]:
-        """By the identity of each operand and attribute, the argument that it was built from."""
+        """Map the identity of each operand and attribute to the argument that it was built from."""
         if not bound:
             return {}
         result = {id(call.attrs[name]): bound[name] for name in self.signature.attributes}
@@ -184,7 +184,7 @@ class OpDef:
         return result
 
     def infer(self, call: Call, ctx: Context) -> StructInfo:
-        """DER-35: the struct info of a call whose operands have theirs; a BlockBuilder is a `ctx`.
+        """Infer the struct info of a call (DER-35); `ctx` is a context or a BlockBuilder.
 
         Errors:
             StructInfoError: the rule refuses it (DER-36); the operand at fault is `about`.
@@ -203,7 +203,7 @@ class OpDef:
     def operand_gradients(
         self, var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     ) -> tuple[Expr, ...]:
-        """The gradient of each operand of `call`, for that of its result `var`.
+        """The gradient of each operand of `call`, from that of its result `var`.
 
         `builder` receives the bindings that the rule of the operator emits.
 
@@ -235,12 +235,12 @@ class OpDef:
     def operands(self, call: Call) -> tuple[Expr | None, ...]:
         """The operands of a call by position, None for an optional one that is absent.
 
-        Absent operands at the end are left out.
+        Absent operands at the end are omitted.
         """
         return self.signature.present(call)
 
     def arguments(self, call: Call) -> CallArguments:
-        """The positional and keyword arguments of which `make` makes `call` again."""
+        """The positional and keyword arguments with which `make` rebuilds `call`."""
         if self.record.unmake is not None:
             return self.record.unmake(call)
         if self.signature.is_rule:
@@ -271,9 +271,9 @@ _table: dict[str, OpDef] = {}
 def enter(record: OpRecord) -> OpDef:
     """Register an operator (OP-16).
 
-    One of whose purity nothing is said is impure (PU-14), and one of whose precision nothing is
-    said is never computed in a narrower datatype. Its rule is completed here too, before anyone
-    else sees the record.
+    An operator without a declared purity is impure (PU-14), and one without a declared precision
+    policy is never computed in a narrower datatype. The rule is completed here, before the record
+    is visible.
 
     Errors:
         MisuseError: the name is taken, or the rule is not a function.
@@ -292,18 +292,20 @@ def enter(record: OpRecord) -> OpDef:
 
 @user_facing
 def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., Any]], OpDef]:
-    """Register the decorated function as operator `name`; `OpRecord` says what each column is.
+    """Register the decorated function as operator `name`; `OpRecord` documents the columns.
 
     Without `infer` the function is the rule: parameters annotated with struct info are operands,
     those annotated Call or Context receive the call and its context, all others are attributes.
-    With `infer` it builds the call from what users write. A function that is defined again, as by
-    running a notebook cell twice, replaces the one of its name.
+    With `infer` it builds the call from the arguments. A function that is defined again, as by
+    running a notebook cell twice, replaces the earlier one.
 
     Errors:
         MisuseError (also TypeError): the name is taken or not a dotted name, or a column does not
             exist or has another type.
     """
-    if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+    if not isinstance(name, str) or not all(
+        component.isidentifier() for component in name.split(".")
+    ):
         raise MisuseError(
             f"an operator is named as in 'relax.name', found {name!r:.60}",
             hint='write @relax.op.register("relax.name")',
@@ -328,7 +330,7 @@ def register_gradient(op_name: str, gradient: Gradient | None = None, level: int
 
 @user_facing
 def unregister(name: str) -> None:
-    """Forget an operator that a user registered, with all that was attached to it.
+    """Remove an operator that a user registered, with all of its extensions.
 
     Errors:
         UnknownNameError (also ValueError, KeyError): there is none of this name.
@@ -349,7 +351,7 @@ def unregister(name: str) -> None:
 
 
 def _replaces(function: object, present: OpRecord) -> bool:
-    """Whether `function` is the one in the record, defined again."""
+    """Whether `function` is a redefinition of the function in the record."""
     if present.is_of_relaxpy:
         return False
     names = (_full_name(function), _full_name(present.function))
@@ -357,7 +359,7 @@ def _replaces(function: object, present: OpRecord) -> bool:
 
 
 def _full_name(function: object) -> str | None:
-    """The module of a function and its name there, if it has a name."""
+    """The module and qualified name of a function, if it has a name."""
     name = getattr(function, "__qualname__", "<lambda>")
     return None if name.endswith("<lambda>") else f"{getattr(function, '__module__', '')}.{name}"
 
@@ -382,7 +384,7 @@ def _taken(present: OpDef) -> MisuseError:
 
 
 def _inferred(sinfo: object, rule: Callable[..., Any]) -> StructInfo:
-    """What a rule returned. Errors: MisuseError if it is not struct info."""
+    """Return the result of a rule. Errors: MisuseError if it is not struct info."""
     if isinstance(sinfo, StructInfo):
         return sinfo
     name = getattr(rule, "__name__", "")
@@ -396,9 +398,10 @@ def _inferred(sinfo: object, rule: Callable[..., Any]) -> StructInfo:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The records of operators under one rule: `doc` is that of all, with {} for what each does.
+    """The records of operators that share a rule; `doc` has {} for the meaning of each.
 
-    `kernel` is the legalisation by the last part of the name; a row may replace any column.
+    `kernel` returns the legalisation for the last component of the name; a row may replace any
+    column.
     """
 
     rule: Callable[..., StructInfo]
@@ -408,7 +411,7 @@ class Rows:
     gradient: Gradient | None = None
     precision_policy: int | None = None
 
-    def __call__(self, name: str, meaning: str, **own: Unpack[Columns]) -> OpRecord:
+    def __call__(self, name: str, meaning: str, **columns: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
         kernel = self.kernel(name.rpartition(".")[2])
         shared = Columns(
@@ -418,35 +421,35 @@ class Rows:
             gradient=self.gradient,
             precision_policy=self.precision_policy,
         )
-        return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | own))
+        return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | columns))
 
 
 def family(*records: OpRecord) -> dict[str, OpDef]:
-    """Register operators that differ in a few columns; each by the last part of its name."""
+    """Register operators that differ in a few columns; return them by the last part of the name."""
     return {record.name.rpartition(".")[2]: enter(record) for record in records}
 
 
 def registered_ops() -> Mapping[str, OpDef]:
-    """Every registered operator by its name."""
+    """All registered operators by name."""
     return MappingProxyType(_table)
 
 
 def find(op: Op) -> OpDef | None:
-    """What was registered under the name of `op`."""
+    """The definition registered under the name of `op`, or None."""
     return _table.get(op.name)
 
 
 class Namespace:
     """The registered operators whose names begin with `prefix`, as attributes.
 
-    Rules build calls of operators by it whose modules they need not import.
+    Rules use it to build calls of operators without importing their modules.
     """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        """The operator of this name, or the namespace in which there are some.
+        """The operator of this name, or the namespace of this name.
 
         Errors:
             AttributeError: there is none.
@@ -480,9 +483,9 @@ def _context_of(builder: object) -> Context:
 
 
 def _for_rules_of_users(call: Call, ctx: Context) -> Context:
-    """`ctx`, open: such a rule may ask other rules about calls of variables that it creates.
+    """Open `ctx`: such a rule may infer calls over variables that it creates.
 
-    The operands of the call itself have to be in scope all the same (DER-3).
+    The operands of the call itself must still be in scope (DER-3).
     """
     for arg in call.args:
         ctx.sinfo_of(arg)

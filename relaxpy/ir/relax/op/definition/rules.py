@@ -1,4 +1,4 @@
-"""What the rules of operators share: refusals, broadcasting, datatypes, axes, legalisation."""
+"""Helpers of struct info rules: errors, broadcasting, datatypes, axes, legalisation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULE = "DER-36"
 
 
 def refuse(message: str, about: object = None, hint: str | None = None) -> StructInfoError:
-    """The error of a rule that does not take its operands or attributes."""
+    """The error of a rule that rejects its operands or attributes."""
     return StructInfoError(message, rule=RULE, hint=hint, about=about)
 
 
@@ -51,18 +51,18 @@ is_one = partial(te_shapes.is_const, value=1)
 
 
 def shown(size: PrimExpr) -> str:
-    """A size as messages show it."""
+    """The text of a dimension in messages."""
     return ShortText().prim(size, INT64)
 
 
 def shape_text(sizes: Sequence[PrimExpr]) -> str:
-    """A shape as messages show it."""
+    """The text of a shape in messages."""
     texts = list(map(shown, sizes))
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def literal_shape(sinfo: TensorStructInfo) -> Sizes | None:
-    """The sizes, where the shape is not known or a variable None."""
+    """The dimensions; None if the shape is unknown or a variable."""
     return sinfo.shape.values if isinstance(sinfo.shape, ShapeExpr) else None
 
 
@@ -72,7 +72,7 @@ def tensor(
     vdevice: object = None,
     ndim: int | None = None,
 ) -> TensorStructInfo:
-    """The struct info of a tensor; `ndim` counts where there is no shape."""
+    """The struct info of a tensor; `ndim` is used if there is no shape."""
     dims = shape if shape is None or isinstance(shape, Expr) else ShapeExpr(tuple(shape))
     if dims is not None:
         return TensorStructInfo(dims, dtype, vdevice)
@@ -80,7 +80,7 @@ def tensor(
 
 
 def shape_operand(expr: Expr, sinfo: ShapeStructInfo) -> Expr | Sizes | None:
-    """The shape of a new tensor of the shape value `expr`: itself where it is a leaf."""
+    """The shape of a new tensor from the shape value `expr`: `expr` itself if it is a leaf."""
     return expr if isinstance(expr, (ShapeExpr, Var)) else sinfo.values
 
 
@@ -93,7 +93,7 @@ def scalar_literal(expr: Expr) -> PrimExpr | None:
 
 
 def with_dtype(sinfo: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
-    """The same tensor with other elements."""
+    """The struct info with another datatype."""
     return replace(sinfo, dtype=dtype, span=None) if sinfo.dtype != dtype else sinfo
 
 
@@ -103,7 +103,7 @@ def differ(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def same(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes are provably equal; where they may be, the values decide at run time."""
+    """Whether two sizes are provably equal; if that is undecided, the values decide at run time."""
     return prove_equal(a, b) is True
 
 
@@ -125,10 +125,10 @@ def require_float(sinfo: TensorStructInfo, name: str) -> None:
 
 
 def require_integer(dtype: DataType, name: str, about: object) -> None:
-    """Refuse what is known to hold something else than integers.
+    """Refuse a datatype that is known not to be an integer type.
 
     Errors:
-        StructInfoTypeError: it does.
+        StructInfoTypeError: it is not.
     """
     if not dtype.is_void and (not dtype.is_int or dtype.is_bool):
         raise refuse_type(f"{name} holds integers, found {about}", about)
@@ -150,7 +150,7 @@ def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int
 
 
 def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -> DataType:
-    """BDT: the datatype that both have; that of the first where one is Bool; open if one is.
+    """BDT: the common datatype; that of the first if one is Bool; unknown if one is unknown.
 
     Errors:
         StructInfoTypeError: they differ.
@@ -161,11 +161,11 @@ def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -
     if a.is_void or b.is_void:
         return VOID
     if a != b and not (a.is_bool or b.is_bool):
-        wanted = a if isinstance(second, PrimStructInfo) else b
+        target = a if isinstance(second, PrimStructInfo) else b
         raise refuse_type(
             f"{names[0]} and {names[1]} have one datatype, found {a} and {b}",
             second,
-            hint=f'convert the scalar: write T.cast(n, "{wanted}") for n'
+            hint=f'convert the scalar: write T.cast(n, "{target}") for n'
             if isinstance(first, PrimStructInfo) or isinstance(second, PrimStructInfo)
             else "convert one of them with R.astype",
         )
@@ -173,7 +173,7 @@ def joint_dtype(first: StructInfo, second: StructInfo, names: tuple[str, str]) -
 
 
 def common_dtype(sinfos: Sequence[TensorStructInfo], name: str) -> DataType:
-    """The datatype that all tensors have; open if that of one is.
+    """The common datatype of tensors; unknown if that of one is.
 
     Errors:
         StructInfoTypeError: two differ.
@@ -188,7 +188,7 @@ def common_dtype(sinfos: Sequence[TensorStructInfo], name: str) -> DataType:
 
 
 def common_rank(sinfos: Sequence[TensorStructInfo], name: str) -> int:
-    """The rank of all tensors as far as it is known, else -1.
+    """The common rank of tensors, or -1 if it is unknown.
 
     Errors:
         StructInfoTypeError: two differ.
@@ -203,7 +203,7 @@ def common_rank(sinfos: Sequence[TensorStructInfo], name: str) -> int:
 
 
 def joint_vdevice(sinfos: Sequence[TensorStructInfo], *, strict: bool) -> object:
-    """BVD: where all tensors are; nowhere in particular where they disagree and need not agree.
+    """BVD: the common device of tensors; None if they differ and need not agree.
 
     Errors:
         StructInfoTypeError: they disagree, and `strict` is set.
@@ -219,7 +219,7 @@ def joint_vdevice(sinfos: Sequence[TensorStructInfo], *, strict: bool) -> object
 def broadcast_sizes(
     first: Sizes, second: Sizes, names: tuple[str, str], about: object = None
 ) -> Sizes | None:
-    """BC: the shape two shapes broadcast to, aligned at the right; None where it is undecided.
+    """BC: the shape that two shapes broadcast to, aligned at the right; None if undecided.
 
     Errors:
         StructInfoError: two literal sizes differ, and neither is 1.
@@ -238,7 +238,7 @@ def broadcast_sizes(
 
 
 def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple[Any, int]:
-    """BC over several tensors: the shape, or None, and the rank of what they broadcast to.
+    """BC over several tensors: the broadcast shape, or None, and its rank.
 
     Errors:
         StructInfoError: two of them cannot broadcast.
@@ -249,18 +249,18 @@ def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple
     shapes = [literal_shape(sinfo) for sinfo in sinfos]
     if any(shape is None for shape in shapes):
         return None, ndim
-    whole = shapes[0]
+    common = shapes[0]
     for k, (sinfo, shape) in enumerate(zip(sinfos[1:], shapes[1:], strict=True), start=1):
-        if whole is not None and shape is not None:
-            whole = broadcast_sizes(whole, shape, (" and ".join(names[:k]), names[k]), sinfo)
-    kept = (sinfo.shape for sinfo in sinfos if literal_shape(sinfo) is whole)
-    return next(kept, whole), ndim
+        if common is not None and shape is not None:
+            common = broadcast_sizes(common, shape, (" and ".join(names[:k]), names[k]), sinfo)
+    unchanged = (sinfo.shape for sinfo in sinfos if literal_shape(sinfo) is common)
+    return next(unchanged, common), ndim
 
 
 def unified_shapes(
-    sinfos: Sequence[TensorStructInfo], what: str, skip: int | None = None
+    sinfos: Sequence[TensorStructInfo], noun: str, skip: int | None = None
 ) -> list[Sizes] | None:
-    """The shapes of tensors of one rank, if all are known and provably equal but for axis `skip`.
+    """The shapes of tensors of one rank, if known and provably equal except along axis `skip`.
 
     Errors:
         StructInfoError: two shapes are provably different; names the first dimension that is.
@@ -271,20 +271,20 @@ def unified_shapes(
     for number, shape in known[1:]:
         first = known[0][1]
         for axis, (a, b) in enumerate(zip(first, shape, strict=True)):
-            answer = axis == skip or prove_equal(a, b)
-            if answer is False:
+            equal = axis == skip or prove_equal(a, b)
+            if equal is False:
                 raise refuse(
-                    f"{what} differ in dimension {axis}: {shown(a)} in number {known[0][0]} of "
+                    f"{noun} differ in dimension {axis}: {shown(a)} in number {known[0][0]} of "
                     f"shape {shape_text(first)}, {shown(b)} in number {number} of shape "
                     f"{shape_text(shape)}",
                     sinfos[number - 1],
                 )
-            decided = decided and answer is True
+            decided = decided and equal is True
     return [shape for _, shape in known] if decided else None
 
 
 def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
-    """The legalisation that calls `function` of tensor expressions on operands and attributes."""
+    """The legalisation that calls the topi function `function` on operands and attributes."""
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         record = find(call.op) if isinstance(call.op, Op) else None
@@ -295,7 +295,7 @@ def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
 
 
 def of_bits(legalize: Legalize) -> Legalize:
-    """`legalize` of an operator on bits, which TVM infers for floats as well: they have none here.
+    """Restrict `legalize` of a bitwise operator to integers; TVM infers it for floats as well.
 
     Errors:
         StructInfoTypeError: an operand does not hold integers or Booleans.
@@ -314,7 +314,7 @@ def of_bits(legalize: Legalize) -> Legalize:
 
 
 def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
-    """The sizes of an operand whose call is legalised; all of them are known there."""
+    """The dimensions of an operand of a call that is legalised, which are known."""
     sinfo = builder.struct_info_of(operand)
     assert isinstance(sinfo, TensorStructInfo)
     shape = literal_shape(sinfo)
@@ -325,5 +325,5 @@ def known_shape(builder: BlockBuilder, operand: Expr) -> Sizes:
 def te_kernel(
     builder: BlockBuilder, function: Callable[..., Any], name: str, *args: object, **attrs: object
 ) -> Call:
-    """A call of the kernel of `function`, which depends on nothing but its arguments."""
+    """Build a call of the kernel of `function`, which depends on its arguments only."""
     return builder.call_te_cached(function, args, attrs, name=name)

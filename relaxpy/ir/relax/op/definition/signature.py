@@ -1,4 +1,4 @@
-"""The signature of an operator: how arguments become a call, and a call the arguments of a rule."""
+"""Signatures of operators: from arguments to calls, and from calls to arguments of rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relaxpy.ir.relax.op.definition.parameter import Parameter
 from relaxpy.ir.relax.relations.context import Context
 
 _OF_PROGRAMS = "__struct_info__"
-"""What the annotations of programs have."""
+"""An attribute of the annotations of programs."""
 _ENDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
 
 
@@ -57,7 +57,7 @@ class Signature:
         except NameError as error:
             raise MisuseError(
                 f"the annotations of {self.function.__qualname__} have no value: {error}",
-                hint="they are looked up in its module, not in a function around it",
+                hint="they are looked up in its module, not in an enclosing function",
             ) from None
         for name, hint in hints.items() if self.is_rule else ():
             if any(isinstance(m, StructInfo) or hasattr(m, _OF_PROGRAMS) for m in _members(hint)):
@@ -82,7 +82,7 @@ class Signature:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What the operator takes, in order."""
+        """The parameters of the operator in order."""
         out = []
         for name, parameter in self.public.parameters.items():
             if name == "span":
@@ -105,7 +105,7 @@ class Signature:
 
     @property
     def is_variadic(self) -> bool:
-        """Whether the last operand is any number of operands."""
+        """Whether the last parameter takes any number of operands."""
         return bool(self.operands) and self.operands[-1].variadic
 
     @cached_property
@@ -136,7 +136,7 @@ class Signature:
 
     @cached_property
     def _names(self) -> tuple[str, ...] | None:
-        """The parameters by position, or None where some can be passed only so, or only by name."""
+        """The parameters in order, or None if some are positional-only or keyword-only."""
         parameters = self.public.parameters
         usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters.values())
         return tuple(parameters) if usual else None
@@ -147,15 +147,15 @@ class Signature:
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
     def bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any]:
-        """The arguments by the names of the parameters, with the defaults of those left out.
+        """Bind arguments to the names of the parameters, with defaults for omitted ones.
 
         Errors:
             MisuseError (also TypeError): they do not fit the signature.
         """
         names = self._names
         if names is not None and len(args) <= len(names):
-            rest = names[len(args) :]
-            if not kwargs or all(name in rest for name in kwargs):
+            remaining = names[len(args) :]
+            if not kwargs or all(name in remaining for name in kwargs):
                 bound = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
                 if len(bound) == len(names):
                     return bound
@@ -167,7 +167,7 @@ class Signature:
         return call.arguments
 
     def divided(self, bound: Mapping[str, Any]) -> tuple[tuple[Expr, ...], Attrs]:
-        """The operands and the attributes that arguments by name are.
+        """Divide bound arguments into operands and attributes.
 
         Errors:
             MisuseError (also TypeError): an argument is neither what its parameter takes, nor None
@@ -225,12 +225,12 @@ class Signature:
         operands = self.operands
         least, most = self._counts
         if not least <= len(call.args) <= most:
-            wanted = counted(len(operands), "operand")
+            expected = counted(len(operands), "operand")
             if self.is_variadic:
-                wanted = f"at least {counted(least, 'operand')}"
-            raise StructInfoTypeError(f"takes {wanted}, found {len(call.args)}")
+                expected = f"at least {counted(least, 'operand')}"
+            raise StructInfoTypeError(f"takes {expected}, found {len(call.args)}")
         named = self._attribute_values(call)
-        rest: list[object] = []
+        variadic: list[object] = []
         for i, arg in enumerate(call.args):
             parameter = operands[i] if i < len(operands) else operands[-1]
             sinfo = ctx.sinfo_of(arg)
@@ -238,25 +238,25 @@ class Signature:
                 continue
             if not isinstance(sinfo, parameter.kinds):
                 raise wrong_kind(parameter, arg, sinfo)
-            if isinstance(sinfo, TensorStructInfo) and not _has_its_rank(sinfo):
+            if isinstance(sinfo, TensorStructInfo) and not _has_declared_rank(sinfo):
                 raise StructInfoError(
                     f"{parameter.name} has the shape {sinfo.shape} and ndim {sinfo.ndim}",
                     rule="WF-14d",
                     about=arg,
                 )
             if parameter.variadic:
-                rest.append(sinfo)
+                variadic.append(sinfo)
             else:
                 named[parameter.name] = sinfo
         for name, kind in self.injected.items():
             named[name] = call if kind is Call else ctx
         if self._leading:
             first = (named.pop(n) if n in named else self._defaults[n] for n in self._leading)
-            rest = [*first, *rest]
-        return rest, named
+            variadic = [*first, *variadic]
+        return variadic, named
 
     def _attribute_values(self, call: Call) -> dict[str, object]:
-        """The attributes of a call, each of its type; those left out have their defaults."""
+        """The attributes of a call, each of its type; omitted ones have their defaults."""
         attrs = call.attrs
         for name in attrs:
             if name not in self.attributes:
@@ -274,18 +274,18 @@ class Signature:
         return named
 
     def completed(self, call: Call) -> Call:
-        """`call`, which may have been built by hand, with every attribute, each of its type."""
+        """Complete the attributes of a call that may have been built by hand."""
         if not self.is_rule:
             return call
-        values, known = self._attribute_values(call), call.attrs
-        if len(values) == len(known) and all(values[name] is known[name] for name in known):
+        values, attrs = self._attribute_values(call), call.attrs
+        if len(values) == len(attrs) and all(values[name] is attrs[name] for name in attrs):
             return call
-        attrs = Attrs(values)
-        if attrs == known:
+        completed = Attrs(values)
+        if completed == attrs:
             return call
-        whole = replace(call, attrs=attrs)
-        set_fields(whole, sinfo_is_derived=call.sinfo_is_derived)
-        return whole
+        result = replace(call, attrs=completed)
+        set_fields(result, sinfo_is_derived=call.sinfo_is_derived)
+        return result
 
     def call_arguments(self, call: Call) -> CallArguments:
         """The arguments that build a call again."""
@@ -295,18 +295,18 @@ class Signature:
             if name not in self.attributes or self.attributes[name].default != value
         }
         first: list[object] = []
-        rest = list(call.args)
+        remaining = list(call.args)
         for parameter in self._by_position:
             if parameter.is_operand:
-                end = len(rest) if parameter.variadic else 1
-                first, rest = first + rest[:end], rest[end:]
+                end = len(remaining) if parameter.variadic else 1
+                first, remaining = first + remaining[:end], remaining[end:]
             else:
                 first.append(named.pop(parameter.name, parameter.default))
         later = [p.name for p in self.operands if p not in self._by_position]
-        if len(rest) > len(later):  # the call has too many operands
+        if len(remaining) > len(later):  # the call has too many operands
             return list(call.args), named
-        return first, dict(zip(later, rest, strict=False)) | named
+        return first, dict(zip(later, remaining, strict=False)) | named
 
 
-def _has_its_rank(sinfo: TensorStructInfo) -> bool:
+def _has_declared_rank(sinfo: TensorStructInfo) -> bool:
     return not isinstance(sinfo.shape, ShapeExpr) or len(sinfo.shape.values) == sinfo.ndim

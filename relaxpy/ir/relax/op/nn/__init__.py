@@ -8,8 +8,8 @@ from relaxpy.ir.relax.op.nn.activation import relu6
 
 __all__ = ["relu6"]
 
-for _home in iter_modules(__path__):
-    resolve_name(f"{__name__}.{_home.name}")
+for _family in iter_modules(__path__):
+    resolve_name(f"{__name__}.{_family.name}")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Activations: functions of each element between the layers of a network."""
+"""Activations: elementwise functions between the layers of a network."""
 
 from __future__ import annotations
 
@@ -196,14 +196,14 @@ def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> Ten
         )
     if alpha.ndim not in (-1, 1):
         raise refuse(f"alpha is a vector, found {alpha}", alpha)
-    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     sizes, slopes = literal_shape(data), literal_shape(alpha)
-    if sizes is None or slopes is None or place is None or is_one(slopes[0]):
+    if sizes is None or slopes is None or position is None or is_one(slopes[0]):
         return data
-    if differ(slopes[0], sizes[place]):
+    if differ(slopes[0], sizes[position]):
         raise refuse(
-            f"alpha {shape_text(slopes)} has {shown(slopes[0])} slopes, but axis {place} of "
-            f"data {shape_text(sizes)} has {shown(sizes[place])} channels",
+            f"alpha {shape_text(slopes)} has {shown(slopes[0])} slopes, but axis {position} of "
+            f"data {shape_text(sizes)} has {shown(sizes[position])} channels",
             alpha,
         )
     return data

@@ -1,4 +1,4 @@
-"""Pools of a given number of windows along one to three axes, and their gradients."""
+"""Pools with a fixed number of windows along one to three axes, and their gradients."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 _ADAPTIVE = {1: topi.nn.adaptive_pool1d, 2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}
 
 
-def _goals(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
-    """How many windows there are along each axis, None for as many as elements."""
+def _window_counts(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
+    """The number of windows along each axis; None for as many as elements."""
     return None if output_size is None else numbers_by_axis(output_size, count, "output_size", 1)
 
 
@@ -73,8 +73,8 @@ def _adapted(count: int) -> Callable[[dict[str, Any]], None]:
 
 
 def _adaptive_result(x: Sizes, count: int, output_size: Ints | None) -> Sizes:
-    goals = _goals(count, output_size)
-    return x if goals is None else x | {axis: number(size) for axis, size in goals.items()}
+    counts = _window_counts(count, output_size)
+    return x if counts is None else x | {axis: number(size) for axis, size in counts.items()}
 
 
 def _adaptive(
@@ -136,7 +136,7 @@ def _register_adaptive(count: int) -> OpDef:
         require_numbers(data)
         source = parsed_layout(layout, f"NC{axes}", "layout")
         target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
-        _goals(count, output_size)
+        _window_counts(count, output_size)
         x = sizes_by_axis(data, source, "data")
         if output_size is None and source.name == target.name:
             return data
@@ -233,8 +233,8 @@ def _register_adaptive_backward(count: int) -> None:
         data = tensor(shape.values, VOID, None, shape.ndim)
         attrs = (output_size, layout, out_layout)
         source, _ = _check_adaptive(count, output_grad, data, *attrs)
-        found = shape_operand(call.args[1], shape)
-        return tensor(found, output_grad.dtype, output_grad.vdevice, len(source))
+        sizes = shape_operand(call.args[1], shape)
+        return tensor(sizes, output_grad.dtype, output_grad.vdevice, len(source))
 
     enter(
         OpRecord(

@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from what they should be."""
+"""Losses: distances of predictions from targets."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
     )
 
 
-def _parts(call: Call) -> tuple[Any, Any, Any, Any, int]:
+def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
     """Predictions, targets, weights or None, whether each target counts, and the class axis."""
     operator = find(cast("Op", call.op))
     assert operator is not None
@@ -126,25 +126,27 @@ def _parts(call: Call) -> tuple[Any, Any, Any, Any, int]:
 
 
 def _picked(predictions: Any, targets: Any, axis: int) -> Any:
-    """The prediction of each target; of one that is ignored, that of class 0."""
-    taken = R.gather_elements(predictions, R.expand_dims(targets, axis), axis=axis)
-    return R.squeeze(taken, axis)
+    """The prediction of each target; for an ignored target, that of class 0."""
+    gathered = R.gather_elements(predictions, R.expand_dims(targets, axis), axis=axis)
+    return R.squeeze(gathered, axis)
 
 
 def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    predictions, targets, weights, counts, axis = _parts(call)
-    own = [] if weights is None else [weights]
-    backward = R.grad.nll_loss_backward(gradient, predictions, targets, *own, **call.attrs)
+    predictions, targets, weights, counts, axis = _loss_operands(call)
+    weight_operand = [] if weights is None else [weights]
+    backward = R.grad.nll_loss_backward(
+        gradient, predictions, targets, *weight_operand, **call.attrs
+    )
     out = [backward, R.grad.no_grad(targets)]
     if weights is None:
         return [*out, *map(R.grad.no_grad, call.args[2:])]
     classes = R.where(counts, targets, R.zeros_like(targets))
-    kept = R.astype(counts, sinfo_dtype(predictions))
+    mask = R.astype(counts, sinfo_dtype(predictions))
     term = -_picked(predictions, classes, axis)
     if call.attrs["reduction"] == "mean":
-        total = R.sum(R.take(weights, classes, axis=0) * kept)
+        total = R.sum(R.take(weights, classes, axis=0) * mask)
         term = (term - var) / total
-    term = term * kept * gradient
+    term = term * mask * gradient
     flat = R.flatten(classes), R.flatten(term)
     return [*out, R.scatter_elements(R.zeros_like(weights), *flat, reduction="add")]
 
@@ -157,7 +159,7 @@ def sinfo_dtype(expr: Any) -> Any:
 def _check_nll(
     predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None
 ) -> None:
-    """Check that the operands of a negative log-likelihood belong together.
+    """Check that the operands of a negative log-likelihood fit each other.
 
     Errors:
         StructInfoError: they do not.
@@ -172,14 +174,14 @@ def _check_nll(
         raise refuse(
             f"targets has rank {expected} for predictions {predictions}, found {targets}", targets
         )
-    shape, places = literal_shape(predictions), literal_shape(targets)
-    if shape is not None and places is not None and rank > 1:
-        wanted = (shape[0], *shape[2:])
-        for axis, (a, b) in enumerate(zip(wanted, places, strict=True)):
+    shape, target_shape = literal_shape(predictions), literal_shape(targets)
+    if shape is not None and target_shape is not None and rank > 1:
+        sizes = (shape[0], *shape[2:])
+        for axis, (a, b) in enumerate(zip(sizes, target_shape, strict=True)):
             if differ(a, b):
                 raise refuse(
-                    f"targets has shape {shape_text(wanted)} for predictions {shape_text(shape)}, "
-                    f"found {shape_text(places)}: dimension {axis} differs",
+                    f"targets has shape {shape_text(sizes)} for predictions {shape_text(shape)}, "
+                    f"found {shape_text(target_shape)}: dimension {axis} differs",
                     targets,
                 )
     if weights is None:
@@ -230,21 +232,21 @@ def nll_loss(
     _check_nll(predictions, targets, weights)
     if reduction != "none" or predictions.ndim == 1:
         return tensor((), predictions.dtype, predictions.vdevice)
-    places, shape = literal_shape(targets), literal_shape(predictions)
-    if places is None and shape is not None:
-        places = (shape[0], *shape[2:])
+    target_shape, shape = literal_shape(targets), literal_shape(predictions)
+    if target_shape is None and shape is not None:
+        target_shape = (shape[0], *shape[2:])
     ndim = targets.ndim if predictions.ndim < 0 else predictions.ndim - 1
-    return tensor(places, predictions.dtype, predictions.vdevice, ndim)
+    return tensor(target_shape, predictions.dtype, predictions.vdevice, ndim)
 
 
 def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
-    """Each loss is the negative of one prediction times a factor, which is scattered to it."""
+    """Scatter the negative factor of each loss to the prediction of its target."""
     gradient, *operands = call.args
-    inner = Call(R.nn.nll_loss.op, tuple(operands), call.attrs)
-    predictions, targets, weights, counts, axis = _parts(inner)
+    loss = Call(R.nn.nll_loss.op, tuple(operands), call.attrs)
+    predictions, targets, weights, counts, axis = _loss_operands(loss)
     classes = R.where(counts, targets, R.zeros_like(targets))
-    kept = R.astype(counts, sinfo_dtype(predictions))
-    factor = kept if weights is None else kept * R.take(weights, classes, axis=0)
+    mask = R.astype(counts, sinfo_dtype(predictions))
+    factor = mask if weights is None else mask * R.take(weights, classes, axis=0)
     if call.attrs["reduction"] == "mean":
         factor = factor / R.sum(factor)
     update = R.expand_dims(-factor * cast("Any", gradient), axis)

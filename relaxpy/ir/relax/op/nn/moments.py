@@ -1,4 +1,4 @@
-"""Normalisations with the moments of batches, groups of channels, or single instances."""
+"""Normalisation by the moments of batches, groups of channels, or single instances."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _check_channels(
             has provably not one element for each channel; the axis is out of range.
     """
     require_float(data, "data")
-    place = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
+    position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     sizes = literal_shape(data)
     for name, sinfo in params.items():
         if sinfo.dtype != data.dtype and not (sinfo.dtype.is_void or data.dtype.is_void):
@@ -66,22 +66,26 @@ def _check_channels(
                 f"{name} is a vector with one element for each channel, found {sinfo}", sinfo
             )
         shape = literal_shape(sinfo)
-        if sizes is not None and shape is not None and differ(shape[0], sizes[cast("int", place)]):
+        if (
+            sizes is not None
+            and shape is not None
+            and differ(shape[0], sizes[cast("int", position)])
+        ):
             raise refuse(
-                f"{name} {shape_text(shape)} has {shown(shape[0])} elements, but axis {place} of "
-                f"data {shape_text(sizes)} has {shown(sizes[cast('int', place)])} channels",
+                f"{name} {shape_text(shape)} has {shown(shape[0])} elements, but axis {position} "
+                f"of data {shape_text(sizes)} has {shown(sizes[cast('int', position)])} channels",
                 sinfo,
             )
 
 
-def _beside(parameter: Any, rank: int, axis: int) -> Any:
-    """A vector along an axis of a tensor of this rank."""
+def _along_axis(parameter: Any, rank: int, axis: int) -> Any:
+    """Reshape a vector to lie along an axis of a tensor of this rank."""
     others = tuple(k for k in range(rank) if k != axis)
     return R.expand_dims(parameter, others) if others else parameter
 
 
 def _number(x: Any, shape: Sequence[PrimExpr], axes: Sequence[int]) -> PrimValue:
-    """How many elements there are along axes, in the datatype of x."""
+    """The number of elements along axes, in the datatype of x."""
     dtype = cast("TensorStructInfo", x.struct_info).dtype
     return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
 
@@ -107,7 +111,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     others = tuple(k for k in range(rank) if k != axis)
 
     def along(vector: Any) -> Any:
-        return _beside(vector, rank, axis)
+        return _along_axis(vector, rank, axis)
 
     g = out * along(gamma) if attrs["scale"] else out
     if attrs["training"]:
@@ -202,7 +206,7 @@ def _gradient_instance_norm(
     centered = x - R.mean(x, axes, keepdims=True)
     inverse = R.rsqrt(R.mean(centered * centered, axes, keepdims=True) + attrs["epsilon"])
     normal = centered * inverse
-    g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
+    g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
     return [
         through_moments(g, normal, inverse, axes),
         *_gradient_of_channels(gradient, normal, call, channel, rank),
@@ -255,7 +259,7 @@ def _group_norm(
 
 
 def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """As that of an instance norm, with an axis of groups in front of that of channels."""
+    """As the gradient of an instance norm, with the channel axis divided into groups."""
     x, gamma, _ = cast("Any", call.args)
     attrs = cast("Mapping[str, Any]", call.attrs)
     shape = require_shape(x, "group_norm")
@@ -265,20 +269,20 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     split = ShapeExpr(
         (*shape[:channel], groups, ops.floordiv(shape[channel], groups), *shape[channel + 1 :])
     )
-    inner = tuple(a + (a > channel) for a in normal_axes(attrs["axes"], rank))
-    within = (*inner, channel + 1)
+    split_axes = tuple(a + (a > channel) for a in normal_axes(attrs["axes"], rank))
+    reduced = (*split_axes, channel + 1)
 
     def grouped(value: Any) -> Any:
         return R.reshape(value, split)
 
-    parts = grouped(x)
-    centered = parts - R.mean(parts, within, keepdims=True)
-    inverse = R.rsqrt(R.mean(centered * centered, within, keepdims=True) + attrs["epsilon"])
+    grouped_x = grouped(x)
+    centered = grouped_x - R.mean(grouped_x, reduced, keepdims=True)
+    inverse = R.rsqrt(R.mean(centered * centered, reduced, keepdims=True) + attrs["epsilon"])
     normal = centered * inverse
-    g = gradient * _beside(gamma, rank, channel) if attrs["scale"] else gradient
-    data_grad = R.reshape(through_moments(grouped(g), normal, inverse, within), shape_like(x))
-    whole = R.reshape(normal, shape_like(x))
-    return [data_grad, *_gradient_of_channels(gradient, whole, call, channel, rank)]
+    g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
+    data_grad = R.reshape(through_moments(grouped(g), normal, inverse, reduced), shape_like(x))
+    normal_data = R.reshape(normal, shape_like(x))
+    return [data_grad, *_gradient_of_channels(gradient, normal_data, call, channel, rank)]
 
 
 @register(
@@ -324,8 +328,10 @@ def group_norm(
     shape = literal_shape(data)
     if shape is not None:
         size = shape[channel]
-        rest = ops.floormod(size, ops.const(num_groups, size.dtype))
-        if (isinstance(rest, IntImm) and rest.value) or differ(rest, ops.const(0, size.dtype)):
+        remainder = ops.floormod(size, ops.const(num_groups, size.dtype))
+        if (isinstance(remainder, IntImm) and remainder.value) or differ(
+            remainder, ops.const(0, size.dtype)
+        ):
             raise refuse(
                 f"axis {channel} of data {shape_text(shape)} has {shown(size)} channels, which are "
                 f"not {num_groups} groups of one size",

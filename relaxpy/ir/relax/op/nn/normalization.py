@@ -1,4 +1,4 @@
-"""Normalisations along axes: softmax, layer norm and RMS norm."""
+"""Normalisation along axes: softmax, layer norm and RMS norm."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ softmax, log_softmax = NORMALIZED.values()
 def _normalized(
     data: TensorStructInfo, params: dict[str, TensorStructInfo], axes: Sequence[int]
 ) -> TensorStructInfo:
-    """NORM: the struct info of data after normalisation along axes, to which the parameters belong.
+    """NORM: the struct info of data normalised along axes, which the parameters have in this order.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, another rank than
             there are axes, or a provably different size; an axis is out of range or occurs twice.
     """
     require_float(data, "data")
-    places = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
+    positions = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
     sizes = literal_shape(data)
     decided = sizes is not None
     for name, sinfo in params.items():
@@ -90,13 +90,13 @@ def _normalized(
         if 0 <= sinfo.ndim != len(axes):
             raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo)
         shape = literal_shape(sinfo)
-        if sizes is None or shape is None or places is None:
+        if sizes is None or shape is None or positions is None:
             decided = False
             continue
-        for k, (size, axis) in enumerate(zip(shape, places, strict=True)):
-            answer = prove_equal(size, sizes[axis])
-            decided = decided and answer is True
-            if answer is False:
+        for k, (size, axis) in enumerate(zip(shape, positions, strict=True)):
+            equal = prove_equal(size, sizes[axis])
+            decided = decided and equal is True
+            if equal is False:
                 raise refuse(
                     f"dimension {k} of {name} {shape_text(shape)} is {shown(size)}, "
                     f"axis {axis} of data {shape_text(sizes)} is {shown(sizes[axis])}",
@@ -106,7 +106,7 @@ def _normalized(
 
 
 class _Axes:
-    """The axes of a normalisation in the order of its parameters, and the others."""
+    """The axes of a normalisation in the order of its parameters, and the remaining axes."""
 
     def __init__(self, call: Call) -> None:
         rank = require_rank(call.args[0], cast("Op", call.op).name)
@@ -115,7 +115,7 @@ class _Axes:
         self._ascending = sorted(range(len(self.axes)), key=self.axes.__getitem__)
 
     def beside_data(self, parameter: Any) -> Any:
-        """A parameter with the rank and the order of axes of the data."""
+        """Permute and expand a parameter to the rank and the axis order of the data."""
         if self._ascending != list(range(len(self.axes))):
             parameter = R.permute_dims(parameter, self._ascending)
         return R.expand_dims(parameter, self.others) if self.others else parameter

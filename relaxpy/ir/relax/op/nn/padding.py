@@ -50,7 +50,7 @@ def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
-    """The gradient of each element, added to those of its copies outside."""
+    """Add the gradients of the copies of each element in the padding to its own."""
     widths = cast("tuple[int, ...]", call.attrs["pad_width"])
     mode = call.attrs["pad_mode"]
     if mode == "constant":
@@ -62,20 +62,20 @@ def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
         if before == after == 0:
             continue
         size = sizes[axis]
-        places = R.arange(PrimValue(shape[axis])) - before
+        positions = R.arange(PrimValue(shape[axis])) - before
         last = PrimValue(ops.sub(size, _number(1, size)))
         if mode == "replicate":
-            places = R.minimum(R.maximum(places, 0), last)
+            positions = R.minimum(R.maximum(positions, 0), last)
         elif mode == "circular":
-            places = R.floor_mod(places, PrimValue(size))
+            positions = R.floor_mod(positions, PrimValue(size))
         else:
-            places = last - R.abs(last - R.abs(places))
+            positions = last - R.abs(last - R.abs(positions))
         shape[axis] = size
-        g = R.grad.take_backward(g, R.zeros(ShapeExpr(tuple(shape)), dtype), places, axis=axis)
+        g = R.grad.take_backward(g, R.zeros(ShapeExpr(tuple(shape)), dtype), positions, axis=axis)
     return g
 
 
-#: By mode, by how much a width may exceed the size of its axis, which has an element.
+#: The excess of a width over the size of its axis that each mode allows.
 _EXCESS: dict[str, int] = {"reflect": -1, "circular": 0}
 
 
@@ -141,15 +141,15 @@ def _check_widths(
         raise refuse(f"{shown} is at most {most} in mode {mode!r}", widths)
 
 
-def _divisible(size: PrimExpr, by: int) -> PrimExpr:
-    """The remainder of a size, which is 0 where the size is a multiple."""
+def _remainder(size: PrimExpr, by: int) -> PrimExpr:
+    """The remainder of a size, which is 0 if the size is a multiple."""
     return tidy(ops.floormod(size, _number(by, size)))
 
 
 def _legalize_pixel_shuffle(builder: BlockBuilder, call: Call) -> Expr:
     factor = cast("int", call.attrs["upscale_factor"])
     channels = known_shape(builder, call.args[0])[-3]
-    if not same(_divisible(channels, factor * factor), _number(0, channels)):
+    if not same(_remainder(channels, factor * factor), _number(0, channels)):
         return call
     return te_kernel(builder, topi.nn.pixel_shuffle, "pixel_shuffle", call.args[0], factor)
 
@@ -160,10 +160,10 @@ def _gradient_pixel_shuffle(g: Any, x: Any, y: Any, call: Call) -> Any:
     *lead, channels, _, _ = require_shape(y, "nn.pixel_shuffle")
     _, rows, columns = require_shape(x, "nn.pixel_shuffle")[-3:]
     factor = _number(cast("int", call.attrs["upscale_factor"]), channels)
-    apart: Sizes = (*lead, channels, rows, factor, columns, factor)
+    split_shape: Sizes = (*lead, channels, rows, factor, columns, factor)
     outer = range(rank - 3)
     order = [*outer, *(rank - 3 + k for k in (0, 2, 4, 1, 3))]
-    return R.reshape(R.permute_dims(R.reshape(g, ShapeExpr(apart)), order), shape_like(x))
+    return R.reshape(R.permute_dims(R.reshape(g, ShapeExpr(split_shape)), order), shape_like(x))
 
 
 @register(
@@ -193,7 +193,7 @@ def pixel_shuffle(data: TensorStructInfo, upscale_factor: int) -> TensorStructIn
         return tensor(None, data.dtype, data.vdevice, data.ndim)
     *lead, channels, height, width = shape
     square = upscale_factor * upscale_factor
-    if differ(_divisible(channels, square), _number(0, channels)):
+    if differ(_remainder(channels, square), _number(0, channels)):
         raise refuse(
             f"the channels of data, axis {data.ndim - 3}, are a multiple of upscale_factor**2 = "
             f"{square}, found {data}",

@@ -61,7 +61,7 @@ def require_numbers(data: TensorStructInfo) -> None:
     """Refuse Booleans, which have no mean.
 
     Errors:
-        StructInfoTypeError: the data holds them.
+        StructInfoTypeError: the data are Booleans.
     """
     if data.dtype.is_bool:
         raise refuse_type(
@@ -92,7 +92,7 @@ class _Pool:
         ceil_mode: bool,
         layout: str,
         out_layout: str | None,
-        **others: object,
+        **ignored: object,
     ) -> _Pool:
         """The attributes of a call.
 
@@ -116,11 +116,11 @@ class _Pool:
         Errors:
             StructInfoError: a window is known to be larger than the axis.
         """
-        found = {
+        counts = {
             axis: self.windows.count(axis, x[axis], self.window[axis], ceil_mode=self.ceil_mode)
             for axis in self.axes
         }
-        return {"N": x["N"], "C": x["C"], **found}
+        return {"N": x["N"], "C": x["C"], **counts}
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         """The struct info of the result."""
@@ -132,9 +132,9 @@ class _Pool:
 
 def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes:
     """The dimensions of an operand of a call that is legalised."""
-    found = sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
-    assert found is not None
-    return found
+    sizes = sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
+    assert sizes is not None
+    return sizes
 
 
 def is_gradient(gradient: TensorStructInfo, layout: Layout, result: Sizes | None) -> bool:
@@ -143,17 +143,17 @@ def is_gradient(gradient: TensorStructInfo, layout: Layout, result: Sizes | None
     Errors:
         StructInfoError: it has another one.
     """
-    found = sizes_by_axis(gradient, layout, "output_grad")
-    if found is None or result is None:
+    sizes = sizes_by_axis(gradient, layout, "output_grad")
+    if sizes is None or result is None:
         return False
     for axis, size in result.items():
-        if differ(size, found[axis]):
+        if differ(size, sizes[axis]):
             raise refuse(
                 f"output_grad has the shape of the result, whose axis {axis} has size "
                 f"{shown(size)}, found {gradient} in {layout.name}",
                 gradient,
             )
-    return all(same(size, found[axis]) for axis, size in result.items())
+    return all(same(size, sizes[axis]) for axis, size in result.items())
 
 
 def _pool(
@@ -170,10 +170,10 @@ def _pool(
     kind: Kind,
     count: int,
 ) -> Tensor:
-    found = _POOLS[count](
+    result = _POOLS[count](
         data, pool_size, strides, dilation, padding, kind, ceil_mode, layout, count_include_pad
     )
-    return between_layouts(found, layout, out_layout)
+    return between_layouts(result, layout, out_layout)
 
 
 def _legalize_pool(count: int, kind: Kind) -> Legalize:
@@ -284,8 +284,8 @@ def _pool_backward(
     kind: Kind,
 ) -> Tensor:
     gradient = between_layouts(gradient, out_layout, layout)
-    rest = (ceil_mode, count_include_pad, layout, dilation)
-    return topi.nn.pool_grad(gradient, data, pool_size, strides, padding, kind, *rest)
+    options = (ceil_mode, count_include_pad, layout, dilation)
+    return topi.nn.pool_grad(gradient, data, pool_size, strides, padding, kind, *options)
 
 
 def _legalize_pool_backward(count: int, kind: Kind) -> Legalize:
@@ -303,7 +303,7 @@ def _legalize_pool_backward(count: int, kind: Kind) -> Legalize:
 
 
 def _gradient_max_backward(count: int) -> Gradients:
-    """It is linear in the gradient; small changes of the data choose the same elements."""
+    """Linear in the gradient; small changes of the data select the same elements."""
 
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
         if not is_differentiable(var):
@@ -316,7 +316,7 @@ def _gradient_max_backward(count: int) -> Gradients:
 
 
 def _gradient_avg_backward(count: int) -> Gradients:
-    """It is linear in the gradient, and needs no more of the data than the shape."""
+    """Linear in the gradient; it depends on the data only by its shape."""
 
     def rule(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
         if not is_differentiable(var):
@@ -397,10 +397,10 @@ def _selected(
     layout: str,
     out_layout: str,
 ) -> Tensor:
-    found = topi.nn.pool_selected(
+    result = topi.nn.pool_selected(
         values, data, pool_size, strides, dilation, padding, ceil_mode, layout
     )
-    return between_layouts(found, layout, out_layout)
+    return between_layouts(result, layout, out_layout)
 
 
 def _legalize_selected(count: int) -> Legalize:

@@ -47,7 +47,7 @@ def check_operands(
     """The struct info of attention to keys and values.
 
     Errors:
-        StructInfoError: the operands do not belong together.
+        StructInfoError: the operands do not fit each other.
     """
     named = {"query": query, "key": key, "value": value}
     for name, sinfo in named.items():
@@ -64,16 +64,16 @@ def check_operands(
         ("heads", "key", "value", 2, k, v),
         ("head widths", "query", "key", 3, q, k),
     ]
-    for what, first, second, axis, a, b in pairs:
+    for noun, first, second, axis, a, b in pairs:
         if a is not None and b is not None and differ(a[axis], b[axis]):
             raise refuse(
-                f"the {what} of {first} and {second} are equal, found {shown(a[axis])} and "
+                f"the {noun} of {first} and {second} are equal, found {shown(a[axis])} and "
                 f"{shown(b[axis])}: {first} is {shape_text(a)}, {second} is {shape_text(b)}",
                 named[second],
             )
     if q is not None and k is not None:
-        rest = ops.floormod(q[2], k[2]) if not is_zero(k[2]) else k[2]
-        if isinstance(rest, IntImm) and rest.value:
+        remainder = ops.floormod(q[2], k[2]) if not is_zero(k[2]) else k[2]
+        if isinstance(remainder, IntImm) and remainder.value:
             raise refuse(
                 f"the heads of key divide those of query, found {shown(k[2])} and {shown(q[2])}: "
                 f"query is {shape_text(q)}, key is {shape_text(k)}",
@@ -106,7 +106,7 @@ def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStru
 
 
 def _allowed(call: Call, queries: Any, keys: Any) -> Any:
-    """Which keys each query attends to, (queries, keys); None if it is all of them."""
+    """The mask (queries, keys) of the keys that each query attends to; None for all keys."""
     causal, window = call.attrs["causal_mask"], cast("int | None", call.attrs["window_size"])
     if causal is None and window is None:
         return None
@@ -168,7 +168,7 @@ class _Heads:
 
 
 def is_absent(operand: Expr) -> bool:
-    """Whether an operand is the empty tuple that keeps the position of one that is left out."""
+    """Whether an operand is the empty tuple, which keeps the position of an omitted operand."""
     return isinstance(operand, Tuple) and not operand.fields
 
 
