@@ -20,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     const,
 )
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -167,7 +168,13 @@ Errors:
 
 
 _arithmetic = Rows(
-    _infer_arithmetic, _ARITHMETIC, _legalization, fit_numbers, no_gradient, precision_policy=1
+    _infer_arithmetic,
+    _ARITHMETIC,
+    _legalization,
+    fit_numbers,
+    no_gradient,
+    precision_policy=1,
+    layout=elementwise_layout,
 )
 _comparison = replace(_arithmetic, rule=_infer_comparison, doc=_COMPARISON)
 _bitwise = replace(_arithmetic, kernel=lambda name: of_bits(_legalization(name)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from relaxpy.ir.core.dtype import FLOAT32, DataType
 from relaxpy.ir.relax.nodes import Call, Constant, Expr, TensorStructInfo, Var, const
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient, sinfo_of
+from relaxpy.ir.relax.op.definition.layouts import same_layout
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
 from relaxpy.ir.te import topi
@@ -44,7 +45,12 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
 
 
 @register(
-    "relax.astype", precision_policy=1, pure=True, legalize=_legalize_astype, gradient=_gradient
+    "relax.astype",
+    layout=same_layout,
+    precision_policy=1,
+    pure=True,
+    legalize=_legalize_astype,
+    gradient=_gradient,
 )
 def astype(x: TensorStructInfo, dtype: DataType) -> TensorStructInfo:
     """x with its elements converted to `dtype`: toward zero, numbers to Bool by being other than 0.
@@ -68,7 +74,13 @@ def _has_datatype(builder: BlockBuilder, x: Expr, dtype: object) -> bool:
     return isinstance(sinfo, TensorStructInfo) and sinfo.dtype == dtype
 
 
-@register("relax.wrap_param", pure=True, legalize=_legalize_wrap_param, gradient=_gradient)
+@register(
+    "relax.wrap_param",
+    layout=same_layout,
+    pure=True,
+    legalize=_legalize_wrap_param,
+    gradient=_gradient,
+)
 def wrap_param(data: TensorStructInfo, dtype: DataType = FLOAT32) -> TensorStructInfo:
     """A parameter of a model, converted to `dtype` as by astype.
 

@@ -21,6 +21,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     require_shape,
     shape_like,
 )
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     broadcast,
@@ -79,6 +80,7 @@ def _gradient_gather_elements(
 
 @register(
     "relax.gather_elements",
+    layout=along("axis", together=True),
     pure=True,
     legalize=by_te(_gather_elements, "gather_elements"),
     gradient=_gradient_gather_elements,

@@ -17,10 +17,18 @@ from relaxpy.ir.relax.nodes import (
     ShapeExpr,
     StructInfo,
     TensorStructInfo,
+    Tuple,
     TupleStructInfo,
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import require_shape
+from relaxpy.ir.relax.op.definition.layouts import (
+    InferredLayouts,
+    following,
+    initial_layout,
+    moved_axes,
+    taken_layout,
+)
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     RULE,
@@ -64,7 +72,9 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     return [R.grad.take_backward(gradient, x, positions, axis=axis), R.grad.no_grad(indices)]
 
 
-@register("relax.take", pure=True, legalize=by_te(topi.take), gradient=_gradient_take)
+@register(
+    "relax.take", layout=taken_layout, pure=True, legalize=by_te(topi.take), gradient=_gradient_take
+)
 def take(
     x: TensorStructInfo,
     indices: TensorStructInfo | PrimStructInfo,
@@ -155,9 +165,22 @@ def _gradient_strided_slice(
     return [gradient, *map(R.grad.no_grad, operands)]
 
 
+def _slice_layout(call: Call, layout: str) -> InferredLayouts | None:
+    """The slice along the same axes, where the layout has them."""
+    axes = _values(cast("StructInfo", call.args[1].struct_info), "axes")
+    if axes is None or not all(isinstance(axis, IntImm) for axis in axes):
+        return None
+    if layout == initial_layout(len(layout)):
+        return InferredLayouts((layout,), layout, call.attrs)
+    moved = moved_axes([cast("IntImm", axis).value for axis in axes], layout)
+    new = Tuple(tuple(PrimValue(ops.const(axis, INT64)) for axis in moved))
+    return InferredLayouts((layout,), layout, call.attrs, {1: new})
+
+
 @register(
     "relax.strided_slice",
     precision_policy=1,
+    layout=following(_slice_layout),
     pure=True,
     legalize=_legalize_strided_slice,
     gradient=_gradient_strided_slice,

@@ -16,6 +16,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import require_rank, sinfo_of, tuple_fields
+from relaxpy.ir.relax.op.definition.layouts import along, concat_layout, stack_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
@@ -99,6 +100,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 @register(
     "relax.concat",
+    layout=concat_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(_concatenate, "concatenate"),
@@ -139,6 +141,7 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.stack",
+    layout=stack_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.stack),
@@ -201,6 +204,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.split",
+    layout=along("axis"),
     precision_policy=1,
     pure=True,
     legalize=by_te(_split_kernel, "split"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from relaxpy.errors import MisuseError, counted
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
 from relaxpy.ir.relax.op.definition.registry import R, register
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _take_function(arguments: dict[str, Any]) -> None:
-    """Take the map of a function from indices, and the value of a scalar.
+    """Take the map of a function from indices, and the value of a scalar; [] is no separator.
 
     Errors:
         MisuseError: the function takes other arguments, or returns axis separators.
@@ -42,6 +42,8 @@ def _take_function(arguments: dict[str, Any]) -> None:
         arguments["index_map"] = IndexMap.from_func(index_map, _number_of_indices(index_map, ndim))
     if isinstance(arguments["pad_value"], PrimValue):
         arguments["pad_value"] = arguments["pad_value"].value
+    for name in ("axis_separators", "input_axis_separators"):
+        arguments[name] = arguments[name] or None
 
 
 def _number_of_indices(function: Any, ndim: int | None) -> int | None:
@@ -61,9 +63,21 @@ def _padding(call: Call, dtype: DataType) -> PrimExpr:
     return ops.const(value or 0, dtype)
 
 
+def _of_sizes(index_map: IndexMap) -> IndexMap:
+    """The map on indices of the datatype of sizes, so that symbolic sizes are not converted."""
+    inverse = index_map.inverse_index_map
+    if all(var.dtype == INT64 for var in index_map.initial_indices):
+        return index_map
+    return IndexMap.from_func(
+        lambda *indices: index_map.map_indices(indices),
+        len(index_map.initial_indices),
+        None if inverse is None else _of_sizes(inverse),
+    )
+
+
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     [x] = call.args
-    index_map = cast("IndexMap", call.attrs["index_map"])
+    index_map = _of_sizes(cast("IndexMap", call.attrs["index_map"]))
     if inverse_index_map(index_map, known_shape(builder, x)) is None:
         return call
     sinfo = builder.struct_info_of(x)
@@ -84,7 +98,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
 def _gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     """The gradient in the layout of the operand, without that of padding."""
     shape = require_shape(x, "layout_transform")
-    index_map = cast("IndexMap", call.attrs["index_map"])
+    index_map = _of_sizes(cast("IndexMap", call.attrs["index_map"]))
     inverse = inverse_index_map(index_map, shape)
     if inverse is None:
         raise refuse(
@@ -149,7 +163,7 @@ def layout_transform(
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, len(index_map.final_indices))
     try:
-        sizes = index_map.map_shape(shape)
+        sizes = _of_sizes(index_map).map_shape(shape)
     except MisuseError as error:
         raise refuse(
             f"index_map has no shape for x {x}: {error.diagnostic.message}", index_map

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     unbroadcast,
 )
+from relaxpy.ir.relax.op.definition.layouts import expanded_layout, permuted_layout, squeezed_layout
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
@@ -314,6 +315,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.expand_dims",
+    layout=expanded_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.expand_dims),
@@ -348,6 +350,7 @@ def _legalize_squeeze(builder: BlockBuilder, call: Call) -> Expr:
 
 @register(
     "relax.squeeze",
+    layout=squeezed_layout,
     precision_policy=1,
     pure=True,
     legalize=_legalize_squeeze,
@@ -393,6 +396,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.permute_dims",
+    layout=permuted_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.transpose),

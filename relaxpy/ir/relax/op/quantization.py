@@ -14,6 +14,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     sinfo_of,
 )
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     is_one,
@@ -97,7 +98,13 @@ def _legalize_quantize(builder: BlockBuilder, call: Call) -> Expr:
     return te_kernel(builder, topi.quantize, "quantize", *call.args, **attrs)
 
 
-@register("relax.quantize", pure=True, legalize=_legalize_quantize, gradient=no_gradient)
+@register(
+    "relax.quantize",
+    layout=along("axis"),
+    pure=True,
+    legalize=_legalize_quantize,
+    gradient=no_gradient,
+)
 def quantize(
     data: TensorStructInfo,
     scale: TensorStructInfo,
@@ -173,7 +180,11 @@ def _gradient_dequantize(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
 
 @register(
-    "relax.dequantize", pure=True, legalize=_legalize_dequantize, gradient=_gradient_dequantize
+    "relax.dequantize",
+    layout=along("axis"),
+    pure=True,
+    legalize=_legalize_dequantize,
+    gradient=_gradient_dequantize,
 )
 def dequantize(
     data: TensorStructInfo,

@@ -23,6 +23,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     tuple_fields,
 )
+from relaxpy.ir.relax.op.definition.layouts import along, per_axis
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -71,6 +72,7 @@ def _gradient_repeat(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.repeat",
+    layout=along("axis"),
     pure=True,
     legalize=by_te(repeat_elements, "repeat"),
     gradient=of_operand(_gradient_repeat),
@@ -115,7 +117,11 @@ def _tile(data: Tensor, repeats: Sequence[int]) -> Tensor:
 
 
 @register(
-    "relax.tile", pure=True, legalize=by_te(_tile, "tile"), gradient=of_operand(_gradient_tile)
+    "relax.tile",
+    layout=per_axis("repeats"),
+    pure=True,
+    legalize=by_te(_tile, "tile"),
+    gradient=of_operand(_gradient_tile),
 )
 def tile(data: TensorStructInfo, repeats: tuple[int, ...]) -> TensorStructInfo:
     """data, `repeats[i]` times one after the other along axis i.
@@ -144,7 +150,13 @@ def _gradient_flip(g: Any, x: Any, y: Any, call: Call) -> Any:
     return flip(g, call.attrs["axis"])
 
 
-@register("relax.flip", pure=True, legalize=by_te(topi.flip), gradient=of_operand(_gradient_flip))
+@register(
+    "relax.flip",
+    layout=along("axis"),
+    pure=True,
+    legalize=by_te(topi.flip),
+    gradient=of_operand(_gradient_flip),
+)
 def flip(data: TensorStructInfo, axis: int) -> TensorStructInfo:
     """The elements of data in reverse order along an axis.
 
@@ -166,6 +178,7 @@ def _gradient_roll(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.roll",
+    layout=along("axis"),
     pure=True,
     legalize=by_te(roll_elements, "roll"),
     gradient=of_operand(_gradient_roll),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import of_operand, shape_like
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
 from relaxpy.ir.relax.op.definition.rules import (
     literal_shape,
@@ -85,7 +86,7 @@ Errors:
 Rule:
     Floats narrower than float32 are accumulated in float32; each result is rounded once.
 """
-_scan = Rows(_infer_scan, _DOC, _legalization)
+_scan = Rows(_infer_scan, _DOC, _legalization, layout=along("axis"))
 SCANS = family(
     _scan("cumsum", "sum", gradient=of_operand(_gradient_cumsum)),
     _scan("cumprod", "product", gradient=of_operand(_gradient_cumprod)),

@@ -23,6 +23,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     require_shape,
     shape_like,
 )
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
@@ -123,6 +124,7 @@ def _gradient_scatter_elements(
 
 @register(
     "relax.scatter_elements",
+    layout=along("axis", together=True),
     pure=True,
     legalize=by_te(topi.scatter_elements),
     gradient=_gradient_scatter_elements,

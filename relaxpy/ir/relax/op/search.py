@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, extremum_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -41,7 +42,13 @@ _where_gradient = elementwise(
 )
 
 
-@register("relax.where", pure=True, legalize=by_te(_where, "where"), gradient=_where_gradient)
+@register(
+    "relax.where",
+    layout=elementwise_layout,
+    pure=True,
+    legalize=by_te(_where, "where"),
+    gradient=_where_gradient,
+)
 def where(
     condition: TensorStructInfo, x1: TensorStructInfo, x2: TensorStructInfo
 ) -> TensorStructInfo:
@@ -91,5 +98,5 @@ Errors:
 """
 
 
-_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg, gradient=no_gradient)
+_arg = Rows(_infer_arg, _ARG_DOC, _legalize_arg, gradient=no_gradient, layout=extremum_layout)
 ARG_REDUCTIONS = family(_arg("argmax", "largest"), _arg("argmin", "smallest"))

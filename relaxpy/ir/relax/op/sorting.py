@@ -15,6 +15,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import no_gradient, of_operand, tuple_fields
+from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     differ,
@@ -63,7 +64,13 @@ def _gradient_sort(g: Any, x: Any, y: Any, call: Call) -> Any:
     return R.scatter_elements(R.zeros_like(x), indices, g, axis=axis)
 
 
-@register("relax.sort", pure=True, runtime=_sorted, gradient=of_operand(_gradient_sort))
+@register(
+    "relax.sort",
+    layout=along("axis"),
+    pure=True,
+    runtime=_sorted,
+    gradient=of_operand(_gradient_sort),
+)
 def sort(x: TensorStructInfo, axis: int = -1, descending: bool = False) -> TensorStructInfo:
     """The elements of x in order along an axis; NaN counts as greater than any number.
 
@@ -84,7 +91,9 @@ def _argsorted(
     return order(data, axis, descending=descending).astype(str(dtype))
 
 
-@register("relax.argsort", pure=True, runtime=_argsorted, gradient=no_gradient)
+@register(
+    "relax.argsort", layout=along("axis"), pure=True, runtime=_argsorted, gradient=no_gradient
+)
 def argsort(
     data: TensorStructInfo, axis: int = -1, descending: bool = False, dtype: DataType = INT32
 ) -> TensorStructInfo:
@@ -158,7 +167,7 @@ def _gradient_topk(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     return [R.scatter_elements(R.zeros_like(data), indices, values, axis=axis)]
 
 
-@register("relax.topk", pure=True, runtime=_top, gradient=_gradient_topk)
+@register("relax.topk", layout=along("axis"), pure=True, runtime=_top, gradient=_gradient_topk)
 def topk(
     data: TensorStructInfo,
     k: int = 1,
@@ -205,7 +214,9 @@ def _bucketized(
     return np.asarray(buckets, np.int32 if out_int32 else np.int64)
 
 
-@register("relax.bucketize", pure=True, runtime=_bucketized, gradient=no_gradient)
+@register(
+    "relax.bucketize", layout=same_layout, pure=True, runtime=_bucketized, gradient=no_gradient
+)
 def bucketize(
     input_tensor: TensorStructInfo,
     boundaries: TensorStructInfo,

@@ -13,6 +13,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     with_reduced_axes,
 )
+from relaxpy.ir.relax.op.definition.layouts import reduction_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -116,7 +117,12 @@ def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     )
 
 
-_reduction = Rows(_infer, _DOC.format("{}", ""), lambda name: by_te(getattr(topi, name), name))
+_reduction = Rows(
+    _infer,
+    _DOC.format("{}", ""),
+    lambda name: by_te(getattr(topi, name), name),
+    layout=reduction_layout,
+)
 _mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))
 
 REDUCTIONS = family(

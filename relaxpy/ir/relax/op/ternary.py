@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relaxpy.ir.relax.nodes import TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import elementwise
+from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -24,6 +25,7 @@ _gradient = elementwise(
 
 @register(
     "relax.ewise_fma",
+    layout=elementwise_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.fused_multiply_add, "ewise_fma"),

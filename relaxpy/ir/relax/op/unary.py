@@ -8,6 +8,7 @@ from collections.abc import Callable
 from relaxpy.ir.core.dtype import BOOL
 from relaxpy.ir.relax.nodes import PrimStructInfo, StructInfo, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
+from relaxpy.ir.relax.op.definition.layouts import same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -55,6 +56,7 @@ Errors:
         lambda name: by_te(getattr(topi, name), f"tir_{name}"),
         gradient=no_gradient,
         precision_policy=1,
+        layout=same_layout,
     )
 
 
@@ -135,6 +137,7 @@ UNARY = family(
 
 @register(
     "relax.clip",
+    layout=same_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.clip, "tir_clip"),

@@ -7,6 +7,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -25,6 +26,11 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (lambda x: op.layout_transform(x, blocks), (tensor(N, 0),), tensor(N, 0, 4)),
     (lambda x: op.layout_transform(x, blocks), (tensor(N, M * 4),), tensor(N, M, 4)),
     (lambda x: op.layout_transform(x, blocks), (tensor(N, M),), tensor(N, (M + 3) // 4, 4)),
+    (
+        lambda x: op.layout_transform(x, IndexMap.from_func(blocks, index_dtype="int32")),
+        (tensor(N, M * 4),),
+        tensor(N, M, 4),
+    ),
     (lambda x: op.layout_transform(x, blocks), (rank(2),), rank(3)),
     (lambda x: op.layout_transform(x, blocks), (OPEN,), rank(3)),
     (lambda x: op.layout_transform(x, lambda *i: i[::-1]), (tensor(2, N, 3),), tensor(3, N, 2)),
@@ -146,3 +152,10 @@ def test_padding_is_copied_in_whole_slices() -> None:
     source = "".join(relaxpy.compile(Padded).source.split())
     assert "gather" not in source
     assert ".transpose(0,1,3,2)" in source
+
+
+def test_a_list_without_separators_is_no_separators() -> None:
+    x = rx.Var("x", tensor(2, 8))
+    plain, listed = op.layout_transform(x, blocks), op.layout_transform(x, blocks, None, [], [])
+    assert listed.attrs["axis_separators"] is listed.attrs["input_axis_separators"] is None
+    assert structural_equal(plain, listed, map_free_vars=True)

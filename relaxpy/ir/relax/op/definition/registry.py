@@ -29,6 +29,7 @@ from relaxpy.ir.op_record import (
     CallKind,
     Columns,
     Gradient,
+    LayoutRule,
     Legalization,
     OpRecord,
     apply_column,
@@ -410,6 +411,7 @@ class Rows:
     adapt: Callable[[dict[str, Any]], None] | None = None
     gradient: Gradient | None = None
     precision_policy: int | None = None
+    layout: LayoutRule | None = None
 
     def __call__(self, name: str, meaning: str, **columns: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
@@ -420,6 +422,7 @@ class Rows:
             adapt=self.adapt,
             gradient=self.gradient,
             precision_policy=self.precision_policy,
+            layout=self.layout,
         )
         return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | columns))
 

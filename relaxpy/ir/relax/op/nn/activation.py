@@ -13,6 +13,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     tuple_fields,
     unbroadcast,
 )
+from relaxpy.ir.relax.op.definition.layouts import along, same_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -39,6 +40,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.relu",
+    layout=same_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(topi.nn.relu),
@@ -89,7 +91,11 @@ def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 _activation = Rows(
-    _infer_float, _DOC, lambda name: by_te(getattr(topi.nn, name), name), precision_policy=1
+    _infer_float,
+    _DOC,
+    lambda name: by_te(getattr(topi.nn, name), name),
+    precision_policy=1,
+    layout=same_layout,
 )
 
 ACTIVATIONS = family(
@@ -110,6 +116,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.leakyrelu",
+    layout=same_layout,
     pure=True,
     legalize=by_te(topi.nn.leaky_relu, "leaky_relu"),
     gradient=of_operand(_gradient_leakyrelu),
@@ -146,6 +153,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.softplus",
+    layout=same_layout,
     pure=True,
     legalize=by_te(topi.nn.softplus),
     gradient=of_operand(_gradient_softplus),
@@ -177,7 +185,13 @@ def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     return [R.where(positive, g, g * slope), unbroadcast(total, alpha)]
 
 
-@register("relax.nn.prelu", pure=True, legalize=by_te(topi.nn.prelu), gradient=_gradient_prelu)
+@register(
+    "relax.nn.prelu",
+    layout=along("axis"),
+    pure=True,
+    legalize=by_te(topi.nn.prelu),
+    gradient=_gradient_prelu,
+)
 def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:
     """data where it is positive, else alpha * data, with a slope for each channel.
 
@@ -220,6 +234,7 @@ def _gradient_dropout(var: Var, call: Call, gradient: Expr, builder: BlockBuilde
 
 @register(
     "relax.nn.dropout",
+    layout=same_layout,
     precision_policy=1,
     pure=True,
     legalize=_legalize_dropout,

@@ -15,6 +15,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     sinfo_of,
 )
+from relaxpy.ir.relax.op.definition.layouts import attribute_layout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, find, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -212,6 +213,8 @@ def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | Non
 
 # ---- convolutions
 
+_LAYOUT = attribute_layout("data_layout", "kernel_layout", result="out_layout", desirable=True)
+
 
 def _conv(x: Tensor, w: Tensor, *attrs: Any, dtype: str) -> Tensor:
     return as_dtype(topi.nn.conv(x, w, *attrs), DataType(dtype))
@@ -270,6 +273,7 @@ def _register_conv(count: int) -> OpDef:
         adapt=completed(count),
         unmake=shortest,
         legalize=_legalize_conv(count),
+        layout=_LAYOUT,
         gradient=_gradient_conv(count),
         precision_policy=0,
         mixed_precision=_in_precision,
@@ -385,6 +389,7 @@ def _register_transposed(count: int) -> OpDef:
         adapt=completed(count),
         unmake=shortest,
         legalize=_legalize_transposed(count),
+        layout=_LAYOUT,
         gradient=_gradient_transposed(count),
         precision_policy=2,
     )

@@ -20,6 +20,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
     tuple_fields,
 )
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -140,6 +141,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
 @register(
     "relax.nn.batch_norm",
+    layout=along("axis"),
     pure=True,
     legalize=by_te(_batch_norm, "batch_norm"),
     gradient=_gradient_batch_norm,
@@ -215,6 +217,7 @@ def _gradient_instance_norm(
 
 @register(
     "relax.nn.instance_norm",
+    layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
     legalize=by_te(_instance_norm, "instance_norm"),
@@ -287,6 +290,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
 @register(
     "relax.nn.group_norm",
+    layout=along("channel_axis", "axes"),
     precision_policy=1,
     pure=True,
     legalize=by_te(_group_norm, "group_norm"),

@@ -9,6 +9,7 @@ from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_rank
+from relaxpy.ir.relax.op.definition.layouts import along
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -47,7 +48,12 @@ Rule:
     Subtracting the maximum keeps every exponent <= 0, so nothing overflows
     (Blanchard, Higham & Higham, IMA J. Numer. Anal. 41(4), 2021).
 """
-_along = Rows(_infer_along, _ALONG_DOC, lambda name: by_te(getattr(topi.nn, name), name))
+_along = Rows(
+    _infer_along,
+    _ALONG_DOC,
+    lambda name: by_te(getattr(topi.nn, name), name),
+    layout=along("axis"),
+)
 
 
 def _gradient_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -179,6 +185,7 @@ def _layer_norm(
 
 @register(
     "relax.nn.layer_norm",
+    layout=along("axes"),
     precision_policy=1,
     pure=True,
     legalize=by_te(_layer_norm, "layer_norm"),
@@ -212,6 +219,7 @@ def _rms_norm(data: Tensor, weight: Tensor, axes: Sequence[int], epsilon: float)
 
 @register(
     "relax.nn.rms_norm",
+    layout=along("axes"),
     precision_policy=1,
     pure=True,
     legalize=by_te(_rms_norm, "rms_norm"),

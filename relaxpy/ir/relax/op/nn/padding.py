@@ -12,6 +12,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     require_shape,
     shape_like,
 )
+from relaxpy.ir.relax.op.definition.layouts import per_axis
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
@@ -79,7 +80,13 @@ def _gradient_pad(g: Any, x: Any, y: Any, call: Call) -> Any:
 _EXCESS: dict[str, int] = {"reflect": -1, "circular": 0}
 
 
-@register("relax.nn.pad", pure=True, legalize=_legalize_pad, gradient=of_operand(_gradient_pad))
+@register(
+    "relax.nn.pad",
+    layout=per_axis("pad_width", 2),
+    pure=True,
+    legalize=_legalize_pad,
+    gradient=of_operand(_gradient_pad),
+)
 def pad(
     data: TensorStructInfo,
     pad_width: tuple[int, ...],

@@ -15,6 +15,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradient
+from relaxpy.ir.relax.op.definition.layouts import attribute_layout
 from relaxpy.ir.relax.op.definition.registry import OpDef, R, enter
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
@@ -259,6 +260,7 @@ def _register_pool(count: int, kind: Kind) -> OpDef:
             adapt=completed(count),
             unmake=shortest,
             legalize=_legalize_pool(count, kind),
+            layout=attribute_layout("layout", result="out_layout"),
             gradient=_gradient_pool(count, kind),
             precision_policy=1,
         )

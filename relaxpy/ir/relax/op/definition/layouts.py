@@ -1,0 +1,553 @@
+"""What the layout rules of operators share: layouts of tensors, and rules of whole families.
+
+A layout of a tensor names its axes as `tir.Layout` does. A is the axis that was the first one
+originally, B the second: a tensor of layout ACDB has its second axis last, and ABCD4b has blocks of
+4 of it. A rule returns the layouts in which a call takes its operands, that of its result, and the
+attributes of the call on such operands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+)
+from relaxpy.ir.relax.op.definition.rules import literal_shape, same
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.layout import Layout
+
+if TYPE_CHECKING:
+    from relaxpy.ir.op_record import LayoutRule
+
+Layouts: TypeAlias = "str | tuple[Layouts, ...] | None"
+"""The layout of a tensor, those of the fields of a tuple, or None of anything else."""
+Desired: TypeAlias = Mapping[str, Sequence[str]]
+_UNIT = re.compile(r"\d*[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class InferredLayouts:
+    """The layouts of a call: of the leading operands, of the result, and what changes with them.
+
+    Operands without an entry are taken in their initial layouts. `attrs` are all attributes of the
+    new call, and `args` those of its operands that are other expressions, by position.
+    """
+
+    operands: Sequence[Layouts]
+    result: Layouts
+    attrs: Mapping[str, Any]
+    args: Mapping[int, Expr] = field(default_factory=dict)
+
+
+def initial_layout(ndim: int) -> str | None:
+    """The layout of a tensor of this rank as it is; None if the rank is unknown or above 26."""
+    return ascii_uppercase[:ndim] if 0 <= ndim <= len(ascii_uppercase) else None
+
+
+def initial_layouts(sinfo: StructInfo | None) -> Layouts:
+    """The layouts of a value of this struct info as it is."""
+    if isinstance(sinfo, TensorStructInfo):
+        return initial_layout(sinfo.ndim)
+    if isinstance(sinfo, TupleStructInfo):
+        return tuple(map(initial_layouts, sinfo.fields))
+    return None
+
+
+def layouts_of(expr: Expr, known: Mapping[Var, Layouts]) -> Layouts:
+    """The layouts of an operand; variables that are not `known` have their initial ones."""
+    if isinstance(expr, Var) and expr in known:
+        return known[expr]
+    if isinstance(expr, Tuple):
+        return tuple(layouts_of(item, known) for item in expr.fields)
+    return initial_layouts(expr.struct_info)
+
+
+def units(layout: str) -> list[str]:
+    """The axes of a layout, each with the size of its block: those of ABC4b are A, B, C and 4b."""
+    return _UNIT.findall(layout)
+
+
+def has_blocks(layout: str) -> bool:
+    """Whether a layout divides an axis in blocks."""
+    return not layout.isupper() and layout != ""
+
+
+def fills_layout(sinfo: StructInfo | None, layout: str) -> bool:
+    """Whether blocks are known to divide the axes of a tensor, so that nothing is padded."""
+    if not has_blocks(layout):
+        return True
+    shape = literal_shape(sinfo) if isinstance(sinfo, TensorStructInfo) else None
+    if shape is None:
+        return False
+    for letter, block in Layout.of(layout).factors.items():
+        size = shape[_number(letter.upper())]
+        if not same(ops.floormod(size, ops.const(block, size.dtype)), ops.const(0, size.dtype)):
+            return False
+    return True
+
+
+def _letter(axis: int) -> str:
+    return ascii_uppercase[axis]
+
+
+def _number(letter: str) -> int:
+    return ascii_uppercase.index(letter)
+
+
+def _rank(layout: str) -> int:
+    """How many axes the tensor had originally."""
+    return sum(letter.isupper() for letter in layout)
+
+
+def _unblocked(layout: str) -> str:
+    """The layout if it has no blocks, else the initial one."""
+    return ascii_uppercase[: _rank(layout)] if has_blocks(layout) else layout
+
+
+def _is_initial(layout: str) -> bool:
+    return ascii_uppercase.startswith(layout)
+
+
+def _position(layout: str, axis: int) -> int:
+    """Where a layout has an axis, which may count from the end."""
+    return units(layout).index(_letter(axis % _rank(layout)))
+
+
+def _renumbered(letters: str) -> str:
+    """The letters in place of which an ascending sequence of axes begins with A."""
+    table = {letter: _letter(k) for k, letter in enumerate(sorted(letters))}
+    return "".join(table[letter] for letter in letters)
+
+
+def _without(layout: str, axes: Sequence[int]) -> str:
+    """The layout that remains without these axes."""
+    return _renumbered("".join(letter for letter in layout if _number(letter) not in axes))
+
+
+def _like(layout: str, sinfo: StructInfo | None) -> Layouts:
+    """The layouts of a result whose tensors have this layout if they are of its rank."""
+    if isinstance(sinfo, TupleStructInfo):
+        return tuple(_like(layout, item) for item in sinfo.fields)
+    initial = initial_layouts(sinfo)
+    return layout if isinstance(initial, str) and len(initial) == _rank(layout) else initial
+
+
+# ---- rules that follow the first operand
+
+Following: TypeAlias = Callable[[Call, str], "InferredLayouts | None"]
+"""A rule by the call and the layout of its first operand; None if it does not apply."""
+
+
+def _require_undesired(call: Call, desired: Desired) -> None:
+    name = cast("Op", call.op).name
+    if name in desired:
+        raise MisuseError(
+            f"{name} takes the layouts of its operands, found a desired one",
+            hint="desire layouts of convolutions and of image.resize2d",
+            about=desired,
+        )
+
+
+def following(rule: Following, *, blocks: bool = False) -> LayoutRule:
+    """The rule of an operator that follows the layout of its first operand.
+
+    Unless it takes `blocks`, an operand that has them is taken in its initial layout.
+    """
+
+    def infer(call: Call, desired: Desired, known: Mapping[Var, Layouts]) -> Any:
+        _require_undesired(call, desired)
+        layout = layouts_of(call.args[0], known)
+        if not isinstance(layout, str):
+            return None
+        return rule(call, layout if blocks else _unblocked(layout))
+
+    return infer
+
+
+def _same(call: Call, layout: str) -> InferredLayouts:
+    return InferredLayouts((layout,), _like(layout, call.struct_info), call.attrs)
+
+
+same_layout = following(_same, blocks=True)
+"""The rule of an operator on each element of its first operand."""
+
+
+def moved_axes(value: Any, layout: str) -> Any:
+    """The positions in a layout of the axes that an attribute lists."""
+    if isinstance(value, int):
+        return _position(layout, value)
+    return tuple(_position(layout, axis) for axis in value)
+
+
+def along(*names: str, together: bool = False) -> LayoutRule:
+    """The rule of an operator along the axes in these attributes.
+
+    With `together`, all operands have the layout of the first one. Without an axis, the elements
+    are taken in row-major order, and the operands keep their initial layouts.
+    """
+
+    def rule(call: Call, layout: str) -> InferredLayouts | None:
+        if any(call.attrs[name] is None for name in names):
+            return None
+        attrs = call.attrs
+        if not _is_initial(layout):
+            attrs = {**attrs, **{name: moved_axes(attrs[name], layout) for name in names}}
+        operands = (layout,) * len(call.args) if together else (layout,)
+        return InferredLayouts(operands, _like(layout, call.struct_info), attrs)
+
+    return following(rule)
+
+
+def _reduced(call: Call, layout: str) -> InferredLayouts | None:
+    axes, keepdims = cast("Any", call.attrs["axis"]), call.attrs["keepdims"]
+    rank = _rank(layout)
+    if axes is None:
+        gone: Sequence[int] = range(rank)
+    else:
+        gone = [axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)]
+    attrs = call.attrs
+    if axes is not None and not _is_initial(layout):
+        moved = moved_axes(axes, layout)
+        attrs = {**attrs, "axis": moved if isinstance(moved, int) else tuple(sorted(moved))}
+    return InferredLayouts((layout,), layout if keepdims else _without(layout, gone), attrs)
+
+
+reduction_layout = following(_reduced)
+"""The rule of a reduction along `axis`."""
+
+
+def _position_of_extremum(call: Call, layout: str) -> InferredLayouts | None:
+    return None if call.attrs["axis"] is None else _reduced(call, layout)
+
+
+extremum_layout = following(_position_of_extremum)
+"""The rule of an operator that returns positions along `axis`, else in row-major order."""
+
+
+def _permuted(call: Call, layout: str) -> InferredLayouts:
+    rank = len(layout)
+    attrs = call.attrs
+    if not _is_initial(layout):
+        axes = cast("Any", attrs["axes"])
+        order = tuple(range(rank))[::-1] if axes is None else axes
+        attrs = {**attrs, "axes": moved_axes(order, layout)}
+    return InferredLayouts((layout,), initial_layout(rank), attrs)
+
+
+permuted_layout = following(_permuted)
+"""The rule of a transposition, which takes any layout and returns the initial one."""
+
+
+def _new_axes(layout: str, axes: Sequence[int]) -> str:
+    """The layout after new axes, which stay where they are."""
+    rank = len(layout) + len(axes)
+    new = {axis % rank for axis in axes}
+    old = [letter for k, letter in enumerate(ascii_uppercase[:rank]) if k not in new]
+    rest = iter(layout)
+    return "".join(
+        letter if k in new else old[_number(next(rest))]
+        for k, letter in enumerate(ascii_uppercase[:rank])
+    )
+
+
+def _expanded(call: Call, layout: str) -> InferredLayouts | None:
+    axes = cast("tuple[int, ...]", call.attrs["axis"])
+    if initial_layout(len(layout) + len(axes)) is None:
+        return None
+    return InferredLayouts((layout,), _new_axes(layout, axes), call.attrs)
+
+
+expanded_layout = following(_expanded)
+"""The rule of an operator that adds axes at the positions `axis` of its result."""
+
+
+def _squeezed(call: Call, layout: str) -> InferredLayouts | None:
+    axes = cast("tuple[int, ...] | None", call.attrs["axis"])
+    result = call.struct_info
+    if not isinstance(result, TensorStructInfo) or result.ndim < 0:
+        return None
+    if axes is None:
+        x = call.args[0].struct_info
+        shape = x.get_shape() if isinstance(x, TensorStructInfo) else None
+        if shape is None:
+            return None
+        one = ops.const(1, "int64")
+        axes = tuple(axis for axis, size in enumerate(shape) if same(size, one))
+    if _is_initial(layout):
+        return InferredLayouts((layout,), initial_layout(result.ndim), call.attrs)
+    gone = [axis % len(layout) for axis in axes]
+    attrs = {**call.attrs, "axis": tuple(sorted(moved_axes(gone, layout)))}
+    return InferredLayouts((layout,), _without(layout, gone), attrs)
+
+
+squeezed_layout = following(_squeezed)
+"""The rule of an operator that drops the axes `axis` of size 1."""
+
+
+def per_axis(name: str, count: int = 1) -> LayoutRule:
+    """The rule of an operator with `count` numbers for each axis in an attribute.
+
+    If there are fewer, they are those of the last axes, and 1 that of the others.
+    """
+
+    def rule(call: Call, layout: str) -> InferredLayouts | None:
+        values = cast("tuple[int, ...]", call.attrs[name])
+        rank = len(layout)
+        if len(values) > rank * count:
+            return None
+        attrs = call.attrs
+        if not _is_initial(layout):
+            whole = (1,) * (rank * count - len(values)) + tuple(values)
+            groups = [whole[k * count : (k + 1) * count] for k in map(_number, layout)]
+            attrs = {**attrs, name: tuple(value for group in groups for value in group)}
+        return InferredLayouts((layout,), layout, attrs)
+
+    return following(rule)
+
+
+def _taken(call: Call, layout: str) -> InferredLayouts | None:
+    axis, indices = cast("int | None", call.attrs["axis"]), call.args[1].struct_info
+    count = 0 if isinstance(indices, PrimStructInfo) else getattr(indices, "ndim", -1)
+    if count < 0 or initial_layout(len(layout) - 1 + count) is None:
+        return None
+    gone = (axis or 0) % len(layout)
+
+    def axes_of(letter: str) -> str:
+        number = _number(letter)
+        if number == gone:
+            return ascii_uppercase[gone : gone + count]
+        return _letter(number if number < gone else number + count - 1)
+
+    attrs = call.attrs
+    if not _is_initial(layout):
+        attrs = {**attrs, "axis": layout.index(_letter(gone))}
+    return InferredLayouts((layout,), "".join(map(axes_of, layout)), attrs)
+
+
+taken_layout = following(_taken)
+"""The rule of an operator that puts the axes of its second operand in place of `axis`."""
+
+
+# ---- rules of several operands
+
+
+def _common(layouts: Sequence[str]) -> str:
+    """The most frequent layout; of several, the first."""
+    return Counter(layouts).most_common(1)[0][0]
+
+
+def elementwise_layout(
+    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+) -> InferredLayouts | None:
+    """The rule of an operator on the elements of operands that broadcast.
+
+    All operands have the layout of one of the lowest rank (other than 0), the axes of which are the
+    last ones of the others: the most frequent layout, or of several the first. A layout with blocks
+    is taken if all operands have its axes, and can be divided in such blocks.
+    """
+    _require_undesired(call, desired)
+    sinfos = [arg.struct_info for arg in call.args]
+    if not all(isinstance(s, (TensorStructInfo, PrimStructInfo)) for s in sinfos):
+        return None
+    layouts = [layouts_of(arg, known) for arg in call.args]
+    tensors = [(x, s) for x, s in zip(layouts, sinfos, strict=True) if isinstance(x, str) and x]
+    if not tensors:
+        return InferredLayouts(layouts, initial_layouts(call.struct_info), call.attrs)
+    ranks = {_rank(layout) for layout, _ in tensors}
+    for candidate in (layout for layout, _ in tensors if has_blocks(layout)):
+        if len(ranks) == 1 and all(fills_layout(sinfo, candidate) for _, sinfo in tensors):
+            taken: list[Layouts] = [candidate if layout else layout for layout in layouts]
+            return InferredLayouts(taken, candidate, call.attrs)
+    low, high = min(ranks), max(ranks)
+    chosen = _common([_unblocked(layout) for layout, _ in tensors if _rank(layout) == low])
+    whole = _with_leading_axes(chosen, high)
+    operands = [_last_axes(whole, _rank(x)) if isinstance(x, str) else x for x in layouts]
+    return InferredLayouts(operands, whole, call.attrs)
+
+
+def _with_leading_axes(layout: str, rank: int) -> str:
+    more = rank - len(layout)
+    return ascii_uppercase[:more] + "".join(_letter(_number(c) + more) for c in layout)
+
+
+def _last_axes(layout: str, rank: int) -> str:
+    """The layout of an operand with the last axes, before which the others stay in their order."""
+    return _renumbered(layout[len(layout) - rank :])
+
+
+def _joined(call: Call, known: Mapping[Var, Layouts]) -> list[tuple[str, StructInfo]] | None:
+    """The layouts of the tensors in the first operand with their struct info."""
+    layouts, sinfo = layouts_of(call.args[0], known), call.args[0].struct_info
+    if not isinstance(layouts, tuple) or not isinstance(sinfo, TupleStructInfo):
+        return None
+    found = [(x, s) for x, s in zip(layouts, sinfo.fields, strict=True) if isinstance(x, str)]
+    return found if len(found) == len(layouts) else None
+
+
+def concat_layout(
+    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+) -> InferredLayouts | None:
+    """The rule of an operator that joins tensors along `axis`, in the layout of the first one.
+
+    A layout with blocks is taken if all tensors can be divided in such blocks.
+    """
+    _require_undesired(call, desired)
+    fields = _joined(call, known)
+    if not fields or call.attrs["axis"] is None:
+        return None
+    plain = (layout for layout, _ in fields if not has_blocks(layout))
+    layout = next(plain, _unblocked(fields[0][0]))
+    for candidate in (layout for layout, _ in fields if has_blocks(layout)):
+        if all(fills_layout(sinfo, candidate) for _, sinfo in fields):
+            layout = candidate
+            break
+    attrs = call.attrs
+    if not _is_initial(layout):
+        attrs = {**attrs, "axis": _position(layout, cast("int", attrs["axis"]))}
+    return InferredLayouts(((layout,) * len(fields),), layout, attrs)
+
+
+def stack_layout(
+    call: Call, desired: Desired, known: Mapping[Var, Layouts]
+) -> InferredLayouts | None:
+    """The rule of an operator that joins tensors along a new axis, which stays where it is."""
+    _require_undesired(call, desired)
+    fields = _joined(call, known)
+    layout = _unblocked(fields[0][0]) if fields else None
+    if fields is None or layout is None or initial_layout(len(layout) + 1) is None:
+        return None
+    result = _new_axes(layout, (cast("int", call.attrs["axis"]),))
+    return InferredLayouts(((layout,) * len(fields),), result, call.attrs)
+
+
+# ---- rules of operators with layouts among their attributes
+
+
+def _relabeled(attribute: str, layout: str) -> str:
+    """The layout that an attribute names of a tensor that now has the layout `layout`."""
+    names = units(attribute)
+
+    def name(letter: re.Match[str]) -> str:
+        unit = names[_number(letter[0].upper())]
+        return unit if letter[0].isupper() else unit.lower()
+
+    return re.sub("[A-Za-z]", name, layout)
+
+
+def _layout_for(attribute: str, desired: str) -> str | None:
+    """The layout that a tensor of the layout in an attribute needs to have a desired one."""
+    names = units(attribute)
+    result = []
+    for unit in units(desired):
+        if unit in names:
+            result.append(_letter(names.index(unit)))
+        elif unit[-1].islower() and unit[-1].upper() in names and not has_blocks(attribute):
+            result.append(unit[:-1] + _letter(names.index(unit[-1].upper())).lower())
+        else:
+            return None
+    layout = "".join(result)
+    return layout if _rank(layout) == len(names) else None
+
+
+def attribute_layout(*operands: str, result: str, desirable: bool = False) -> LayoutRule:
+    """The rule of an operator whose attributes name the layouts of `operands` and of its `result`.
+
+    If it is `desirable`, the desired layouts are those of the operands, and of the result unless it
+    is that of the first operand. They are taken if all tensors are known to be divided by their
+    blocks; otherwise, the operands keep the layouts that they have, without blocks.
+    """
+
+    def infer(call: Call, desired: Desired, known: Mapping[Var, Layouts]) -> InferredLayouts | None:
+        wanted = desired.get(cast("Op", call.op).name)
+        if not desirable:
+            _require_undesired(call, desired)
+        names = (*operands, result) if result not in operands else operands
+        attrs = cast("Mapping[str, str]", call.attrs)
+        if wanted is not None:
+            taken = _desired_layouts(call, names, operands, wanted)
+            if taken is not None:
+                return taken
+        layouts = [layouts_of(arg, known) for arg, _ in zip(call.args, operands, strict=False)]
+        if not all(isinstance(x, str) and x for x in layouts):
+            return None
+        plain = [cast("str", layout) for layout in layouts]
+        if len(units(attrs[result])) != len(units(attrs[operands[0]])):
+            return None
+        blocked = len(operands) == 1 and has_blocks(plain[0])
+        if not blocked or not _takes_blocks(call, plain[0], names):
+            plain = list(map(_unblocked, plain))
+        new = {name: _relabeled(attrs[name], x) for name, x in zip(operands, plain, strict=True)}
+        new[result] = _relabeled(attrs[result], plain[0])
+        return InferredLayouts(plain, plain[0], _changed(call.attrs, new))
+
+    return infer
+
+
+def _changed(attrs: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    return attrs if all(attrs[name] == value for name, value in new.items()) else {**attrs, **new}
+
+
+def _takes_blocks(call: Call, layout: str, names: Sequence[str]) -> bool:
+    """Whether operand and result are divided by blocks, and no attribute has some already."""
+    if any(has_blocks(str(call.attrs[name])) for name in names):
+        return False
+    return all(
+        fills_layout(sinfo, layout) for sinfo in (call.args[0].struct_info, call.struct_info)
+    )
+
+
+def _desired_layouts(
+    call: Call, names: Sequence[str], operands: Sequence[str], wanted: Sequence[str]
+) -> InferredLayouts | None:
+    """The desired layouts, or None if blocks are not known to divide the tensors.
+
+    Errors:
+        MisuseError: there are too few or too many layouts, or one has other axes.
+    """
+    op = cast("Op", call.op).name
+    counts = {len(operands), len(names)}
+    if len(wanted) not in counts:
+        raise MisuseError(
+            f"the desired layouts of {op} are {' or '.join(map(str, sorted(counts)))} "
+            f"({', '.join(names)}), found {list(wanted)}",
+            about=wanted,
+        )
+    targets = [*wanted, wanted[0]][: len(names)]
+    tensors = [*(arg.struct_info for arg in call.args[: len(operands)]), call.struct_info]
+    layouts: list[str] = []
+    for name, target, sinfo in zip(names, targets, tensors, strict=False):
+        attribute = cast("str", call.attrs[name])
+        _require_same_axes(op, name, attribute, target)
+        layout = _layout_for(attribute, target)
+        if layout is None or not fills_layout(sinfo, layout):
+            return None
+        layouts.append(layout)
+    attrs = _changed(call.attrs, dict(zip(names, targets, strict=True)))
+    return InferredLayouts(layouts[: len(operands)], layouts[len(names) - 1], attrs)
+
+
+def _require_same_axes(op: str, name: str, attribute: str, target: str) -> None:
+    """Errors: MisuseError if a desired layout has other axes than the attribute."""
+    axes = [
+        {axis for axis in Layout.of(text).names if axis.isupper()} for text in (attribute, target)
+    ]
+    if axes[0] != axes[1]:
+        raise MisuseError(
+            f"the desired {name} of {op} arranges the axes of {attribute!r}, found {target!r}",
+            about=target,
+        )
