@@ -7,6 +7,7 @@ from relaxpy.ir.relax.dpl.fusion import (
 from relaxpy.ir.relax.transform import (
     BindingRewriter as BindingRewriter,
     CanonicalizeBindings as CanonicalizeBindings,
+    ConvertLayout as ConvertLayout,
     ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,

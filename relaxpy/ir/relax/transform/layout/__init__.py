@@ -1,0 +1,1 @@
+"""The passes that change the layouts of tensors."""

@@ -1,0 +1,373 @@
+"""ConvertLayout: operators take and return tensors in the layouts that a user desires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    MatchCast,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.definition.layouts import (
+    InferredLayouts,
+    Layouts,
+    has_blocks,
+    initial_layouts,
+    layouts_of,
+    units,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.analysis.index_map import IndexMap
+from relaxpy.ir.tir.layout import BijectiveLayout, Layout
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+_FIRST_AXIS = "A"
+
+
+@dataclass(frozen=True)
+class ConvertLayout(Pass):
+    """Converts the layouts of operators in dataflow blocks to the desired ones.
+
+    `desired_layouts` has, by the name of an operator, the layouts of its data and weight, and that
+    of its result unless it is that of the data: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.
+    Operators that can be computed in other layouts take those of their operands; all others, and
+    code outside the block, see the layouts of the program. Tensors are converted by
+    `permute_dims`, and by `layout_transform` to and from blocks.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+                with R.dataflow():
+                    y = R.nn.conv2d(x, w)
+                    z = R.nn.relu(y)
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2, 3, 28, 28), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+                with R.dataflow():
+                    x1 = R.permute_dims(x, (0, 2, 3, 1))
+                    w1 = R.permute_dims(w, (0, 2, 3, 1))
+                    y = R.nn.conv2d(x1, w1, data_layout="NHWC", kernel_layout="OHWI")
+                    z1 = R.nn.relu(y)
+                    z = R.permute_dims(z1, (0, 3, 1, 2))
+                    R.output(z)
+                return z
+
+        ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})
+
+    Errors:
+        MisuseError: an operator is unknown or has no desired layout, or a layout has other axes.
+
+    """
+
+    desired_layouts: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        table = self.desired_layouts
+        if not isinstance(table, Mapping):
+            raise MisuseError(
+                f"desired_layouts is a dict from names to lists of layouts, found {table!r:.60}",
+                about=table,
+            )
+        for name, layouts in table.items():
+            listed = isinstance(layouts, (list, tuple)) and all(
+                isinstance(layout, str) for layout in layouts
+            )
+            if not listed:
+                raise MisuseError(
+                    f"the desired layouts of {name} are a list of strings, found {layouts!r:.60}",
+                    hint='such as {"relax.nn.conv2d": ["NHWC", "OHWI"]}',
+                    about=layouts,
+                )
+            for layout in layouts:
+                Layout.of(layout)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for name in self.desired_layouts:
+            if Op.get(name).record.layout is None:
+                raise MisuseError(f"{name} is computed in one layout only", about=name)
+        desired = dict(self.desired_layouts)
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, lambda f: _Blocks(desired).expr(f)))
+
+
+class _Blocks(BindingRewriter):
+    """Converts the dataflow blocks of one function."""
+
+    def __init__(self, desired: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self.desired = desired
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        if not isinstance(block, DataflowBlock):
+            return super().block(block)
+        converter = _Converter(self.desired)
+        for binding in block.bindings:
+            value = self.expr(binding.value)
+            new = binding if value is binding.value else replace(binding, value=value)
+            converter.convert(new)
+        return [with_bindings(block, converter.bindings)]
+
+
+class _Converter:
+    """The new bindings of one dataflow block.
+
+    A variable of another layout than its initial one is in `layouts`, and what is stored in that
+    layout is in `images`. All other variables keep what they are bound to.
+    """
+
+    def __init__(self, desired: Mapping[str, Sequence[str]]) -> None:
+        self.desired = desired
+        self.bindings: list[Binding] = []
+        self.layouts: dict[Var, Layouts] = {}
+        self.images: dict[Var, Var] = {}
+        self.span: Span | None = None
+
+    def convert(self, binding: Binding) -> None:
+        """Add what replaces a binding."""
+        self.span = binding.span
+        if isinstance(binding, MatchCast):
+            self._cast(binding)
+            return
+        match binding.value:
+            case Call(op=Op()) as call:
+                self._call(binding, call)
+            case Tuple(fields=fields) as value:
+                known = self.layouts if isinstance(binding.var, DataflowVar) else {}
+                items = [self._in_layout(item, layouts_of(item, known)) for item in fields]
+                self._bind(binding, _with(value, fields=items), layouts_of(value, known))
+            case TupleGetItem(tuple_value=value, index=index) as item:
+                layouts = layouts_of(value, self.layouts)
+                source = self._in_layout(value, layouts)
+                layout = layouts[index] if isinstance(layouts, tuple) else None
+                self._bind(binding, _with(item, tuple_value=source), layout)
+            case Var() as value:
+                self._bind(binding, self.images.get(value, value), layouts_of(value, self.layouts))
+            case value:
+                self.bindings.append(_with_value(binding, self._initial(value)))
+
+    def _call(self, binding: VarBinding, call: Call) -> None:
+        initial = initial_layouts(call.struct_info)
+        inferred = self._inferred(call)
+        if inferred is None or not _of_one_kind(inferred.result, initial):
+            inferred = InferredLayouts((), initial, call.attrs)
+        args = [
+            self._in_layout(
+                arg,
+                inferred.operands[k]
+                if k < len(inferred.operands)
+                else initial_layouts(arg.struct_info),
+            )
+            for k, arg in enumerate(call.args)
+        ]
+        for position, arg in inferred.args.items():
+            args[position] = arg
+        value = _with(call, args=args)
+        if inferred.attrs is not call.attrs:
+            value = rebuild(value, attrs=inferred.attrs)
+        self._bind(binding, value, inferred.result)
+
+    def _inferred(self, call: Call) -> InferredLayouts | None:
+        """The layouts of a call by the rule of its operator, if that applies.
+
+        Errors:
+            MisuseError: a desired layout does not fit the operator, or the rule returns none.
+        """
+        assert isinstance(call.op, Op)
+        rule = call.op.record.layout
+        if rule is None or any(_has_unknown_rank(arg) for arg in call.args):
+            return None
+        name = call.op.name
+        try:
+            inferred = apply_column(
+                name, "layout", rule, call=call, desired=self.desired, known=self.layouts
+            )
+        except RelaxpyError as error:
+            error.located(call.span)
+            raise
+        if inferred is None or isinstance(inferred, InferredLayouts):
+            return inferred
+        raise MisuseError(
+            f"the layout rule of {name} returns InferredLayouts, found {inferred!r:.60}",
+            span=call.span,
+            about=inferred,
+        )
+
+    def _bind(self, binding: VarBinding, value: Expr, layouts: Layouts) -> None:
+        """Bind a value that is stored in some layouts.
+
+        A variable has its initial layouts if it outlives the block, or if its struct info does not
+        tell the layouts of the value.
+        """
+        var = binding.var
+        initial = initial_layouts(binding.value.struct_info)
+        if _agree(layouts, initial):
+            self.bindings.append(_with_value(binding, value))
+            return
+        image = DataflowVar(var.name_hint, span=var.span)
+        self.bindings.append(replace(binding, var=image, value=value))
+        self.layouts[var], self.images[var] = layouts, image
+        if not isinstance(var, DataflowVar) or initial_layouts(var.struct_info) != initial:
+            self.bindings.append(replace(binding, value=self._converted(image, layouts, initial)))
+            del self.layouts[var], self.images[var]
+
+    def _cast(self, binding: MatchCast) -> None:
+        """Cast a value in the layout that it has, if that only permutes the axes."""
+        layout = layouts_of(binding.value, self.layouts)
+        var, target = binding.var, binding.struct_info
+        follows = (
+            binding.value in self.layouts
+            and (var is None or isinstance(var, DataflowVar))
+            and isinstance(layout, str)
+            and not has_blocks(layout)
+            and isinstance(target, TensorStructInfo)
+            and target.ndim == len(layout)
+            and (target.shape is None or isinstance(target.shape, ShapeExpr))
+        )
+        if not follows:
+            self.bindings.append(_with_value(binding, self._initial(binding.value)))
+            return
+        assert isinstance(target, TensorStructInfo)
+        assert isinstance(layout, str)
+        if isinstance(target.shape, ShapeExpr):
+            sizes = [target.shape.values[ord(letter) - ord(_FIRST_AXIS)] for letter in layout]
+            target = replace(target, shape=ShapeExpr(tuple(sizes)))
+        value = self._in_layout(binding.value, layout)
+        if var is not None:
+            image = DataflowVar(var.name_hint, span=var.span)
+            self.layouts[var], self.images[var] = layout, image
+            var = image
+        self.bindings.append(replace(binding, var=var, value=value, struct_info=target))
+
+    def _initial(self, value: Expr) -> Expr:
+        """A value whose variables are in their initial layouts."""
+        table = {
+            var: self._in_layout(var, initial_layouts(var.struct_info))
+            for var in occurring_vars(value)
+            if var in self.layouts
+        }
+        return replace_variables(value, table) if table else value
+
+    def _in_layout(self, expr: Expr, target: Layouts) -> Expr:
+        """An operand in a layout, after bindings that convert it."""
+        if isinstance(expr, Tuple):
+            targets = target if isinstance(target, tuple) else (None,) * len(expr.fields)
+            items = [self._in_layout(*pair) for pair in zip(expr.fields, targets, strict=True)]
+            return _with(expr, fields=items)
+        source = self.images.get(expr, expr) if isinstance(expr, Var) else expr
+        return self._bound(self._converted(source, layouts_of(expr, self.layouts), target))
+
+    def _converted(self, source: Expr, layouts: Layouts, target: Layouts) -> Expr:
+        """What converts a leaf; the fields of a tuple are bound."""
+        if _agree(layouts, target):
+            return source
+        if isinstance(layouts, tuple) and isinstance(target, tuple):
+            items = []
+            for k, (old, new) in enumerate(zip(layouts, target, strict=True)):
+                item = self._bound(TupleGetItem(source, k, span=self.span))
+                items.append(self._bound(self._converted(item, old, new)))
+            return Tuple(tuple(items), span=self.span)
+        assert isinstance(layouts, str)
+        assert isinstance(target, str)
+        return replace(_conversion(source, layouts, target), span=self.span)
+
+    def _bound(self, value: Expr) -> Expr:
+        """A variable of the value, or the value itself if it is a leaf."""
+        if not isinstance(value, (Call, TupleGetItem)):
+            return value
+        source = value.args[0] if isinstance(value, Call) else value.tuple_value
+        var = DataflowVar(source.name_hint if isinstance(source, Var) else "lv")
+        self.bindings.append(VarBinding(var, value, self.span))
+        return var
+
+
+def _conversion(source: Expr, layout: str, target: str) -> Call:
+    """The call that converts a tensor from one layout to another."""
+    axes = units(layout)
+    if sorted(axes) == sorted(units(target)):
+        return cast("Call", R.permute_dims(source, tuple(map(axes.index, units(target)))))
+    indices = tuple(tir.Var(f"i{k}", "int32") for k in range(len(axes)))
+    final = BijectiveLayout(layout, target).forward_index(indices)
+    return cast("Call", R.layout_transform(source, IndexMap(indices, tuple(final))))
+
+
+def _agree(layouts: Layouts, target: Layouts) -> bool:
+    """Whether nothing is to be converted; what has no layout agrees with all layouts."""
+    if isinstance(layouts, tuple) and isinstance(target, tuple):
+        return all(map(_agree, layouts, target))
+    return layouts is None or target is None or layouts == target
+
+
+def _of_one_kind(layouts: Layouts, initial: Layouts) -> bool:
+    """Whether layouts are those of values with these initial layouts."""
+    if isinstance(layouts, tuple) and isinstance(initial, tuple):
+        return len(layouts) == len(initial) and all(map(_of_one_kind, layouts, initial))
+    return type(layouts) is type(initial)
+
+
+def _has_unknown_rank(expr: Expr) -> bool:
+    """Whether an operand is a tensor of unknown rank, or a tuple with one."""
+    pending = [expr.struct_info]
+    while pending:
+        sinfo = pending.pop()
+        if isinstance(sinfo, TensorStructInfo) and initial_layouts(sinfo) is None:
+            return True
+        if isinstance(sinfo, TupleStructInfo):
+            pending += sinfo.fields
+    return False
+
+
+def _with(expr: Expr, **fields: Expr | Iterable[Expr]) -> Expr:
+    """The expression with new operands; itself if they are the same."""
+    new = {name: v if isinstance(v, Expr) else tuple(v) for name, v in fields.items()}
+    if all(_identical(getattr(expr, name), value) for name, value in new.items()):
+        return expr
+    return rebuild(expr, **new)
+
+
+def _identical(old: object, new: object) -> bool:
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+    return old is new
+
+
+def _with_value(binding: Binding, value: Expr) -> Binding:
+    return binding if value is binding.value else replace(binding, value=value)
