@@ -77,6 +77,7 @@ from relaxpy.relax import (
     op as op,
     struct_info as struct_info,
     testing as testing,
+    training as training,
     transform as transform,
     ty as ty,
     utils as utils,

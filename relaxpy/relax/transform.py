@@ -11,6 +11,7 @@ from relaxpy.ir.relax.transform import (
     ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,
+    Gradient as Gradient,
     LegalizeOps as LegalizeOps,
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.definition.registry import Operand, register
+from relaxpy.ir.relax.op.definition.te_gradients import te_gradient
 from relaxpy.ir.relax.op.outputs import (
     OutputShape,
     StructInfos,
@@ -47,6 +48,9 @@ from relaxpy.ir.relax.relations import (
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 Operands: TypeAlias = Operand | Sequence[Operand]
 
@@ -324,9 +328,33 @@ def _infer_with_grad(call: Call, ctx: Context) -> StructInfo:
     return _infer_call_tir(call, ctx)
 
 
-def _without_gradient(builder: object, call: Call) -> Call:
-    """The call without its gradient."""
+def without_gradient(builder: object, call: Call) -> Call:
+    """The `call_tir` of which `call` is one with a gradient."""
     return Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
+
+
+def _gradient_of_kernel(
+    var: Expr, call: Call, gradient: Expr, builder: BlockBuilder
+) -> Sequence[Expr]:
+    name, named = str(call.attrs["te_grad_name"]), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
+    callee, inputs, *scalars = call.args
+    assert isinstance(inputs, Tuple)
+    assert isinstance(named, Mapping)
+    function = te_gradient(name)
+    partials = builder.emit(
+        builder.call_te(function, gradient, *inputs.fields, primfunc_name_hint=name, **named)
+    )
+    sinfo = partials.struct_info
+    several = isinstance(sinfo, TupleStructInfo)
+    count = len(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else 1
+    if count != len(inputs.fields):
+        raise MisuseError(
+            f"the gradient {name!r} returns {counted(count, 'tensor')} for "
+            f"{counted(len(inputs.fields), 'input')}",
+            about=call,
+        )
+    fields = [TupleGetItem(partials, k) for k in range(count)] if several else [partials]
+    return [callee, Tuple(fields), *scalars]
 
 
 @register(
@@ -334,7 +362,8 @@ def _without_gradient(builder: object, call: Call) -> Call:
     pure=True,
     calls=CallKind.KERNEL,
     infer=_infer_with_grad,
-    legalize=_without_gradient,
+    legalize=without_gradient,
+    gradient=_gradient_of_kernel,
 )
 def call_tir_with_grad(
     gvar: Expr,

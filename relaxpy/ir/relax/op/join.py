@@ -92,8 +92,7 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
         return [Tuple((gradient,))]
     cuts = ends[1:-1]
     if all(isinstance(cut, IntImm) for cut in cuts):
-        sections = split(gradient, [cut.value for cut in cuts], axis)  # type: ignore[attr-defined]
-        return [Tuple(tuple(tuple_fields(sections, len(tensors))))]
+        return [split(gradient, [cut.value for cut in cuts], axis)]  # type: ignore[attr-defined]
     slices = (R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends))
     return [Tuple(tuple(slices))]
 
@@ -182,7 +181,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     axis = normal_axis(cast("int", call.attrs["axis"]), require_rank(x, "split"))
     sections = tuple_fields(gradient, cuts if isinstance(cuts, int) else len(cuts) + 1)
     if isinstance(cuts, int) or all(a <= b for a, b in pairwise((0, *cuts))):
-        return [concat(sections, axis) if len(sections) > 1 else sections[0]]
+        return [concat(gradient, axis) if len(sections) > 1 else sections[0]]
     sinfo = sinfo_of(x)
     shape = None if sinfo is None else literal_shape(sinfo)
     if sinfo is None or shape is None:

@@ -17,6 +17,7 @@ from relaxpy.ir.relax.transform.function_pass import (
     dataflowblock_pass as dataflowblock_pass,
     function_pass as function_pass,
 )
+from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
 from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as ConvertLayout
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize

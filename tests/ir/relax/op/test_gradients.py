@@ -50,8 +50,10 @@ def pairs(operands: Sequence[rx.Expr], grads: Sequence[rx.Expr]) -> list[tuple[r
     """Tensors and their gradients, those of the fields of tuples among them."""
     out = []
     for operand, grad in zip(operands, grads, strict=True):
-        if isinstance(operand, rx.Tuple) and isinstance(grad, rx.Tuple):
-            out.extend(pairs(operand.fields, grad.fields))
+        if isinstance(operand, rx.Tuple):
+            items = [rx.TupleGetItem(grad, k) for k in range(len(operand.fields))]
+            fields = grad.fields if isinstance(grad, rx.Tuple) else items
+            out.extend(pairs(operand.fields, fields))
         elif not (isinstance(grad, rx.Call) and grad.op == NO_GRADIENT):
             out.append((operand, grad))
     return out

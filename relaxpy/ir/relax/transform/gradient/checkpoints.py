@@ -1,0 +1,84 @@
+"""Checkpoints: values between them are computed again in the backward pass instead of stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import Binding, Call, DataflowVar, Expr, Var, VarBinding
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+
+N = TypeVar("N", bound=Node)
+
+_START = Op("relax.grad.start_checkpoint")
+_END = Op("relax.grad.end_checkpoint")
+
+
+class Checkpoints:
+    """The bindings of a block without its checkpoints, and what is computed again because of them.
+
+    The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
+    that depends on it, up to the results of `end_checkpoint`.
+
+    Reference:
+        Chen, Xu, Zhang & Guestrin, "Training deep nets with sublinear memory cost",
+        arXiv:1604.06174, 2016.
+    """
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        self.bindings: list[Binding] = []
+        #: What the copies of variables compute again, in the order of evaluation.
+        self._again: dict[Var, Expr] = {}
+        self._images: dict[Var, Var] = {}
+        self._copies: dict[Var, Var] = {}
+        opened: set[Var] = set()
+        closed: set[Var] = set()
+        for old in bindings:
+            depends = any(v in opened and v not in closed for v in occurring_vars(old.value))
+            binding = self._with(self._images, old)
+            var, value = binding.var, binding.value
+            if isinstance(value, Call) and value.op in (_START, _END):
+                [source] = value.args
+                assert isinstance(source, Var)
+                assert old.var is not None
+                (opened if value.op == _START else closed).add(old.var)
+                self._images[old.var] = source
+                if not isinstance(old.var, DataflowVar):
+                    self.bindings.append(VarBinding(old.var, source, span=binding.span))
+                continue
+            self.bindings.append(binding)
+            if depends and var is not None and isinstance(binding, VarBinding):
+                assert old.var is not None
+                opened.add(old.var)
+                self._again[var] = value
+
+    def stored(self, value: N, builder: BlockBuilder) -> N:
+        """`value` with variables that are stored; `builder` receives those computed again."""
+        for var in occurring_vars(value):
+            self._compute(var, builder)
+        return self._with(self._copies, value)
+
+    def _compute(self, var: Var, builder: BlockBuilder) -> None:
+        waiting = [var]
+        while waiting:
+            last = waiting[-1]
+            if last not in self._again or last in self._copies:
+                waiting.pop()
+                continue
+            value = self._again[last]
+            missing = [
+                v for v in occurring_vars(value) if v in self._again and v not in self._copies
+            ]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                again = self._with(self._copies, value)
+                self._copies[last] = builder.emit(again, f"{last.name_hint}_cp")
+
+    @staticmethod
+    def _with(table: dict[Var, Var], node: N) -> N:
+        return replace_variables(node, table) if table else node

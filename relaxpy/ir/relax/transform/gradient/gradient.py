@@ -1,0 +1,344 @@
+"""Gradient: adds the adjoint of a function, in reverse mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, RelaxpyError, TransformError, UnknownNameError, close_names
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    Call,
+    Constant,
+    DataflowBlock,
+    Expr,
+    Function,
+    GlobalVar,
+    PrimValue,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.definition.registry import R, find
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.gradient.adjoints import Adjoints
+from relaxpy.ir.relax.transform.gradient.checkpoints import Checkpoints
+from relaxpy.ir.relax.transform.gradient.simplify import simplified
+
+
+@dataclass(frozen=True)
+class Gradient(Pass):
+    """Adds to a function `f` its adjoint `f_adjoint`, which returns the gradients of a result too.
+
+    The adjoint has the parameters of `f`. It returns the result of `f` and the tuple of the
+    gradients by `require_grads`: parameters, or variables of the dataflow block of `f`; None means
+    all parameters. A gradient has the struct info of its variable. The target is the result of `f`,
+    or if that is a tuple its field `target_index`: a float of rank 0.
+
+    The body of `f` is one DataflowBlock. Gradients pass through operators with a gradient, tuples,
+    casts, and `call_tir_with_grad`. What lies between `R.grad.start_checkpoint` and
+    `R.grad.end_checkpoint` is computed again instead of stored.
+
+    Example:
+        ```python
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
+                with R.dataflow():
+                    gv = R.sum(R.exp(x))
+                    R.output(gv)
+                return gv
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((3, 3), "float32")) -> R.Tensor((), "float32"):
+                with R.dataflow():
+                    gv = R.sum(R.exp(x))
+                    R.output(gv)
+                return gv
+
+            @R.function
+            def main_adjoint(x: R.Tensor((3, 3), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    gv = R.sum(y)
+                    gv_adjoint = R.ones((), "float32")
+                    y_adjoint = R.broadcast_to(gv_adjoint, (3, 3))
+                    x_adjoint = R.multiply(y_adjoint, y)
+                    x_adjoint_out = x_adjoint
+                    R.output(gv, x_adjoint_out)
+                return (gv, (x_adjoint_out,))
+
+        after = Gradient("main")(Before)
+        ```
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): the module has no such function.
+        MisuseError (also TypeError, ValueError): `require_grads` are not different variables of
+            the function.
+        TransformError: the body of the function has another form, the target is not a float of
+            rank 0, a required variable is not made of floats, or something that the target depends
+            on has no gradient.
+
+    """
+
+    func_name: str | GlobalVar
+    require_grads: Var | Sequence[Var] | None = None
+    target_index: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.func_name, GlobalVar):
+            object.__setattr__(self, "func_name", self.func_name.name_hint)
+        if not isinstance(self.func_name, str):
+            raise MisuseError(
+                f"func_name names a function, found {self.func_name!r:.60}", about=self.func_name
+            )
+        grads: object = self.require_grads
+        if grads is not None:
+            grads = (grads,) if isinstance(grads, Var) else grads
+            if not isinstance(grads, (list, tuple)) or not all(isinstance(v, Var) for v in grads):
+                raise MisuseError(
+                    f"require_grads are variables of the function, found {grads!r:.60}", about=grads
+                )
+            object.__setattr__(self, "require_grads", tuple(grads))
+        if isinstance(self.target_index, bool) or not isinstance(self.target_index, int):
+            raise MisuseError(
+                f"target_index is an int, found {self.target_index!r:.60}", about=self.target_index
+            )
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        name = str(self.func_name)
+        if name not in mod.functions_by_name:
+            raise UnknownNameError(
+                f"Gradient: the module has no function {name!r:.60}",
+                hint=close_names(name, mod.functions_by_name),
+                about=name,
+            )
+        mod = normalize_module(mod)
+        func = mod.functions_by_name[name]
+        if not isinstance(func, Function):
+            raise TransformError(f"Gradient: {name} is not a Relax function", about=func)
+        return _Differentiation(mod, name, func, self.target_index).run(self._required(func))
+
+    def _required(self, func: Function) -> Sequence[Var]:
+        if self.require_grads is None:
+            return func.params
+        assert isinstance(self.require_grads, tuple)
+        known = {*func.params, *(b.var for block in func.body.blocks for b in block.bindings)}
+        for k, var in enumerate(self.require_grads):
+            if var not in known:
+                raise MisuseError(
+                    f"Gradient: {var.name_hint} of require_grads is not a variable of "
+                    f"{self.func_name}",
+                    hint=f'take it from the module: mod["{self.func_name}"].params',
+                    about=var,
+                )
+            if var in self.require_grads[:k]:
+                raise MisuseError(
+                    f"Gradient: require_grads has {var.name_hint} twice", about=self.require_grads
+                )
+        return self.require_grads
+
+
+class _Differentiation:
+    """The construction of the adjoint of one function."""
+
+    def __init__(self, mod: IRModule, name: str, func: Function, target_index: int) -> None:
+        self.name = name
+        self.original = func
+        self.func = copy_with_new_vars(func)
+        self.target_index = target_index
+        self.builder = BlockBuilder(mod, suppress_warnings=True)
+        self.adjoints = Adjoints(self.builder)
+
+    def run(self, required: Sequence[Var]) -> IRModule:
+        """The module with the adjoint, which returns gradients by variables of the original."""
+        block = self._block()
+        target = self._target()
+        copies = self._copies()
+        wanted = [copies[var] for var in required]
+        for var in wanted:
+            if not _is_float(var.struct_info):
+                raise TransformError(
+                    f"Gradient: there is no gradient by {var.name_hint}, which is "
+                    f"{var.struct_info}, not made of floats",
+                    hint="name the variables to differentiate by in require_grads",
+                    about=var,
+                )
+        builder, func = self.builder, self.func
+        checkpoints = Checkpoints(block.bindings)
+        active = _dependents(checkpoints.bindings, wanted)
+        symbol = f"{self.name}_adjoint"
+        attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
+        private = "global_symbol" not in func.attrs
+        with builder.function(symbol, func.params, attrs, func.is_pure, private):
+            with builder.dataflow():
+                for binding in checkpoints.bindings:
+                    self._forward(binding)
+                if target in active:
+                    self.adjoints.add(target, R.ones((), _dtype(target)))
+                for binding in reversed(checkpoints.bindings):
+                    if binding.var in active:
+                        self._backward(binding, checkpoints)
+                results = tuple(
+                    builder.emit_output(
+                        self.adjoints.get_or_zeros(var), f"{var.name_hint}_adjoint_out"
+                    )
+                    for var in wanted
+                )
+            gvar = builder.emit_func_output(Tuple((func.body.body, Tuple(results))))
+        result = builder.get()
+        adjoint = result[gvar]
+        assert isinstance(adjoint, Function)
+        result[gvar] = remove_all_unused(simplified(adjoint))
+        return normalize_module(result)
+
+    def _block(self) -> DataflowBlock:
+        """The dataflow block that is the body of the function."""
+        blocks = self.func.body.blocks
+        if len(blocks) == 1 and isinstance(blocks[0], DataflowBlock):
+            return blocks[0]
+        raise TransformError(
+            f"Gradient: the body of {self.name} is not one DataflowBlock",
+            hint="apply relax.transform.ConvertToDataflow(min_size=1) to pure code before",
+            about=self.original,
+        )
+
+    def _target(self) -> Var:
+        """The variable whose gradient is computed."""
+        index, result = self.target_index, self.func.body.body
+        results = list(result.fields) if isinstance(result, Tuple) else [result]
+        if not 0 <= index < len(results):
+            raise TransformError(
+                f"Gradient: {self.name} has {len(results)} results, so target_index is not {index}",
+                about=self.original,
+            )
+        target = results[index]
+        sinfo = target.struct_info
+        if (
+            isinstance(target, Var)
+            and isinstance(sinfo, TensorStructInfo)
+            and sinfo.ndim == 0
+            and sinfo.dtype.is_float
+        ):
+            return target
+        raise TransformError(
+            f"Gradient: the target, result {index} of {self.name}, is a float of rank 0 that the "
+            f"function computes, found {sinfo}",
+            hint="reduce it, as by R.sum or R.mean",
+            about=self.original,
+        )
+
+    def _copies(self) -> dict[Var, Var]:
+        """The variable of the copy for each variable of the original function."""
+        pairs = list(zip(self.original.params, self.func.params, strict=True))
+        for old, new in zip(self.original.body.blocks, self.func.body.blocks, strict=True):
+            for a, b in zip(old.bindings, new.bindings, strict=True):
+                if a.var is not None and b.var is not None:
+                    pairs.append((a.var, b.var))
+        return dict(pairs)
+
+    def _forward(self, binding: Binding) -> None:
+        """Bind the value of a binding again; operands that were checkpoints are replaced."""
+        if isinstance(binding, VarBinding):
+            self.builder.emit(binding.value, var=binding.var, span=binding.span)
+        else:
+            self.builder.emit_normalized(binding)
+
+    def _backward(self, binding: Binding, checkpoints: Checkpoints) -> None:
+        """Add the gradients of the operands of a binding to their adjoints."""
+        var = binding.var
+        adjoint = None if var is None else self.adjoints.get(var)
+        if var is None or adjoint is None:
+            return
+        match binding.value:
+            case Call() as call:
+                self._through_call(var, call, adjoint, checkpoints)
+            case TupleGetItem(tuple_value=value, index=index):
+                self.adjoints.add_field(value, index, adjoint)
+            case Var() | Tuple() as value:
+                self.adjoints.add(value, adjoint)
+            case Constant() | PrimValue() | ShapeExpr():
+                pass
+            case value:
+                raise self._without_gradient(f"the {type(value).__name__}", var, value)
+
+    def _through_call(self, var: Var, call: Call, gradient: Var, checkpoints: Checkpoints) -> None:
+        operator = find(call.op) if isinstance(call.op, Op) else None
+        if operator is None or operator.gradient is None:
+            raise self._without_gradient(f"the call of {_callee(call)}", var, call)
+        builder = self.builder
+        stored = checkpoints.stored(call, builder)
+        if stored is not call:
+            value = builder.normalize(stored)
+            assert isinstance(value, Call)
+            stored = value
+        result = checkpoints.stored(var, builder)
+        try:
+            gradients = operator.operand_gradients(result, stored, gradient, builder)
+        except RelaxpyError as error:
+            error.located(call.span)
+            raise
+        for operand, partial in zip(call.args, gradients, strict=True):
+            self.adjoints.add(operand, partial)
+
+    def _without_gradient(self, what: str, var: Var, value: Expr) -> TransformError:
+        callee = value.op if isinstance(value, Call) else None
+        if callee == Op("relax.call_tir"):
+            hint = "differentiate before LegalizeOps, or use call_tir_with_grad"
+        elif isinstance(callee, GlobalVar):
+            hint = "apply relax.transform.InlinePrivateFunctions before, if the function is private"
+        elif isinstance(callee, Op):
+            hint = f'register it: relax.op.register_gradient("{callee.name}", ...)'
+        else:
+            hint = "stop the gradient before it by R.grad.no_grad"
+        return TransformError(
+            f"Gradient: {what}, which {var.name_hint} of {self.name} is bound to, has no gradient",
+            span=value.span,
+            hint=hint,
+            about=value,
+        )
+
+
+def _callee(call: Call) -> str:
+    callee = call.op
+    return callee.name if isinstance(callee, Op) else getattr(callee, "name_hint", str(callee))
+
+
+def _dtype(target: Var) -> DataType:
+    assert isinstance(target.struct_info, TensorStructInfo)
+    return target.struct_info.dtype
+
+
+def _is_float(sinfo: StructInfo | None) -> bool:
+    """Whether a value is a tensor of floats, or a tuple of such values."""
+    if isinstance(sinfo, TupleStructInfo):
+        return all(map(_is_float, sinfo.fields))
+    return isinstance(sinfo, TensorStructInfo) and (sinfo.dtype.is_float or sinfo.dtype.is_void)
+
+
+def _dependents(bindings: Iterable[Binding], sources: Iterable[Var]) -> set[Var | None]:
+    """The variables that depend on one of the sources, these included."""
+    result: set[Var | None] = set(sources)
+    for binding in bindings:
+        if any(var in result for var in occurring_vars(binding.value)):
+            result.add(binding.var)
+    return result

@@ -1,0 +1,622 @@
+"""Gradient: the adjoint has the form that TVM's has, and the values of small differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax, te
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.transform import Gradient
+from relaxpy.script import ir as I, relax as R, tir as T
+
+RANDOM = np.random.default_rng(0)
+
+
+def leaves(value: Any) -> list[np.ndarray[Any, Any]]:
+    if isinstance(value, tuple):
+        return [leaf for field in value for leaf in leaves(field)]
+    return [np.asarray(value)]
+
+
+def assert_gradient(
+    mod: IRModule, *inputs: Any, target: int | None = None, name: str = "main"
+) -> None:
+    """The adjoint returns what the function returns, and the derivatives by all inputs."""
+    adjoint = relaxpy.compile(Gradient(name, target_index=target or 0)(mod))
+    reference = relaxpy.compile(mod, target="reference")[name]
+    function = relaxpy.compile(mod)[name]
+    result, gradients = adjoint[f"{name}_adjoint"](*inputs)
+    for found, expected in zip(leaves(result), leaves(reference(*inputs)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    arrays, found = leaves(inputs), leaves(gradients)
+    assert [g.shape for g in found] == [a.shape for a in arrays]
+
+    def value() -> float:
+        out = function(*inputs)
+        return float(out if target is None else out[target])
+
+    for array, gradient in zip(arrays, found, strict=True):
+        for index in np.ndindex(*array.shape):
+            kept, step = array[index], 1e-6
+            array[index] = kept + step
+            above = value()
+            array[index] = kept - step
+            below = value()
+            array[index] = kept
+            np.testing.assert_allclose(
+                gradient[index], (above - below) / (2 * step), rtol=1e-4, atol=1e-7
+            )
+
+
+def assert_adjoint(before: IRModule, after: IRModule, **options: Any) -> None:
+    text = before.script()
+    found = Gradient("main", **options)(before)
+    assert_structural_equal(found["main_adjoint"], after["main_adjoint"])
+    assert found["main"] is before["main"]
+    assert before.script() == text
+    assert relax.analysis.well_formed(found)
+
+
+def test_a_sum() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                gv = R.sum(x)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                gv = R.sum(x)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                x_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+                x_adjoint_out = x_adjoint
+                R.output(gv, x_adjoint_out)
+            return (gv, (x_adjoint_out,))
+
+    assert_adjoint(Before, After)
+    assert Gradient("main")(Before)["main_adjoint"].attrs["global_symbol"] == "main_adjoint"
+
+
+def test_variables_bound_to_variables_keep_their_bindings() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv1 = x
+                lv2 = lv1
+                gv = R.sum(lv2)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv1 = x
+                lv2 = lv1
+                gv = R.sum(lv2)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+                lv1_adjoint = lv2_adjoint
+                x_adjoint = lv1_adjoint
+                x_adjoint_out = x_adjoint
+                R.output(gv, x_adjoint_out)
+            return (gv, (x_adjoint_out,))
+
+    assert_adjoint(Before, After)
+
+
+def test_the_gradients_of_several_uses_are_added() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv = R.add(x, x)
+                lv1 = R.add(lv, x)
+                gv = R.sum(lv1)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv = R.add(x, x)
+                lv1 = R.add(lv, x)
+                gv = R.sum(lv1)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+                lv_adjoint = lv1_adjoint
+                x_adjoint = lv1_adjoint
+                x_adjoint1 = R.add(x_adjoint, lv_adjoint)
+                x_adjoint2 = R.add(x_adjoint1, lv_adjoint)
+                x_adjoint_out = x_adjoint2
+                R.output(gv, x_adjoint_out)
+            return (gv, (x_adjoint_out,))
+
+    assert_adjoint(Before, After)
+
+
+def test_what_the_target_does_not_depend_on_has_zeros() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
+            with R.dataflow():
+                gv = R.sum(x)
+                gv1 = R.exp(y)
+                R.output(gv, gv1)
+            return gv, gv1
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor(("n",), "float32"), y: R.Tensor((2, 3), "float64")):
+            n = T.int64()
+            with R.dataflow():
+                gv = R.sum(x)
+                gv1 = R.exp(y)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                x_adjoint = R.broadcast_to(gv_adjoint, R.shape([n]))
+                x_adjoint_out = x_adjoint
+                y_adjoint = R.zeros(R.shape([2, 3]), "float64")
+                y_adjoint_out = y_adjoint
+                R.output(gv, gv1, x_adjoint_out, y_adjoint_out)
+            return ((gv, gv1), (x_adjoint_out, y_adjoint_out))
+
+    assert_adjoint(Before, After)
+
+
+def test_tuples_nest() -> None:
+    @I.ir_module
+    class Nested:
+        @R.function
+        def main(
+            t: R.Tuple(
+                R.Tensor((2, 3), "float64"),
+                R.Tuple(R.Tensor((3,), "float64"), R.Tensor((2,), "float64")),
+            ),
+            y: R.Tensor((2, 3), "float64"),
+        ):
+            with R.dataflow():
+                a = t[0]
+                inner = t[1]
+                b = inner[0]
+                pair = (a, (b, y))
+                c = pair[1]
+                d = R.multiply(pair[0], c[1])
+                halves = R.split(R.concat((d, y), axis=0), 2, axis=0)
+                e = R.multiply(halves[0], R.exp(c[0]))
+                gv = R.sum(R.add(e, halves[1]))
+                R.output(gv)
+            return gv
+
+    inputs = [RANDOM.standard_normal(s) for s in ((2, 3), (3,), (2,), (2, 3))]
+    a, b, c, y = inputs
+    assert_gradient(Nested, (a, (b, c)), y)
+
+
+def test_the_adjoint_of_a_tuple_is_a_tuple() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
+            y: R.Tensor((3,), "float32"),
+        ):
+            with R.dataflow():
+                pair = (t[0], y)
+                lv = pair[0]
+                lv1 = R.concat(pair)
+                lv2 = R.sum(lv1)
+                lv3 = R.sum(lv)
+                gv = R.add(lv2, lv3)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(
+            t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32")),
+            y: R.Tensor((3,), "float32"),
+        ):
+            with R.dataflow():
+                first = t[0]
+                pair = (first, y)
+                lv = pair[0]
+                lv1 = R.concat(pair)
+                lv2 = R.sum(lv1)
+                lv3 = R.sum(lv)
+                gv = R.add(lv2, lv3)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv2_adjoint = gv_adjoint
+                lv3_adjoint = gv_adjoint
+                lv_adjoint = R.broadcast_to(lv3_adjoint, R.shape([3]))
+                lv1_adjoint = R.broadcast_to(lv2_adjoint, R.shape([6]))
+                # `lv` is bound before `lv1`, so the gradient of the concatenation comes first.
+                pair_adjoint = R.split(lv1_adjoint, [3])
+                left = pair_adjoint[0]
+                both = R.add(left, lv_adjoint)
+                right = pair_adjoint[1]
+                pair_adjoint1 = (both, right)
+                first_adjoint = pair_adjoint1[0]
+                y_adjoint = pair_adjoint1[1]
+                zeros = R.zeros(R.shape([3]), "float32")
+                t_adjoint = (first_adjoint, zeros)
+                t_adjoint_out = t_adjoint
+                y_adjoint_out = y_adjoint
+                R.output(gv, t_adjoint_out, y_adjoint_out)
+            return (gv, (t_adjoint_out, y_adjoint_out))
+
+    assert_adjoint(Before, After)
+
+
+def test_casts_pass_gradients_through() -> None:
+    @I.ir_module
+    class Cast:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float64"), y: R.Tensor("float64", ndim=2)):
+            m = T.int64()
+            with R.dataflow():
+                z = R.match_cast(y, R.Tensor((m, 2), "float64"))
+                gv = R.sum(R.multiply(R.sum(R.sin(z), axis=0), R.sum(x, axis=0)))
+                R.output(gv)
+            return gv
+
+    assert_gradient(Cast, RANDOM.standard_normal((3, 2)), RANDOM.standard_normal((4, 2)))
+
+
+def test_one_of_several_results_is_the_target() -> None:
+    @I.ir_module
+    class Two:
+        @R.function
+        def main(x: R.Tensor((3,), "float64")):
+            with R.dataflow():
+                a = R.sum(R.square(x))
+                b = R.mean(R.multiply(R.exp(x), a))
+                R.output(a, b)
+            return a, b
+
+    assert_gradient(Two, RANDOM.standard_normal(3), target=0)
+    assert_gradient(Two, RANDOM.standard_normal(3), target=1)
+    with pytest.raises(TransformError, match="2 results, so target_index is not 2"):
+        Gradient("main", target_index=2)(Two)
+
+
+def test_a_multilayer_perceptron() -> None:
+    @I.ir_module
+    class Network:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float64"),
+            w1: R.Tensor((5, 4), "float64"),
+            b1: R.Tensor((5,), "float64"),
+            w2: R.Tensor((5, 3), "float64"),
+            t: R.Tensor(("n", 3), "float64"),
+        ):
+            with R.dataflow():
+                h = R.nn.silu(R.add(R.matmul(x, R.permute_dims(w1)), b1))
+                logits = R.nn.log_softmax(R.matmul(h, w2))
+                gv = R.negative(R.mean(R.sum(R.multiply(logits, t), axis=1)))
+                R.output(gv)
+            return gv
+
+    shapes = ((6, 4), (5, 4), (5,), (5, 3), (6, 3))
+    assert_gradient(Network, *(RANDOM.standard_normal(s) for s in shapes))
+
+
+def test_transpositions_of_products_cancel() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
+            with R.dataflow():
+                lv = R.permute_dims(w)
+                lv1 = R.matmul(x, lv)
+                gv = R.sum(lv1)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor((2, 3), "float32"), w: R.Tensor((4, 3), "float32")):
+            with R.dataflow():
+                lv = R.permute_dims(w)
+                lv1 = R.matmul(x, lv)
+                gv = R.sum(lv1)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([2, 4]))
+                x_adjoint = R.matmul(lv1_adjoint, w)
+                lv2 = R.permute_dims(lv1_adjoint, [1, 0])
+                w_adjoint = R.matmul(lv2, x)
+                x_adjoint_out = x_adjoint
+                w_adjoint_out = w_adjoint
+                R.output(gv, x_adjoint_out, w_adjoint_out)
+            return (gv, (x_adjoint_out, w_adjoint_out))
+
+    assert_adjoint(Before, After)
+
+
+@I.ir_module
+class Product:
+    @R.function
+    def main(
+        x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
+    ):
+        with R.dataflow():
+            lv = R.multiply(x, y)
+            lv1 = R.multiply(lv, R.astype(k, "float32"))
+            gv = R.sum(lv1)
+            R.output(gv)
+        return gv
+
+
+def test_gradients_by_some_of_the_variables() -> None:
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(
+            x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32"), k: R.Tensor((3,), "int64")
+        ):
+            with R.dataflow():
+                lv = R.multiply(x, y)
+                lv_1 = R.astype(k, "float32")
+                lv1 = R.multiply(lv, lv_1)
+                gv = R.sum(lv1)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv1_adjoint = R.broadcast_to(gv_adjoint, R.shape([3]))
+                lv_adjoint = R.multiply(lv1_adjoint, lv_1)
+                y_adjoint = R.multiply(lv_adjoint, x)
+                y_adjoint_out = y_adjoint
+                R.output(gv, y_adjoint_out)
+            return (gv, (y_adjoint_out,))
+
+    y = Product["main"].params[1]
+    assert_adjoint(Product, After, require_grads=y)
+    assert_adjoint(Product, After, require_grads=[y])
+
+
+def test_the_gradient_by_a_variable_inside() -> None:
+    block = Product["main"].body.blocks[0]
+    lv = block.bindings[0].var
+    adjoint = relaxpy.compile(Gradient("main", require_grads=[lv])(Product))["main_adjoint"]
+    x, y, k = np.ones(3, "float32"), np.ones(3, "float32"), np.arange(3)
+    _, (found,) = adjoint(x, y, k)
+    np.testing.assert_array_equal(found, [0, 1, 2])
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(TransformError, match=r"no gradient by k, which is R.Tensor.*int64"):
+        Gradient("main")(Product)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"require_grads": relax.Var("x", R.Tensor((3,), "float32"))}, "x of require_grads is not"),
+        ({"require_grads": [Product["main"].params[0]] * 2}, "has x twice"),
+        ({"require_grads": "x"}, "require_grads are variables"),
+        ({"target_index": "0"}, "target_index is an int"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        Gradient("main", **options)(Product)
+
+
+def test_unknown_functions() -> None:
+    with pytest.raises(UnknownNameError, match="no function 'mian'") as caught:
+        Gradient("mian")(Product)
+    assert "main" in str(caught.value)
+    with pytest.raises(MisuseError, match="func_name names a function"):
+        Gradient(3)  # type: ignore[arg-type]
+
+
+def test_the_target_is_a_float_of_rank_0() -> None:
+    @I.ir_module
+    class Vector:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                gv = R.exp(x)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Integer:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                gv = R.sum(R.astype(x, "int32"))
+                R.output(gv)
+            return gv
+
+    for mod in (Vector, Integer):
+        with pytest.raises(TransformError, match="is a float of rank 0"):
+            Gradient("main")(mod)
+
+
+def test_the_body_is_one_dataflow_block() -> None:
+    @I.ir_module
+    class Ordinary:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            gv = R.sum(x)
+            return gv
+
+    with pytest.raises(TransformError, match="not one DataflowBlock") as caught:
+        Gradient("main")(Ordinary)
+    assert "ConvertToDataflow" in str(caught.value)
+
+
+def test_what_has_no_gradient_is_named() -> None:
+    @I.ir_module
+    class Calls:
+        @R.function(private=True)
+        def inner(x: R.Tensor((3,), "float32")):
+            return R.exp(x)
+
+        @R.function
+        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                lv = Calls.inner(x)
+                gv = R.sum(R.multiply(lv, y))
+                R.output(gv)
+            return gv
+
+    with pytest.raises(
+        TransformError, match="call of inner, which lv of main is bound to"
+    ) as caught:
+        Gradient("main")(Calls)
+    assert caught.value.diagnostic.span is not None
+    # The gradient by y does not pass through the call.
+    found = Gradient("main", require_grads=Calls["main"].params[1])(Calls)
+    x = np.array([0, 1, 2], "float32")
+    _, (gradient,) = relaxpy.compile(found)["main_adjoint"](x, x)
+    np.testing.assert_allclose(gradient, np.exp(x), rtol=1e-6)
+
+
+def test_no_grad_stops_gradients() -> None:
+    @I.ir_module
+    class Stopped:
+        @R.function
+        def main(x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                lv = R.grad.no_grad(R.multiply(x, y))
+                gv = R.sum(R.multiply(lv, y))
+                R.output(gv)
+            return gv
+
+    x, y = np.array([1, 2, 3], "float32"), np.array([4, 5, 6], "float32")
+    _, (by_x, by_y) = relaxpy.compile(Gradient("main")(Stopped))["main_adjoint"](x, y)
+    np.testing.assert_array_equal(by_x, np.zeros(3))
+    np.testing.assert_array_equal(by_y, x * y)
+
+
+@I.ir_module
+class Checkpointed:
+    @R.function
+    def main(x: R.Tensor((3,), "float64"), y: R.Tensor((3,), "float64")):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.grad.start_checkpoint(a)
+            c = R.sin(b)
+            d = R.multiply(c, y)
+            e = R.cos(d)
+            f = R.grad.end_checkpoint(e)
+            g = R.exp(f)
+            gv = R.sum(g)
+            R.output(gv)
+        return gv
+
+
+def test_values_between_checkpoints_are_computed_again() -> None:
+    adjoint = Gradient("main")(Checkpointed)["main_adjoint"]
+    bindings = adjoint.body.blocks[0].bindings
+    names = [b.var.name_hint for b in bindings if b.var is not None]
+    assert names[:7] == ["a", "c", "d", "e", "g", "gv", "gv_adjoint"]
+    assert [name for name in names if name.endswith("_cp")] == ["c_cp", "d_cp"]
+    again = names.index("c_cp")
+    used = {var.name_hint for b in bindings[again:] for var in relax.analysis.all_vars(b.value)}
+    assert not used & {"c", "d"}
+    x, y = RANDOM.standard_normal((2, 3))
+    assert_gradient(Checkpointed, x, y)
+
+
+def test_checkpoints_of_long_chains_are_computed_again_without_recursion() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2,), "float64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = builder.emit(relax.op.grad.start_checkpoint(x))
+            for _ in range(3000):
+                value = builder.emit(relax.op.sin(value))
+            value = builder.emit(relax.op.grad.end_checkpoint(value))
+            out = builder.emit_output(relax.op.sum(value))
+        builder.emit_func_output(out)
+    adjoint = Gradient("main")(builder.get())["main_adjoint"]
+    copies = [b for b in adjoint.body.blocks[0].bindings if b.var.name_hint.startswith("lv")]
+    assert len(copies) > 6000
+
+
+def test_gradients_of_kernels() -> None:
+    @relax.training.utils.register_te_gradient("tests.scaled_product")
+    def scaled_product_grad(
+        grad: te.Tensor, a: te.Tensor, b: te.Tensor, factor: float
+    ) -> list[te.Tensor]:
+        return [
+            te.compute(a.shape, lambda i: grad[i] * b[i] * factor),
+            te.compute(a.shape, lambda i: grad[i] * a[i] * factor),
+        ]
+
+    def product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return te.compute(a.shape, lambda i: a[i] * b[i] * 3.0)
+
+    builder = relax.BlockBuilder()
+    x, y = (relax.Var(name, relax.TensorStructInfo((4,), "float64")) for name in "xy")
+    with builder.function("main", [x, y]):
+        with builder.dataflow():
+            lv = builder.emit_te_with_grad(
+                product,
+                x,
+                y,
+                te_grad_name="tests.scaled_product",
+                te_grad_kwargs={"factor": 3.0},
+            )
+            gv = builder.emit_output(relax.op.sum(relax.op.sin(lv)))
+        builder.emit_func_output(gv)
+    mod = builder.get()
+    assert_gradient(mod, *RANDOM.standard_normal((2, 4)))
+    adjoint = Gradient("main")(mod)
+    assert "call_tir_with_grad" not in adjoint["main_adjoint"].script()
+    assert "call_tir_with_grad" in adjoint["main"].script()
+
+
+def test_the_gradient_of_a_kernel_that_is_not_registered() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            lv = builder.emit_te_with_grad(
+                lambda a: te.compute(a.shape, lambda i: a[i] * 2.0),
+                x,
+                te_grad_name="tests.unknown_gradient",
+            )
+            gv = builder.emit_output(relax.op.sum(lv))
+        builder.emit_func_output(gv)
+    with pytest.raises(UnknownNameError, match="a kernel is registered as"):
+        Gradient("main")(builder.get())
+
+
+def test_a_private_function_has_a_private_adjoint() -> None:
+    @I.ir_module
+    class Private:
+        @R.function
+        def other(x: R.Tensor((3,), "float32")):
+            return x
+
+        @R.function(private=True)
+        def main(x: R.Tensor((3,), "float32")):
+            with R.dataflow():
+                gv = R.sum(x)
+                R.output(gv)
+            return gv
+
+    assert "global_symbol" not in Gradient("main")(Private)["main_adjoint"].attrs
