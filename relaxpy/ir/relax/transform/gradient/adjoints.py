@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from relaxpy.errors import Span
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
@@ -23,11 +24,15 @@ _NO_GRAD = Op("relax.grad.no_grad")
 
 
 class Adjoints:
-    """The adjoint of each variable: what `builder` binds the sum of its gradients so far to."""
+    """The adjoint of each variable: what `builder` binds the sum of its gradients so far to.
+
+    `span` is that of the bindings that follow.
+    """
 
     def __init__(self, builder: BlockBuilder) -> None:
         self._builder = builder
         self._table: dict[Var, Var] = {}
+        self.span: Span | None = None
 
     def get(self, var: Var) -> Var | None:
         """The adjoint of `var`; None if no gradient was added, so that it is 0."""
@@ -71,7 +76,7 @@ class Adjoints:
         self._bind(operand, Tuple(tuple(fields)))
 
     def _bind(self, var: Var, adjoint: Expr) -> None:
-        self._table[var] = self._builder.emit(adjoint, f"{var.name_hint}_adjoint")
+        self._table[var] = self._builder.emit(adjoint, f"{var.name_hint}_adjoint", span=self.span)
 
     def _leaf(self, expr: Expr) -> Expr:
         """`expr`, bound to a variable unless it is a variable or a tuple."""

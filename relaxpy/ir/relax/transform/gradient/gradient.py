@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, RelaxpyError, TransformError, UnknownNameError, close_names
+from relaxpy.errors import (
+    MisuseError,
+    RelaxpyError,
+    Span,
+    TransformError,
+    UnknownNameError,
+    close_names,
+)
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -17,6 +24,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
+    BindingBlock,
     Call,
     Constant,
     DataflowBlock,
@@ -34,6 +42,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.op.definition.registry import R, find
+from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.relax.transform.gradient.adjoints import Adjoints
@@ -55,7 +64,6 @@ class Gradient(Pass):
     `R.grad.end_checkpoint` is computed again instead of stored.
 
     Example:
-        ```python
         @I.ir_module
         class Before:
             @R.function
@@ -86,8 +94,7 @@ class Gradient(Pass):
                     R.output(gv, x_adjoint_out)
                 return (gv, (x_adjoint_out,))
 
-        after = Gradient("main")(Before)
-        ```
+        Gradient("main")
 
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
@@ -208,7 +215,7 @@ class _Differentiation:
         result = builder.get()
         adjoint = result[gvar]
         assert isinstance(adjoint, Function)
-        result[gvar] = remove_all_unused(simplified(adjoint))
+        result[gvar] = _with_spans(remove_all_unused(simplified(adjoint)))
         return normalize_module(result)
 
     def _block(self) -> DataflowBlock:
@@ -269,6 +276,7 @@ class _Differentiation:
         adjoint = None if var is None else self.adjoints.get(var)
         if var is None or adjoint is None:
             return
+        self.adjoints.span = binding.value.span or binding.span
         match binding.value:
             case Call() as call:
                 self._through_call(var, call, adjoint, checkpoints)
@@ -316,6 +324,25 @@ class _Differentiation:
             hint=hint,
             about=value,
         )
+
+
+def _with_spans(func: Function) -> Function:
+    """The adjoint with the span of the next binding that has one, where there is none."""
+    span: Span | None = None
+    spans: dict[Binding, Span | None] = {}
+    for block in reversed(func.body.blocks):
+        for binding in reversed(block.bindings):
+            spans[binding] = span = binding.span or binding.value.span or span
+
+    def step(binding: Binding, block: BindingBlock) -> Binding:
+        span, value = spans.get(binding), binding.value
+        if isinstance(value, Call) and value.span is None and span is not None:
+            value = replace(value, span=span)
+        if value is binding.value and binding.span is not None:
+            return binding
+        return replace(binding, value=value, span=binding.span or span)
+
+    return map_bindings(func, step)
 
 
 def _callee(call: Call) -> str:

@@ -1,1 +1,0 @@
-"""Training: losses and optimisers as Relax functions, and the passes that build a trainer."""
