@@ -345,15 +345,15 @@ def _gradient_of_kernel(
         builder.call_te(function, gradient, *inputs.fields, primfunc_name_hint=name, **named)
     )
     sinfo = partials.struct_info
-    several = isinstance(sinfo, TupleStructInfo)
-    count = len(sinfo.fields) if isinstance(sinfo, TupleStructInfo) else 1
-    if count != len(inputs.fields):
+    fields: tuple[Expr, ...] = (partials,)
+    if isinstance(sinfo, TupleStructInfo):
+        fields = tuple(TupleGetItem(partials, k) for k in range(len(sinfo.fields)))
+    if len(fields) != len(inputs.fields):
         raise MisuseError(
-            f"the gradient {name!r} returns {counted(count, 'tensor')} for "
+            f"the gradient {name!r} returns {counted(len(fields), 'tensor')} for "
             f"{counted(len(inputs.fields), 'input')}",
             about=call,
         )
-    fields = [TupleGetItem(partials, k) for k in range(count)] if several else [partials]
     return [callee, Tuple(fields), *scalars]
 
 

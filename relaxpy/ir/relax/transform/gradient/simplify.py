@@ -64,7 +64,7 @@ def _is_matrix(expr: Expr) -> bool:
 def _transposed(expr: Expr | None) -> Expr | None:
     """The matrix that `expr` transposes."""
     if isinstance(expr, Call) and expr.op == _PERMUTE and _is_matrix(expr.args[0]):
-        axes = expr.attrs["axes"]
-        if axes is None or tuple(int(a) % 2 for a in axes) == (1, 0):
+        axes = cast("tuple[int, ...] | None", expr.attrs["axes"])
+        if axes is None or tuple(a % 2 for a in axes) == (1, 0):
             return expr.args[0]
     return None
