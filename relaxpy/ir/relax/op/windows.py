@@ -1,11 +1,10 @@
-"""What the rules of convolutions and pools share: layouts, and the attributes of windows."""
+"""Shared parts of the rules of convolutions and pools: layouts, and attributes of windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
@@ -21,12 +20,12 @@ from relaxpy.ir.relax.op.definition.rules import (
 )
 from relaxpy.ir.te.topi.shapes import shape_text
 from relaxpy.ir.te.topi.windows import (
+    Windows,
     both_sides,
     number,
     per_axis,
     spatial_axes,
     whole_shape,
-    window_count,
 )
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -34,10 +33,10 @@ from relaxpy.ir.tir.layout import BijectiveLayout, Layout
 
 
 def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
-    """The layout that an attribute names, of these axes.
+    """Parse the layout in an attribute, which must have these axes.
 
     Errors:
-        StructInfoError: there is no such layout, or it is of other axes.
+        StructInfoError: there is no such layout, or it has other axes.
     """
     try:
         layout = Layout.of(text)
@@ -54,7 +53,7 @@ def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
 
 
 def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[str, PrimExpr] | None:
-    """The dimensions by the letters of whole axes; None where the shape is unknown.
+    """The dimensions by the letters of whole axes; None if the shape is unknown.
 
     Errors:
         StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
@@ -116,74 +115,56 @@ def numbers_by_axis(
         StructInfoError: there are too many or too few, or one is too small.
     """
     try:
-        found = per_axis(values, count)
+        numbers = per_axis(values, count)
     except MisuseError:
-        wanted = "1 number" if count == 1 else f"1 or {count} numbers"
-        raise refuse(f"{name} has {wanted}, found {list(values)}", values) from None
-    if min(found) < smallest:
+        expected = "1 number" if count == 1 else f"1 or {count} numbers"
+        raise refuse(f"{name} has {expected}, found {list(values)}", values) from None
+    if min(numbers) < smallest:
         raise refuse(f"{name} is {smallest} at least, found {list(values)}", values)
-    return dict(zip(spatial_axes(count), found, strict=True))
+    return dict(zip(spatial_axes(count), numbers, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class WindowAttrs:
-    """How windows lie along spatial axes, by their letters."""
+def window_attrs(
+    count: int, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Windows:
+    """The attributes of windows along `count` axes.
 
-    strides: Mapping[str, int]
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    dilation: Mapping[str, int]
+    Errors:
+        StructInfoError: there are too many or too few numbers, or one is too small.
+    """
+    try:
+        sides = both_sides(padding, count)
+    except MisuseError:
+        expected = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
+        raise refuse(f"padding has {expected}, found {list(padding)}", padding) from None
+    if min(*sides[0], *sides[1]) < 0:
+        raise refuse(f"padding is 0 at least, found {list(padding)}", padding)
+    before, after = (dict(zip(spatial_axes(count), side, strict=True)) for side in sides)
+    steps = numbers_by_axis(strides, count, "strides", 1)
+    return Windows(steps, before, after, numbers_by_axis(dilation, count, "dilation", 1))
 
-    @staticmethod
-    def of(
-        count: int, strides: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
-    ) -> WindowAttrs:
-        """The attributes of windows along `count` axes.
 
-        Errors:
-            StructInfoError: there are too many or too few numbers, or one is too small.
-        """
-        axes = spatial_axes(count)
-        try:
-            sides = both_sides(padding, count)
-        except MisuseError:
-            wanted = "1 or 2 numbers" if count == 1 else f"1, {count} or {2 * count} numbers"
-            raise refuse(f"padding has {wanted}, found {list(padding)}", padding) from None
-        if min(*sides[0], *sides[1]) < 0:
-            raise refuse(f"padding is 0 at least, found {list(padding)}", padding)
-        before, after = (dict(zip(axes, side, strict=True)) for side in sides)
-        return WindowAttrs(
-            numbers_by_axis(strides, count, "strides", 1),
-            before,
-            after,
-            numbers_by_axis(dilation, count, "dilation", 1),
+def count_windows(
+    windows: Windows, axis: str, size: PrimExpr, kernel: PrimExpr, *, ceil_mode: bool = False
+) -> PrimExpr:
+    """The number of windows along an axis.
+
+    Errors:
+        StructInfoError: a window is known to be larger than the axis.
+    """
+    count = windows.count(axis, size, kernel, ceil_mode=ceil_mode)
+    if isinstance(count, IntImm) and count.value < 0:
+        dilation = windows.dilation[axis]
+        spread = f" with dilation {dilation}" if dilation > 1 else ""
+        raise refuse(
+            f"a window of {shown(kernel)}{spread} does not fit in axis {axis}, which has "
+            f"size {shown(size)} and {windows.padding(axis)} of padding"
         )
-
-    def padding(self, axis: str) -> int:
-        """The padding on both sides of an axis."""
-        return self.before[axis] + self.after[axis]
-
-    def count(
-        self, axis: str, size: PrimExpr, window: PrimExpr, *, ceil_mode: bool = False
-    ) -> PrimExpr:
-        """How many windows there are along an axis.
-
-        Errors:
-            StructInfoError: a window is known to be larger than the axis.
-        """
-        step, holes, both = self.strides[axis], self.dilation[axis], self.padding(axis)
-        found = window_count(size, both, window, step, holes, ceil_mode=ceil_mode)
-        if isinstance(found, IntImm) and found.value < 0:
-            spread = f" with dilation {holes}" if holes > 1 else ""
-            raise refuse(
-                f"a window of {shown(window)}{spread} does not fit in axis {axis}, which has "
-                f"size {shown(size)} and {both} of padding"
-            )
-        return found
+    return count
 
 
 def completed(count: int) -> Callable[[dict[str, Any]], None]:
-    """The adaption of arguments: one number is that of all axes, the layouts are the default's."""
+    """The adapter that repeats single numbers and fills in the layout of the result."""
 
     def adapt(arguments: dict[str, Any]) -> None:
         for name in ("pool_size", "strides", "dilation", "output_padding"):
@@ -210,7 +191,7 @@ def _repeated(value: object, count: int) -> object:
 
 
 def shortest(call: Call) -> CallArguments:
-    """The arguments that build a call again, without those that `completed` adds."""
+    """The arguments that rebuild a call, without those that `completed` adds."""
     operator = find(call.op)  # type: ignore[arg-type]
     assert operator is not None
     args, named = operator.signature.call_arguments(call)
@@ -223,3 +204,24 @@ def shortest(call: Call) -> CallArguments:
         if any(padding):
             named["padding"] = padding[: len(padding) // 2]
     return args, named
+
+
+def is_gradient(
+    gradient: TensorStructInfo, layout: Layout, result: Mapping[str, PrimExpr] | None
+) -> bool:
+    """Whether a gradient is known to have the shape of the result.
+
+    Errors:
+        StructInfoError: it has another one.
+    """
+    sizes = sizes_by_axis(gradient, layout, "output_grad")
+    if sizes is None or result is None:
+        return False
+    for axis, size in result.items():
+        if differ(size, sizes[axis]):
+            raise refuse(
+                f"output_grad has the shape of the result, whose axis {axis} has size "
+                f"{shown(size)}, found {gradient} in {layout.name}",
+                gradient,
+            )
+    return all(same(size, sizes[axis]) for axis, size in result.items())

@@ -19,7 +19,7 @@ from relaxpy.ir.te.topi.windows import (
     WRITTEN_OUT,
     Index,
     Numbers,
-    both_sides,
+    Windows,
     in_layout,
     number,
     overlap_add,
@@ -27,8 +27,6 @@ from relaxpy.ir.te.topi.windows import (
     spatial_axes,
     whole_axes,
     whole_shape,
-    window_count,
-    window_span,
 )
 from relaxpy.ir.tir import expr as tir, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar
@@ -68,50 +66,14 @@ def _read(x: Tensor, layout: str | Layout) -> _Axes:
     return _Axes(*whole_axes(x, Layout.of(layout)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """The attributes of windows along the spatial axes, by the letters of the axes."""
-
-    stride: dict[str, int]
-    before: dict[str, int]
-    after: dict[str, int]
-    dilation: dict[str, int]
-
-    @staticmethod
-    def of(stride: Numbers, padding: Numbers, dilation: Numbers, count: int) -> _Windows:
-        axes = spatial_axes(count)
-        before, after = both_sides(padding, count)
-
-        def by_axis(values: Sequence[int]) -> dict[str, int]:
-            return dict(zip(axes, values, strict=True))
-
-        steps, dilations = per_axis(stride, count), per_axis(dilation, count)
-        return _Windows(by_axis(steps), by_axis(before), by_axis(after), by_axis(dilations))
-
-    def position(self, axis: str, w: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """The position along a padded axis of element k of window w."""
-        return ops.add(
-            ops.mul(w, number(self.stride[axis])), ops.mul(k, number(self.dilation[axis]))
-        )
-
-    def padded(self, x: _Axes) -> _Axes:
-        """x with its spatial axes padded with zeros."""
-        before = [self.before.get(axis, 0) for axis in x.order]
-        after = [self.after.get(axis, 0) for axis in x.order]
-        if not any(before) and not any(after):
-            return x
-        zero = ops.const(0, x.tensor.dtype)
-        return _Axes(pad(x.tensor, before, after, zero, name="pad_temp"), x.order)
-
-    def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, extra: int) -> PrimExpr:
-        """The number of elements that the windows span along the unpadded axis, plus `extra`."""
-        cut = extra - self.before[axis] - self.after[axis]
-        return window_span(count, kernel, self.stride[axis], self.dilation[axis], cut)
-
-    def count(self, axis: str, size: PrimExpr, kernel: PrimExpr) -> PrimExpr:
-        """The number of windows along an axis."""
-        both = self.before[axis] + self.after[axis]
-        return window_count(size, both, kernel, self.stride[axis], self.dilation[axis])
+def _padded(x: _Axes, windows: Windows) -> _Axes:
+    """x with its spatial axes padded with zeros."""
+    before = [windows.before.get(axis, 0) for axis in x.order]
+    after = [windows.after.get(axis, 0) for axis in x.order]
+    if not any(before) and not any(after):
+        return x
+    zero = ops.const(0, x.tensor.dtype)
+    return _Axes(pad(x.tensor, before, after, zero, name="pad_temp"), x.order)
 
 
 def _joint(first: Tensor, second: Tensor, out_dtype: str | None) -> DataType:
@@ -167,7 +129,7 @@ def conv(
     data = _read(inp, data_layout)
     kernel = _read(filt, kernel_layout or _default_kernel_layout(data_layout))
     count = len(data.order) - 2
-    windows = _Windows.of(stride, padding, dilation, count)
+    windows = Windows.of(count, stride, padding, dilation)
     axes = [axis for axis in data.order if axis not in "NC"]
     dims = kernel.sizes
     sizes = {"N": data.sizes["N"], "C": dims["O"]} | {
@@ -175,7 +137,7 @@ def conv(
     }
     dtype = _joint(inp, filt, out_dtype)
     wide = _wide(dtype)
-    source = windows.padded(data)
+    source = _padded(data, windows)
     per_group = ops.floordiv(dims["O"], number(groups))
 
     def term(index: Mapping[str, PrimExpr], element: Mapping[str, PrimExpr]) -> PrimExpr:
@@ -264,7 +226,7 @@ def conv_transpose(
     x, w = _read(data, data_layout), _read(kernel, kernel_layout)
     count = len(x.order) - 2
     axes = spatial_axes(count)
-    windows = _Windows.of(stride, padding, dilation, count)
+    windows = Windows.of(count, stride, padding, dilation)
     dims, sizes = w.sizes, x.sizes
     if out_sizes is None:
         extra = per_axis(output_padding, count)
@@ -354,8 +316,8 @@ def conv_backward_weight(
     g, x = _read(grad, out_layout or data_layout), _read(data, data_layout)
     count = len(x.order) - 2
     axes = spatial_axes(count)
-    windows = _Windows.of(stride, padding, dilation, count)
-    source = windows.padded(x)
+    windows = Windows.of(count, stride, padding, dilation)
+    source = _padded(x, windows)
     per_group = ops.floordiv(dims["O"], number(groups))
     dtype = _joint(grad, data, out_dtype)
     wide = _wide(dtype)

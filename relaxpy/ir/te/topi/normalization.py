@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import reduction
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, multiply, subtract
@@ -26,6 +27,29 @@ def _scaled(value: PrimExpr, gamma: PrimExpr | None, beta: PrimExpr | None) -> P
     if gamma is not None:
         value = ops.mul(value, ops.cast_to(gamma, value.dtype))
     return value if beta is None else ops.add(value, ops.cast_to(beta, value.dtype))
+
+
+def _normalized(
+    x: Tensor,
+    axes: Sequence[int],
+    epsilon: float,
+    params: tuple[Tensor | None, Tensor | None],
+    param_index: Callable[[Sequence[PrimExpr]], PrimExpr],
+    dtype: DataType,
+    name: str,
+) -> Tensor:
+    """x normalised by its moments along axes, then scaled and shifted by the parameters."""
+    mean, variance = _moments(x, axes, keepdims=True)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
+        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, x.dtype)))
+        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
+        channel = param_index(index)
+        gamma, beta = (None if param is None else param(channel) for param in params)
+        return ops.cast_to(_scaled(value, gamma, beta), dtype)
+
+    return computed(x.shape, element, name, "broadcast")
 
 
 def batch_norm(
@@ -92,21 +116,11 @@ def instance_norm(
     """
     channel = normal_axis(channel_axis, data.ndim)
     axes = [normal_axis(a, data.ndim) for a in axis]
-    wide = accumulator(data.dtype)
-    x = as_dtype(data, wide)
-    mean, variance = _moments(x, axes, keepdims=True)
-
-    def element(*index: PrimExpr) -> PrimExpr:
-        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, wide)))
-        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
-        param_index = index[channel]
-        value = _scaled(
-            value, gamma(param_index) if scale else None, beta(param_index) if center else None
-        )
-        return ops.cast_to(value, data.dtype)
-
-    return computed(data.shape, element, "T_instance_norm", "broadcast")
+    x = as_dtype(data, accumulator(data.dtype))
+    params = gamma if scale else None, beta if center else None
+    return _normalized(
+        x, axes, epsilon, params, lambda index: index[channel], data.dtype, "T_instance_norm"
+    )
 
 
 def group_norm(
@@ -131,18 +145,11 @@ def group_norm(
     split = (*data.shape[:channel], groups, width, *data.shape[channel + 1 :])
     split_axes = [a + (a > channel) for a in (normal_axis(a, data.ndim) for a in axes)]
     reduced = [*split_axes, channel + 1]
-    wide = accumulator(data.dtype)
-    x = reshape(as_dtype(data, wide), split)
-    mean, variance = _moments(x, reduced, keepdims=True)
+    x = reshape(as_dtype(data, accumulator(data.dtype)), split)
+    params = gamma if scale else None, beta if center else None
 
-    def element(*index: PrimExpr) -> PrimExpr:
-        moment_index = [ops.const(0, i.dtype) if a in reduced else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(variance(*moment_index), ops.const(epsilon, wide)))
-        value = ops.mul(ops.sub(x(*index), mean(*moment_index)), inverse)
-        param_index = ops.add(ops.mul(index[channel], width), index[channel + 1])
-        value = _scaled(
-            value, gamma(param_index) if scale else None, beta(param_index) if center else None
-        )
-        return ops.cast_to(value, data.dtype)
+    def param_index(index: Sequence[PrimExpr]) -> PrimExpr:
+        return ops.add(ops.mul(index[channel], width), index[channel + 1])
 
-    return reshape(computed(split, element, "T_group_norm", "broadcast"), data.shape)
+    result = _normalized(x, reduced, epsilon, params, param_index, data.dtype, "T_group_norm")
+    return reshape(result, data.shape)

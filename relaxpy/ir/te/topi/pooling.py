@@ -8,7 +8,7 @@ from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
@@ -27,6 +27,7 @@ from relaxpy.ir.te.topi.windows import (
     per_axis,
     whole_axes,
     window_count,
+    window_position,
 )
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -83,9 +84,7 @@ class Along:
 
     def position(self, window: PrimExpr, element: PrimExpr) -> PrimExpr:
         """The position along the padded axis of an element of a window."""
-        return ops.add(
-            ops.mul(window, number(self.stride)), ops.mul(element, number(self.dilation))
-        )
+        return window_position(window, element, self.stride, self.dilation)
 
     def members(self, window: PrimExpr, *, include_padding: bool) -> PrimExpr:
         """The number of elements of a window inside the axis, or inside the padded axis."""
@@ -219,30 +218,13 @@ def _members(windows: Sequence[Along], *, include_padding: bool) -> dict[int, Te
     }
 
 
-def _pool(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Numbers,
-    pool_type: PoolType,
-    ceil_mode: bool,
-    layout: str,
-    count_include_pad: bool,
-) -> Tensor:
-    check_kind(pool_type)
-    x, order = unblocked(data, layout)
-    windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
-    if pool_type == "max":
-        result = _greatest(x, windows)
-    else:
-        wide = as_dtype(x, sum_dtype(x.dtype))
-        total = _padded(wide, windows, ops.const(0, wide.dtype))
-        for along in windows:
-            if not along.is_whole:
-                total = reduce_windows(total, along, ops.add, "sum")
-        result = divided(total, _members(windows, include_padding=count_include_pad), x.dtype)
-    return reblocked(result, data, order, layout)
+def _mean(x: Tensor, windows: Sequence[Along], *, include_padding: bool) -> Tensor:
+    wide = as_dtype(x, sum_dtype(x.dtype))
+    total = _padded(wide, windows, ops.const(0, wide.dtype))
+    for along in windows:
+        if not along.is_whole:
+            total = reduce_windows(total, along, ops.add, "sum")
+    return divided(total, _members(windows, include_padding=include_padding), x.dtype)
 
 
 def _greatest(x: Tensor, windows: Sequence[Along]) -> Tensor:
@@ -261,59 +243,42 @@ def check_kind(pool_type: str) -> None:
         raise MisuseError(f"a pool is 'max' or 'avg', found {pool_type!r}", about=pool_type)
 
 
-def pool1d(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Numbers,
-    pool_type: PoolType,
-    ceil_mode: bool = False,
-    layout: str = "NCW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The maximum or the mean of windows along one axis.
+def _pool_along(layout_of_axes: str) -> Callable[..., Tensor]:
+    count = len(layout_of_axes) - 2
+
+    def pool(
+        data: Tensor,
+        kernel: Numbers,
+        stride: Numbers,
+        dilation: Numbers,
+        padding: Numbers,
+        pool_type: PoolType,
+        ceil_mode: bool = False,
+        layout: str = layout_of_axes,
+        count_include_pad: bool = True,
+    ) -> Tensor:
+        check_kind(pool_type)
+        x, order = unblocked(data, layout)
+        windows = _windows(x, order, kernel, stride, dilation, padding, ceil=ceil_mode)
+        if pool_type == "max":
+            result = _greatest(x, windows)
+        else:
+            result = _mean(x, windows, include_padding=count_include_pad)
+        return reblocked(result, data, order, layout)
+
+    pool.__name__ = pool.__qualname__ = f"pool{count}d"
+    pool.__doc__ = f"""The maximum or the mean of windows along {counted(count, "axis", "axes")}.
 
     Without `count_include_pad`, a mean is over the elements that are not padding. Elements beyond
     the padding, which windows have under `ceil_mode`, never count.
+
+    Errors:
+        MisuseError: there is no such kind or layout, or there are too many or too few numbers.
     """
-    return _pool(
-        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
+    return pool
 
 
-def pool2d(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Numbers,
-    pool_type: PoolType,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The maximum or the mean of windows along two axes, as in `pool1d`."""
-    return _pool(
-        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
-
-
-def pool3d(
-    data: Tensor,
-    kernel: Numbers,
-    stride: Numbers,
-    dilation: Numbers,
-    padding: Numbers,
-    pool_type: PoolType,
-    ceil_mode: bool = False,
-    layout: str = "NCDHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The maximum or the mean of windows along three axes, as in `pool1d`."""
-    return _pool(
-        data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
+pool1d, pool2d, pool3d = map(_pool_along, ("NCW", "NCHW", "NCDHW"))
 
 
 def pool_grad(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
@@ -84,12 +85,52 @@ def window_count(
     return simplify(ops.add(ops.floordiv(span, number(stride)), number(1)))
 
 
-def window_span(
-    count: PrimExpr, kernel: PrimExpr, stride: int, dilation: int, extra: int
-) -> PrimExpr:
-    """The number of elements that `count` windows span together, plus `extra`."""
-    last = ops.mul(ops.sub(count, number(1)), number(stride))
-    return simplify(ops.add(ops.add(last, extent(kernel, dilation)), number(extra)))
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The attributes of windows along spatial axes, by the letters of the axes."""
+
+    strides: Mapping[str, int]
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    dilation: Mapping[str, int]
+
+    @staticmethod
+    def of(count: int, strides: Numbers, padding: Numbers, dilation: Numbers) -> Windows:
+        """The attributes of windows along `count` axes.
+
+        Errors:
+            MisuseError: there are too many or too few numbers.
+        """
+        axes = spatial_axes(count)
+        sides = both_sides(padding, count)
+        values = per_axis(strides, count), *sides, per_axis(dilation, count)
+        return Windows(*(dict(zip(axes, numbers, strict=True)) for numbers in values))
+
+    def padding(self, axis: str) -> int:
+        """The padding on both sides of an axis."""
+        return self.before[axis] + self.after[axis]
+
+    def position(self, axis: str, w: PrimExpr, k: PrimExpr) -> PrimExpr:
+        """The position along a padded axis of element k of window w."""
+        return window_position(w, k, self.strides[axis], self.dilation[axis])
+
+    def count(
+        self, axis: str, size: PrimExpr, kernel: PrimExpr, *, ceil_mode: bool = False
+    ) -> PrimExpr:
+        """The number of windows along an axis."""
+        step, dilation = self.strides[axis], self.dilation[axis]
+        return window_count(size, self.padding(axis), kernel, step, dilation, ceil_mode=ceil_mode)
+
+    def span(self, axis: str, count: PrimExpr, kernel: PrimExpr, extra: int) -> PrimExpr:
+        """The number of elements of the unpadded axis that windows span, plus `extra`."""
+        last = ops.mul(ops.sub(count, number(1)), number(self.strides[axis]))
+        padded = ops.add(last, extent(kernel, self.dilation[axis]))
+        return simplify(ops.add(padded, number(extra - self.padding(axis))))
+
+
+def window_position(w: PrimExpr, k: PrimExpr, stride: int, dilation: int) -> PrimExpr:
+    """The position along a padded axis of element k of window w."""
+    return ops.add(ops.mul(w, number(stride)), ops.mul(k, number(dilation)))
 
 
 def whole_axes(x: Tensor, layout: Layout) -> tuple[Tensor, str]:

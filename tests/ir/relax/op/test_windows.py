@@ -289,7 +289,7 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], tuple[Any, ...], str, s
         {"padding": 4},
         {"padding": 3},
         (tensor(1, 3, 5, 5), tensor(3, 8, 3, 3)),
-        "padding takes 8 elements away from axis H, which without it has size 7",
+        "padding removes 8 elements of axis H, which without it has size 7",
         None,
     ),
     (

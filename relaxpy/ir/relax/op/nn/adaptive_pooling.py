@@ -30,7 +30,6 @@ from relaxpy.ir.relax.op.nn.pooling import (
     Gradients,
     Ints,
     Sizes,
-    is_gradient,
     require_numbers,
     sizes_of,
 )
@@ -38,6 +37,7 @@ from relaxpy.ir.relax.op.windows import (
     completed,
     fills_blocks,
     in_blocks,
+    is_gradient,
     numbers_by_axis,
     parsed_layout,
     shortest,

@@ -30,19 +30,20 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.relax.op.windows import (
-    WindowAttrs,
     completed,
+    count_windows,
     fills_blocks,
     in_blocks,
     numbers_by_axis,
     parsed_layout,
     shortest,
     sizes_by_axis,
+    window_attrs,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
-from relaxpy.ir.te.topi.windows import number, spatial_axes, window_span
+from relaxpy.ir.te.topi.windows import Windows, number, spatial_axes
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.layout import Layout
@@ -59,7 +60,7 @@ RANKS = (1, 2, 3)
 
 
 def swapped(layout: str) -> str:
-    """The layout of a filter with the names of its channels exchanged, as its transpose has it."""
+    """The layout of a filter with its channel letters exchanged, as in the transpose."""
     return layout.translate(_SWAPPED)
 
 
@@ -67,7 +68,7 @@ def swapped(layout: str) -> str:
 class Convolution:
     """The attributes of a convolution, or of a transposed one, along `count` axes."""
 
-    windows: WindowAttrs
+    windows: Windows
     groups: int
     data: Layout
     kernel: Layout
@@ -84,7 +85,7 @@ class Convolution:
         data_layout: str,
         kernel_layout: str,
         out_layout: str | None,
-        **others: object,
+        **ignored: object,
     ) -> Convolution:
         """The attributes of a call.
 
@@ -92,7 +93,7 @@ class Convolution:
             StructInfoError: one has a value that no convolution has.
         """
         axes = spatial_axes(count)
-        windows = WindowAttrs.of(count, strides, padding, dilation)
+        windows = window_attrs(count, strides, padding, dilation)
         if groups < 1:
             raise refuse(f"groups is 1 at least, found {groups}", groups)
         return Convolution(
@@ -115,20 +116,20 @@ class Convolution:
         x = sizes_by_axis(data, self.data, "data")
         w = sizes_by_axis(weight, self.kernel, "weight")
         if w is not None:
-            what = "input" if transposed else "output"
+            kind = "input" if transposed else "output"
             divided = w["I" if transposed else "O"]
             if differ(ops.floormod(divided, number(self.groups)), number(0)):
                 raise refuse(
-                    f"{self.groups} groups do not divide the {shown(divided)} {what} channels of "
+                    f"{self.groups} groups do not divide the {shown(divided)} {kind} channels of "
                     f"the weight, found {weight} in {self.kernel.name}",
                     weight,
                 )
         if x is None or w is None:
             return None
-        wanted = self._channels(w, transposed=transposed)
-        if differ(x["C"], wanted):
+        channels = self._channels(w, transposed=transposed)
+        if differ(x["C"], channels):
             raise refuse(
-                f"data has {shown(x['C'])} channels, the weight is for {shown(wanted)} in "
+                f"data has {shown(x['C'])} channels, the weight is for {shown(channels)} in "
                 f"{counted(self.groups, 'group')}: data is {data} in {self.data.name}, weight is "
                 f"{weight} in {self.kernel.name}",
                 weight,
@@ -137,27 +138,26 @@ class Convolution:
         return x, w
 
     def _channels(self, w: Sizes, *, transposed: bool) -> PrimExpr:
-        """How many channels of data a weight is for."""
+        """The number of channels of data that fit a weight."""
         return w["I"] if transposed else ops.mul(w["I"], number(self.groups))
 
     def result(self, x: Sizes, w: Sizes) -> Sizes:
         """The dimensions of a convolution."""
-        found = {a: self.windows.count(a, x[a], w[a]) for a in self.axes}
-        return {"N": x["N"], "C": w["O"], **found}
+        counts = {a: count_windows(self.windows, a, x[a], w[a]) for a in self.axes}
+        return {"N": x["N"], "C": w["O"], **counts}
 
-    def transposed_result(self, x: Sizes, w: Sizes, more: Ints) -> Sizes:
+    def transposed_result(self, x: Sizes, w: Sizes, output_padding: Ints) -> Sizes:
         """The dimensions of a transposed convolution."""
-        found = {"N": x["N"], "C": ops.mul(w["O"], number(self.groups))}
-        for axis, extra in zip(self.axes, more, strict=True):
-            step, holes = self.windows.strides[axis], self.windows.dilation[axis]
-            both = self.windows.padding(axis)
-            size = found[axis] = window_span(x[axis], w[axis], step, holes, extra - both)
+        sizes = {"N": x["N"], "C": ops.mul(w["O"], number(self.groups))}
+        for axis, extra in zip(self.axes, output_padding, strict=True):
+            size = sizes[axis] = self.windows.span(axis, x[axis], w[axis], extra)
             if isinstance(size, IntImm) and size.value < 0:
+                padding = self.windows.padding(axis)
                 raise refuse(
-                    f"padding takes {both} elements away from axis {axis}, which without it has "
-                    f"size {size.value + both}"
+                    f"padding removes {padding} elements of axis {axis}, which without it has "
+                    f"size {size.value + padding}"
                 )
-        return found
+        return sizes
 
     def is_decided(self, x: Sizes, w: Sizes, result: Sizes, *, transposed: bool = False) -> bool:
         """Whether it is known that groups, channels and blocks fit."""
@@ -169,13 +169,28 @@ class Convolution:
         )
 
 
-def _right_groups(channels: PrimExpr, own: PrimExpr, out: PrimExpr) -> str | None:
-    """What to write where the data has as many channels as some groups."""
-    match channels, own, out:
+def _right_groups(channels: PrimExpr, per_group: PrimExpr, out: PrimExpr) -> str | None:
+    """The hint for data whose channels fit another number of groups."""
+    match channels, per_group, out:
         case IntImm(value=c), IntImm(value=i), IntImm(value=o) if 0 < i <= c and not c % i:
             return f"write groups={c // i}" if not o % (c // i) else None
         case _:
             return None
+
+
+def joint_type(
+    first: TensorStructInfo,
+    second: TensorStructInfo,
+    names: tuple[str, str],
+    out_dtype: DataType | None,
+) -> tuple[DataType, object]:
+    """The datatype and the device of the result of two operands.
+
+    Errors:
+        StructInfoTypeError: the devices differ, or the datatypes, and `out_dtype` is missing.
+    """
+    dtype = out_dtype or joint_dtype(first, second, names)
+    return dtype, joint_vdevice((first, second), strict=True)
 
 
 def shapes_of(
@@ -200,15 +215,15 @@ def arguments_of(attrs: Any) -> list[Any]:
 
 
 def with_dtypes(call: Call, *rules: Callable[[Expr, DataType | None], Any] | None) -> list[Expr]:
-    """The gradients of operands, by functions of an operand and of its datatype."""
-    found: list[Expr] = []
+    """The gradients of operands, by functions of an operand and its datatype."""
+    gradients: list[Expr] = []
     for operand, rule in zip(call.args, rules, strict=True):
         sinfo = sinfo_of(operand)
         if rule is None or sinfo is None or not is_differentiable(operand):
-            found.append(R.grad.no_grad(operand))
+            gradients.append(R.grad.no_grad(operand))
         else:
-            found.append(rule(operand, None if sinfo.dtype.is_void else sinfo.dtype))
-    return found
+            gradients.append(rule(operand, None if sinfo.dtype.is_void else sinfo.dtype))
+    return gradients
 
 
 # ---- convolutions
@@ -257,7 +272,7 @@ def _gradient_conv(count: int) -> Gradients:
 
 
 def _in_precision(call: Call, out_dtype: str) -> Expr:
-    """The call with sums and the result in a datatype."""
+    """Rebuild the call with sums and the result in a datatype."""
     operator = find(call.op)  # type: ignore[arg-type]
     assert operator is not None
     attrs: Any = dict(call.attrs) | {"out_dtype": out_dtype}
@@ -309,8 +324,7 @@ def _register_conv(count: int) -> OpDef:
         convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
-        dtype = out_dtype or joint_dtype(data, weight, ("data", "weight"))
-        vdevice = joint_vdevice((data, weight), strict=True)
+        dtype, vdevice = joint_type(data, weight, ("data", "weight"), out_dtype)
         sizes = convolution.operands(data, weight)
         if sizes is None:
             return tensor(None, dtype, vdevice, len(convolution.out))
@@ -325,8 +339,8 @@ conv1d, conv2d, conv3d = map(_register_conv, RANKS)
 # ---- transposed convolutions
 
 
-def _transposed(x: Tensor, w: Tensor, more: Ints, *attrs: Any, dtype: str) -> Tensor:
-    arguments: list[Any] = [x, w, *attrs, more]
+def _transposed(x: Tensor, w: Tensor, output_padding: Ints, *attrs: Any, dtype: str) -> Tensor:
+    arguments: list[Any] = [x, w, *attrs, output_padding]
     return as_dtype(topi.nn.conv_transpose(*arguments), DataType(dtype))
 
 
@@ -336,8 +350,10 @@ def _legalize_transposed(count: int) -> Legalize:
         convolution = Convolution.of(count, **attrs)
         sizes = convolution.operands(*shapes_of(builder, call.args), transposed=True)
         assert sizes is not None
-        more = tuple(numbers_by_axis(attrs["output_padding"], count, "output_padding", 0).values())
-        result = convolution.transposed_result(*sizes, more)
+        output_padding = tuple(
+            numbers_by_axis(attrs["output_padding"], count, "output_padding", 0).values()
+        )
+        result = convolution.transposed_result(*sizes, output_padding)
         if not convolution.is_decided(*sizes, result, transposed=True):
             return call
         return te_kernel(
@@ -345,7 +361,7 @@ def _legalize_transposed(count: int) -> Legalize:
             _transposed,
             f"conv{count}d_transpose",
             *call.args,
-            more,
+            output_padding,
             *arguments_of(attrs),
             dtype=dtype_of(builder, call),
         )
@@ -406,7 +422,7 @@ def _register_transposed(count: int) -> OpDef:
         out_layout: str | None = None,
         out_dtype: DataType | None = None,
     ) -> TensorStructInfo:
-        """Each element of data times the weight, added where windows of a convolution lie.
+        """Add the weight times each element of data to the window of that element.
 
         Shapes:
             data    batch, channels and spatial axes, in `data_layout`
@@ -425,8 +441,8 @@ def _register_transposed(count: int) -> OpDef:
         convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
-        more = numbers_by_axis(output_padding, count, "output_padding", 0)
-        for axis, extra in more.items():
+        paddings = numbers_by_axis(output_padding, count, "output_padding", 0)
+        for axis, extra in paddings.items():
             step = convolution.windows.strides[axis]
             if extra >= step:
                 raise refuse(
@@ -434,12 +450,11 @@ def _register_transposed(count: int) -> OpDef:
                     f"along axis {axis}",
                     output_padding,
                 )
-        dtype = out_dtype or joint_dtype(data, weight, ("data", "weight"))
-        vdevice = joint_vdevice((data, weight), strict=True)
+        dtype, vdevice = joint_type(data, weight, ("data", "weight"), out_dtype)
         sizes = convolution.operands(data, weight, transposed=True)
         if sizes is None:
             return tensor(None, dtype, vdevice, len(convolution.out))
-        result = convolution.transposed_result(*sizes, tuple(more.values()))
+        result = convolution.transposed_result(*sizes, tuple(paddings.values()))
         return tensor(in_blocks(result, convolution.out), dtype, vdevice)
 
     return conv_transpose

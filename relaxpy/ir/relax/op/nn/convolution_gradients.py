@@ -1,4 +1,4 @@
-"""The gradients of convolutions with respect to data and weight, as operators of their own."""
+"""The operators that are the gradients of convolutions with respect to data and weight."""
 
 from __future__ import annotations
 
@@ -11,14 +11,8 @@ from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradi
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     Legalize,
-    differ,
-    joint_dtype,
-    joint_vdevice,
     known_shape,
-    refuse,
-    same,
     shape_operand,
-    shown,
     te_kernel,
     tensor,
 )
@@ -29,11 +23,12 @@ from relaxpy.ir.relax.op.nn.convolution import (
     Ints,
     arguments_of,
     dtype_of,
+    joint_type,
     shapes_of,
     swapped,
     with_dtypes,
 )
-from relaxpy.ir.relax.op.windows import completed, shortest, sizes_by_axis
+from relaxpy.ir.relax.op.windows import completed, is_gradient, shortest
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def _from_shape(shape: ShapeStructInfo) -> TensorStructInfo:
-    """A tensor of this shape."""
+    """The struct info of a tensor of this shape."""
     return tensor(shape.values, VOID, None, shape.ndim)
 
 
@@ -61,20 +56,11 @@ def _check_gradient(
     Errors:
         StructInfoError: it has another one, or there is no such convolution.
     """
-    found = sizes_by_axis(gradient, convolution.out, "output_grad")
     sizes = convolution.operands(data, weight)
-    if sizes is None or found is None:
+    result = None if sizes is None else convolution.result(*sizes)
+    if not is_gradient(gradient, convolution.out, result) or sizes is None or result is None:
         return False
-    result = convolution.result(*sizes)
-    for axis, size in result.items():
-        if differ(size, found[axis]):
-            raise refuse(
-                f"output_grad has the shape of the result, whose axis {axis} has size "
-                f"{shown(size)}, found {gradient} in {convolution.out.name}",
-                gradient,
-            )
-    alike = all(same(size, found[axis]) for axis, size in result.items())
-    return alike and convolution.is_decided(*sizes, result)
+    return convolution.is_decided(*sizes, result)
 
 
 def _backward_data(
@@ -95,7 +81,7 @@ def _backward_data(
     layout = Layout.of(data_layout)
     order = [axis for axis in layout.names if axis.isupper()]
     sizes = dict(zip(order, whole_shape(shape, layout), strict=True))
-    found = topi.nn.conv_transpose(
+    result = topi.nn.conv_transpose(
         gradient,
         weight,
         strides,
@@ -109,14 +95,14 @@ def _backward_data(
         0,
         [sizes[axis] for axis in spatial_axes(len(order) - 2)],
     )
-    return as_dtype(found, DataType(dtype))
+    return as_dtype(result, DataType(dtype))
 
 
 def _backward_weight(
     gradient: Tensor, data: Tensor, shape: Sequence[PrimExpr], *attrs: Any, dtype: str
 ) -> Tensor:
-    found = topi.nn.conv_backward_weight(gradient, data, shape, *attrs)
-    return as_dtype(found, DataType(dtype))
+    result = topi.nn.conv_backward_weight(gradient, data, shape, *attrs)
+    return as_dtype(result, DataType(dtype))
 
 
 def _legalize_backward(count: int, kernel: Callable[..., Tensor], kind: str) -> Legalize:
@@ -190,7 +176,7 @@ def _register_backward_data(count: int) -> None:
         out_layout: str | None = None,
         out_dtype: DataType | None = None,
     ) -> TensorStructInfo:
-        """The gradient of the data of a convolution, for that of its result.
+        """The gradient of the data of a convolution, from that of its result.
 
         Shapes:
             output_grad  as the result of the convolution of data of this shape with the weight
@@ -203,11 +189,11 @@ def _register_backward_data(count: int) -> None:
         convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
-        dtype = out_dtype or joint_dtype(output_grad, weight, ("output_grad", "weight"))
-        vdevice = joint_vdevice((output_grad, weight), strict=True)
+        names = ("output_grad", "weight")
+        dtype, vdevice = joint_type(output_grad, weight, names, out_dtype)
         _check_gradient(convolution, output_grad, _from_shape(shape), weight)
-        ndim = len(convolution.data)
-        return tensor(shape_operand(call.args[2], shape), dtype, vdevice, ndim)
+        result = shape_operand(call.args[2], shape)
+        return tensor(result, dtype, vdevice, len(convolution.data))
 
 
 def _register_backward_weight(count: int) -> None:
@@ -236,7 +222,7 @@ def _register_backward_weight(count: int) -> None:
         out_layout: str | None = None,
         out_dtype: DataType | None = None,
     ) -> TensorStructInfo:
-        """The gradient of the weight of a convolution, for that of its result.
+        """The gradient of the weight of a convolution, from that of its result.
 
         Shapes:
             output_grad  as the result of the convolution of the data with a weight of this shape
@@ -249,11 +235,11 @@ def _register_backward_weight(count: int) -> None:
         convolution = Convolution.of(
             count, strides, padding, dilation, groups, data_layout, kernel_layout, out_layout
         )
-        dtype = out_dtype or joint_dtype(output_grad, data, ("output_grad", "data"))
-        vdevice = joint_vdevice((output_grad, data), strict=True)
+        names = ("output_grad", "data")
+        dtype, vdevice = joint_type(output_grad, data, names, out_dtype)
         _check_gradient(convolution, output_grad, data, _from_shape(shape))
-        ndim = len(convolution.kernel)
-        return tensor(shape_operand(call.args[2], shape), dtype, vdevice, ndim)
+        result = shape_operand(call.args[2], shape)
+        return tensor(result, dtype, vdevice, len(convolution.kernel))
 
 
 for _count in RANKS:

@@ -34,7 +34,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shape_text,
     shown,
 )
-from relaxpy.ir.relax.op.nn.normalization import through_moments
+from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import product
@@ -116,9 +116,7 @@ def _gradient_batch_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
 
     g = out * along(gamma) if attrs["scale"] else out
     if attrs["training"]:
-        mean = R.mean(x, others, keepdims=True)
-        centered = x - mean
-        inverse = R.rsqrt(R.mean(centered * centered, others, keepdims=True) + attrs["epsilon"])
+        centered, inverse = standardized(x, others, attrs["epsilon"])
         normal = centered * inverse
         momentum = attrs["momentum"]
         count = _number(x, require_shape(x, "batch_norm"), others)
@@ -205,8 +203,7 @@ def _gradient_instance_norm(
     rank = require_rank(x, "instance_norm")
     channel = normal_axis(attrs["channel_axis"], rank)
     axes = normal_axes(attrs["axes"], rank)
-    centered = x - R.mean(x, axes, keepdims=True)
-    inverse = R.rsqrt(R.mean(centered * centered, axes, keepdims=True) + attrs["epsilon"])
+    centered, inverse = standardized(x, axes, attrs["epsilon"])
     normal = centered * inverse
     g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
     return [
@@ -278,9 +275,7 @@ def _gradient_group_norm(var: Var, call: Call, gradient: Expr, builder: BlockBui
     def grouped(value: Any) -> Any:
         return R.reshape(value, split)
 
-    grouped_x = grouped(x)
-    centered = grouped_x - R.mean(grouped_x, reduced, keepdims=True)
-    inverse = R.rsqrt(R.mean(centered * centered, reduced, keepdims=True) + attrs["epsilon"])
+    centered, inverse = standardized(grouped(x), reduced, attrs["epsilon"])
     normal = centered * inverse
     g = gradient * _along_axis(gamma, rank, channel) if attrs["scale"] else gradient
     data_grad = R.reshape(through_moments(grouped(g), normal, inverse, reduced), shape_like(x))

@@ -134,6 +134,12 @@ class _Axes:
         return R.permute_dims(total, [self._ascending.index(k) for k in range(len(self.axes))])
 
 
+def standardized(x: Any, axes: Sequence[int], epsilon: Any) -> tuple[Any, Any]:
+    """x less its mean along axes, and the inverse of its standard deviation."""
+    centered = x - R.mean(x, axes, keepdims=True)
+    return centered, R.rsqrt(R.mean(centered * centered, axes, keepdims=True) + epsilon)
+
+
 def through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> Any:
     """The gradient of the data from that of the normalised data."""
 
@@ -146,12 +152,7 @@ def through_moments(g: Any, normal: Any, inverse: Any, axes: Sequence[int]) -> A
 def _gradient_layer_norm(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     x, gamma, beta = cast("Any", call.args)
     along = _Axes(call)
-
-    def mean(value: Any) -> Any:
-        return R.mean(value, along.axes, keepdims=True)
-
-    centered = x - mean(x)
-    inverse = R.rsqrt(mean(centered * centered) + call.attrs["epsilon"])
+    centered, inverse = standardized(x, along.axes, call.attrs["epsilon"])
     normal = centered * inverse
     g = gradient * along.beside_data(gamma) if call.attrs["scale"] else gradient
     return [

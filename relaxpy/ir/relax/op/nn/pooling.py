@@ -25,24 +25,25 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse,
     refuse_type,
     same,
-    shown,
     te_kernel,
     tensor,
     with_dtype,
 )
 from relaxpy.ir.relax.op.windows import (
-    WindowAttrs,
     completed,
+    count_windows,
     fills_blocks,
     in_blocks,
+    is_gradient,
     numbers_by_axis,
     parsed_layout,
     shortest,
     sizes_by_axis,
+    window_attrs,
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.windows import between_layouts, number, spatial_axes
+from relaxpy.ir.te.topi.windows import Windows, between_layouts, number, spatial_axes
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
 
@@ -78,7 +79,7 @@ class _Pool:
 
     axes: str
     window: Sizes
-    windows: WindowAttrs
+    windows: Windows
     ceil_mode: bool
     layout: Layout
     out: Layout
@@ -105,7 +106,7 @@ class _Pool:
         return _Pool(
             axes,
             {axis: number(size) for axis, size in sizes.items()},
-            WindowAttrs.of(count, strides, padding, dilation),
+            window_attrs(count, strides, padding, dilation),
             ceil_mode,
             parsed_layout(layout, f"NC{axes}", "layout"),
             parsed_layout(out_layout or layout, f"NC{axes}", "out_layout"),
@@ -118,7 +119,9 @@ class _Pool:
             StructInfoError: a window is known to be larger than the axis.
         """
         counts = {
-            axis: self.windows.count(axis, x[axis], self.window[axis], ceil_mode=self.ceil_mode)
+            axis: count_windows(
+                self.windows, axis, x[axis], self.window[axis], ceil_mode=self.ceil_mode
+            )
             for axis in self.axes
         }
         return {"N": x["N"], "C": x["C"], **counts}
@@ -136,25 +139,6 @@ def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes:
     sizes = sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
     assert sizes is not None
     return sizes
-
-
-def is_gradient(gradient: TensorStructInfo, layout: Layout, result: Sizes | None) -> bool:
-    """Whether a gradient is known to have the shape of the result.
-
-    Errors:
-        StructInfoError: it has another one.
-    """
-    sizes = sizes_by_axis(gradient, layout, "output_grad")
-    if sizes is None or result is None:
-        return False
-    for axis, size in result.items():
-        if differ(size, sizes[axis]):
-            raise refuse(
-                f"output_grad has the shape of the result, whose axis {axis} has size "
-                f"{shown(size)}, found {gradient} in {layout.name}",
-                gradient,
-            )
-    return all(same(size, sizes[axis]) for axis, size in result.items())
 
 
 def _pool(
