@@ -92,13 +92,13 @@ def spans_by_line(tree: ast.Module, text: str) -> Callable[[int], Span | None]:
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield the statements in `tree` in pre-order."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
+    worklist: list[ast.AST] = [tree]
+    while worklist:
+        node = worklist.pop()
         if isinstance(node, ast.stmt):
             yield node
         for name in ("orelse", "body"):
-            waiting += reversed(getattr(node, name, ()))
+            worklist += reversed(getattr(node, name, ()))
 
 
 def load(

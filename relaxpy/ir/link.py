@@ -14,7 +14,7 @@ from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, Var
 from relaxpy.ir.tir import expr as tir
 
 
-def linked(
+def link_functions(
     functions: Mapping[str, BaseFunc],
     present: Mapping[str, BaseFunc],
     taken: Container[str],
@@ -24,18 +24,18 @@ def linked(
     """Return the name in a module, and the renamed function, for each of `functions`.
 
     A function that the module already has, perhaps under another name, is identified with that
-    one. Any other function gets a free name if its own is taken; its callers then differ from those
-    in the module, so that they may need free names, too. In a new name, `separator`
-    precedes the number.
+    one. Any other function gets a free name if its name is taken; its callers then differ from
+    those in the module, so that they may need free names, too. In a new name, `separator` precedes
+    the number.
     """
     names: dict[str, str] = {}
     uses = {name: _mentions(func) & functions.keys() for name, func in functions.items()}
-    alike = _Alike(present)
+    candidates = _Candidates(present)
     for name in _callees_first(uses):
         func = functions[name]
-        known = alike.names(name, func) if uses[name] <= {name, *names} else ()
-        same = (new for new in known if _same(present[new], _entry(func, name, new, names)))
-        new_name = next(same, None)
+        known = candidates.names(name, func) if uses[name] <= {name, *names} else ()
+        equal = (new for new in known if _equal(present[new], _entry(func, name, new, names)))
+        new_name = next(equal, None)
         if new_name is None:
             others = functions.keys() - {name}
             new_name = free_name(name, others, names.values(), taken, separator=separator)
@@ -43,11 +43,10 @@ def linked(
     return {n: (names[n], _entry(f, n, names[n], names)) for n, f in functions.items()}
 
 
-class _Alike:
+class _Candidates:
     """The functions of a module that may be equal to another one.
 
-    These have the same name or the same variables: they may have been added before under another
-    name.
+    These have the same name, or the same variables if they were added under another name before.
     """
 
     def __init__(self, present: Mapping[str, BaseFunc]) -> None:
@@ -55,7 +54,7 @@ class _Alike:
         self._by_variable: dict[Node, list[str]] | None = None
 
     def names(self, name: str, func: BaseFunc) -> list[str]:
-        """The names of the functions that may be equal to `func`, whose own name is `name`."""
+        """Return the names of the functions that may be equal to `func`, which is called `name`."""
         if self._by_variable is None:
             self._by_variable = {}
             for other, known in self.present.items():
@@ -72,8 +71,8 @@ def _first_variable(func: BaseFunc) -> Node:
 
 
 def _entry(func: BaseFunc, name: str, new: str, names: Mapping[str, str]) -> BaseFunc:
-    """`func` as an entry of the module named `new`, with its callees renamed by `names`."""
-    entry = renamed_in(func, {**names, name: new})
+    """Return `func` as the entry `new` of a module, with its callees renamed by `names`."""
+    entry = rename_callees(func, {**names, name: new})
     if new != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new)
     return entry
@@ -83,18 +82,18 @@ def _callees_first(uses: Mapping[str, Collection[str]]) -> list[str]:
     """Return the names in topological order, callees first; cycles are broken."""
     order: dict[str, None] = {}
     begun: set[str] = set()
-    waiting = list(uses)[::-1]
-    while waiting:
-        name = waiting[-1]
+    worklist = list(uses)[::-1]
+    while worklist:
+        name = worklist[-1]
         if name in begun:
-            order[waiting.pop()] = None
+            order[worklist.pop()] = None
         else:
             begun.add(name)
-            waiting += (other for other in uses[name] if other not in begun)
+            worklist += (other for other in uses[name] if other not in begun)
     return list(order)
 
 
-def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
+def rename_callees(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
     """Rename the functions that `func` mentions: keys of `names` become their values."""
     changed = {old: GlobalVar(new) for old, new in names.items() if old != new}
     variables = (node for node in walk(func) if isinstance(node, GlobalVar))
@@ -102,28 +101,28 @@ def renamed_in(func: BaseFunc, names: Mapping[str, str]) -> BaseFunc:
     return rename(func, uses) if uses else func
 
 
-def alone(func: BaseFunc) -> BaseFunc:
+def without_callees(func: BaseFunc) -> BaseFunc:
     """Return `func` without its callees."""
     return (
         replace(func, callees=EMPTY_ATTRS) if isinstance(func, Function) and func.callees else func
     )
 
 
-def brought_along(
+def link_function(
     func: BaseFunc,
     name: str,
     present: Mapping[str, BaseFunc],
     taken: Container[str],
 ) -> tuple[str, dict[str, BaseFunc]]:
-    """The name of `func` in a module that it is added to as `name`, and all new entries by name.
+    """Return the name that `func`, added as `name`, gets in a module, and all new entries by name.
 
     The name gets a number as a suffix if a callee of `func` has the same name.
     """
     callees = cast("Mapping[str, BaseFunc]", func.callees) if isinstance(func, Function) else {}
-    new_name, entry = free_name(name, callees), alone(func)
+    new_name, entry = free_name(name, callees), without_callees(func)
     if new_name != name and func.attrs.get("global_symbol") is not None:
         entry = entry.with_attr("global_symbol", new_name)
-    entries = linked({new_name: entry, **callees}, present, taken)
+    entries = link_functions({new_name: entry, **callees}, present, taken)
     return entries[new_name][0], dict(entries.values())
 
 
@@ -131,11 +130,11 @@ def _mentions(func: BaseFunc) -> set[str]:
     return {node.name_hint for node in walk(func) if isinstance(node, GlobalVar)}
 
 
-def _same(a: BaseFunc, b: BaseFunc) -> bool:
+def _equal(a: BaseFunc, b: BaseFunc) -> bool:
     return a is b or structural_equal(a, b)
 
 
 def free_name(prefix: str, *taken: Container[str], separator: str = "") -> str:
-    """`prefix`, or the first of `prefix` and a number that is not taken."""
+    """Return `prefix`, with the first number appended that makes it free if it is taken."""
     names = chain((prefix,), (f"{prefix}{separator}{number}" for number in count(1)))
     return next(n for n in names if not any(n in others for others in taken))

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, UnknownNameError, close_names, unknown_a
 from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import rename, walk
-from relaxpy.ir.link import alone, linked, renamed_in
+from relaxpy.ir.link import link_functions, rename_callees, without_callees
 from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 
@@ -171,11 +171,13 @@ class IRModule(Node):
             return func
         callees = cast("Mapping[str, BaseFunc]", func.callees)
         names: dict[str, str] = {}
-        for old, (new, callee) in linked(callees, self._functions, self._vars.keys()).items():
+        for old, (new, callee) in link_functions(
+            callees, self._functions, self._vars.keys()
+        ).items():
             names[old] = new
             if new not in self._vars:
                 self._enter(new, callee)
-        return renamed_in(alone(func), names)
+        return rename_callees(without_callees(func), names)
 
     @user_facing
     def __delitem__(self, name: GlobalVar | str) -> None:

@@ -422,13 +422,13 @@ class _Reader:
         """The number of counted nodes in a node with these fields, shared ones once per use."""
         if kind.max_count == 0:
             return 0
-        count, waiting = int(kind.counted), list(values)
-        while waiting:
-            value = waiting.pop()
+        count, worklist = int(kind.counted), list(values)
+        while worklist:
+            value = worklist.pop()
             if isinstance(value, dict):
                 value = value.get("table")
             if isinstance(value, list):
-                waiting += value
+                worklist += value
             elif type(value) is int and 0 <= value < len(self.counts):
                 count += self.counts[value]
         if count > kind.max_count:

@@ -21,11 +21,11 @@ from relaxpy.script.parser.reading import (
     Definition,
     FunctionsReader,
     check,
+    collecting_errors,
     macro_of,
     options_of,
     read_function,
     read_module,
-    reported,
 )
 from relaxpy.script.parser.source.report import docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, Scope
@@ -66,7 +66,7 @@ def from_source(
         )
     program = parse_text(text.removeprefix("\ufeff"), filename or "<string>", limit=MAX_TEXT)
     names = dict(_USUAL | _NAMESPACES if extra_vars is None else extra_vars)
-    with reported(program):
+    with collecting_errors(program):
         return _Text(program, names, check_well_formed).read()
 
 
@@ -174,7 +174,7 @@ class _Text:
 
     def loose(self, nodes: list[ast.FunctionDef]) -> IRModule:
         """The module of several functions outside of classes."""
-        with reported(self.program) as report:
+        with collecting_errors(self.program) as report:
             reader = FunctionsReader(self.scope, report, self.guard)
             for node in nodes:
                 reader.declare(Definition(node, options_of(node, self.values), self.program))

@@ -39,11 +39,11 @@ REVIEWED = {
         "_map": "Evaluator.invoke, for one row",
         "_filter": "Evaluator.invoke, for one member",
     },
-    "parser/evaluate/comparisons.py": {"joined": "ops.all_of or ops.any_of"},
+    "parser/evaluate/comparisons.py": {"combine_conditions": "ops.all_of or ops.any_of"},
     "parser/decorate.py": {
         "Deferred.__call__": "what a decorator made of a function of the user's own",
         "Deferred.__getattr__": "what a decorator made of a function of the user's own",
-        "defined_module": "the names in a class of the user's own",
+        "parse_class": "the names in a class of the user's own",
     },
     "parser/evaluate/displays.py": {"unpack": "the reader that binds a name"},
     "parser/evaluate/evaluator.py": {

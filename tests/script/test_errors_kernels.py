@@ -702,7 +702,7 @@ def test_a_buffer_is_no_truth_value_and_equals_nothing() -> None:
             # hint: kernels compute by element: index buffers, inside loops
             A[0] = A[1] == A
             #      ^^^^^^^^^ whether buffers are equal is known only when the program runs
-            # hint: compare elements, inside loops; `A is B` asks whether they are one buffer
+            # hint: compare elements, inside loops; `A is B` tests whether they are one buffer
             raise ValueError
         #   ^^^^^^^^^^^^^^^^ raise is not part of a kernel
             # hint: write assert condition, message

@@ -345,7 +345,7 @@ def test_decorators_of_macros() -> None:
         T.macro(True)
     with pytest.raises(MisuseError, match="hygienic is True or False"):
         R.macro(hygienic="no")
-    with pytest.raises(MisuseError, match="used inside a function that is read"):
+    with pytest.raises(MisuseError, match="can be used only in a parsed function"):
         hygienic(5)
 
 

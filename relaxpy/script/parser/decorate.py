@@ -1,4 +1,4 @@
-"""The decorators, which turn a Python function or class into the IR that its text describes."""
+"""The decorators, which parse the text of a Python function or class to IR."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from relaxpy.script.parser.source.text import Program, definition_of, source_at
 
 
 def _checked_options(options: Mapping[str, object], others: Mapping[str, object]) -> dict[str, Any]:
-    """The `options` that are set; `others` are unknown.
+    """Return the `options` that are set; `others` are unknown.
 
     Errors:
-        MisuseError (also TypeError): there are others, or a value is of another type.
+        MisuseError (also TypeError): an option is unknown, or its value has the wrong type.
     """
     for name, value in others.items():
         raise MisuseError(
@@ -49,9 +49,9 @@ def _checked_options(options: Mapping[str, object], others: Mapping[str, object]
         )
     values = {name: value for name, value in options.items() if value is not None}
     for name, value in values.items():
-        kind, what = (str, "a string") if name == "name" else (bool, "True or False")
+        kind, expected = (str, "a string") if name == "name" else (bool, "True or False")
         if not isinstance(value, kind):
-            raise MisuseError(f"option {name} is {what}, found {value!r:.60}", about=value)
+            raise MisuseError(f"option {name} is {expected}, found {value!r:.60}", about=value)
     return values
 
 
@@ -132,7 +132,7 @@ class FunctionDecorator(records.FunctionOptions):
             raise
 
     def define(self, function: Any, frame: FrameType) -> BaseFunc | Deferred:
-        """The IR of `function`, which is decorated in `frame`.
+        """Return the IR of `function`, which is decorated in `frame`.
 
         Errors:
             ParseError, StructInfoError, WellFormedError: with all diagnostics.
@@ -151,7 +151,7 @@ class FunctionDecorator(records.FunctionOptions):
         scopes = captured_names(function, frame)
         if is_class_body(frame):
             return Deferred(self, function, scopes)
-        return defined(self, function, scopes)
+        return parse_function(self, function, scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class ModuleDecorator(records.ModuleOptions):
                     if inspect.isroutine(cls)
                     else None,
                 )
-            return defined_module(self, cls, frame)
+            return parse_class(self, cls, frame)
         except RelaxpyError as error:
             attach_position(error, frame, (cls,), {**options, **others})
             raise
@@ -206,7 +206,7 @@ class RewriterDecorator(ModuleDecorator):
 
 
 class Deferred:
-    """A decorated function in the body of a class, which is read with the class or on first use."""
+    """A decorated function in a class body, which is parsed with the class or on first use."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class Deferred:
 
     def __get__(self, owner: object, kind: type | None = None) -> BaseFunc:
         if self._read is None:
-            self._read = defined(self.options, self.__wrapped__, self.scopes)
+            self._read = parse_function(self.options, self.__wrapped__, self.scopes)
         return self._read
 
     def __call__(self, *args: object) -> Any:
@@ -237,13 +237,14 @@ class Deferred:
 
 
 def is_class_body(frame: FrameType) -> bool:
-    """Whether `frame` executes the body of a class."""
-    plain = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    return plain and frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
+    """Return whether `frame` executes the body of a class."""
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a function
+        return False
+    return frame.f_locals is not frame.f_globals and "__qualname__" in frame.f_locals
 
 
 @gc_paused
-def defined(
+def parse_function(
     options: records.FunctionOptions,
     function: FunctionType,
     scopes: Sequence[Mapping[str, object]],
@@ -254,7 +255,7 @@ def defined(
 
 
 def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Program]:
-    """The definition of a class that is decorated in `frame`, or else where Python finds it."""
+    """Return the definition of a class that is decorated in `frame`, or that Python finds."""
     program = source_at(frame.f_code.co_filename, frame.f_lineno, cls.__name__, frame.f_code)
     match program.tree.body:
         case [ast.ClassDef(name=name) as node, *_] if name == cls.__name__:
@@ -272,8 +273,8 @@ def _class_definition(cls: type, frame: FrameType) -> tuple[ast.ClassDef, Progra
 
 
 @gc_paused
-def defined_module(options: records.ModuleOptions, cls: type, frame: FrameType) -> Any:
-    """The module that the text of `cls` describes; `frame` defines the class."""
+def parse_class(options: records.ModuleOptions, cls: type, frame: FrameType) -> Any:
+    """Parse the text of `cls` to a module; `frame` defines the class."""
     functions = {n: m for n, m in vars(cls).items() if isinstance(m, FunctionType | staticmethod)}
     scopes = {name: m.scopes for name, m in vars(cls).items() if isinstance(m, Deferred)}
     node, program = _class_definition(cls, frame)

@@ -1,4 +1,4 @@
-"""Reads definitions: a function, or the functions of a module in the order of their calls."""
+"""Parses definitions: a function, or the functions of a module in the order of their calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError, counted
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.link import alone, brought_along, linked, renamed_in
+from relaxpy.ir.link import link_function, link_functions, rename_callees, without_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -36,9 +36,9 @@ from relaxpy.script.parser.graph.state import class_name_of, declared_pure, ends
 from relaxpy.script.parser.graph.values import GraphEvaluator
 from relaxpy.script.parser.kernel.function import KernelReader
 from relaxpy.script.parser.source.report import (
-    Full,
     Report,
     Statements,
+    TooManyErrors,
     bound_names,
     docstring_removed,
     refusal,
@@ -49,7 +49,7 @@ from relaxpy.script.parser.source.type_params import type_parameters
 
 
 @contextmanager
-def reported(program: Program) -> Iterator[Report]:
+def collecting_errors(program: Program) -> Iterator[Report]:
     """Collect errors in a report, and raise them together at the end.
 
     Errors:
@@ -60,7 +60,7 @@ def reported(program: Program) -> Iterator[Report]:
     try:
         with handling(None), evaluating(None):
             yield report
-    except Full:
+    except TooManyErrors:
         pass
     except RecursionError:
         report.errors.append(too_deep(program))
@@ -85,7 +85,7 @@ def check(node: IRModule | BaseFunc, kernels: Sequence[PrimFunc]) -> None:
 
 @dataclass(slots=True)
 class Definition:
-    """A function to be read, and the names of its enclosing Python scopes."""
+    """A function to parse, and the names of its enclosing Python scopes."""
 
     node: ast.FunctionDef
     options: records.FunctionOptions
@@ -110,7 +110,7 @@ class Definition:
 def directive_of(
     node: ast.FunctionDef, values: GraphEvaluator
 ) -> records.FunctionOptions | MacroOptions | None:
-    """The first decorator that is R.function, T.prim_func or a macro; None without one."""
+    """Return the first decorator that is R.function, T.prim_func or a macro; None if none is."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
             continue
@@ -121,7 +121,7 @@ def directive_of(
 
 
 def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.FunctionOptions:
-    """The options of a function's decorators.
+    """Return the options of a function's decorators.
 
     Errors:
         ParseError: none of them is R.function or T.prim_func.
@@ -139,7 +139,7 @@ def options_of(node: ast.FunctionDef, values: GraphEvaluator) -> records.Functio
 
 @dataclass(frozen=True, slots=True)
 class PythonClass:
-    """The Python class of a module, its functions, and the enclosing scopes of those decorated."""
+    """The Python class of a module, its functions, and the scopes around its decorated ones."""
 
     kind: type
     functions: Mapping[str, Callable[..., Any]]
@@ -147,7 +147,7 @@ class PythonClass:
 
 
 def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
-    """Whether a function is decorated by `I.pyfunc`."""
+    """Return whether a function is decorated by `I.pyfunc`."""
     return any(
         isinstance(values.value(decorator), records.PythonOptions)
         for decorator in node.decorator_list
@@ -155,19 +155,19 @@ def is_python(node: ast.FunctionDef, values: GraphEvaluator) -> bool:
     )
 
 
-def text_without_mark(node: ast.FunctionDef, program: Program) -> str:
-    """The text of a function without its indentation and the line `@I.pyfunc`."""
+def text_without_decorator(node: ast.FunctionDef, program: Program) -> str:
+    """Return the text of a function without its indentation and the line `@I.pyfunc`."""
     start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    marks = {d.lineno for d in node.decorator_list if ends_in(d, "pyfunc")}
+    removed = {d.lineno for d in node.decorator_list if ends_in(d, "pyfunc")}
     numbers = range(start, (node.end_lineno or node.lineno) + 1)
-    lines = [program.lines[n - 1] for n in numbers if n not in marks]
+    lines = [program.lines[n - 1] for n in numbers if n not in removed]
     first = program.lines[node.lineno - 1]
     indent = first[: len(first) - len(first.lstrip())]
     return reindented("\n".join(lines), indent, "")
 
 
 def macro_of(node: ast.FunctionDef, program: Program, values: GraphEvaluator) -> Macro | None:
-    """The macro that a function of a text defines; None if it is not one."""
+    """Return the macro that a function of a text defines; None if it is not one."""
     options = directive_of(node, values)
     if not isinstance(options, MacroOptions):
         return None
@@ -210,9 +210,9 @@ class FunctionsReader:
     def check_free(self, name: str, symbol: str | None, program: Program, at: ast.expr) -> None:
         """Errors: ParseError if the text has a function `name` or the module one of this symbol."""
         is_taken = symbol in self.by_symbol or symbol in self.read
-        twice = name if name in self.gvars else symbol if is_taken else None
-        if twice is not None:
-            raise program.error(at, f"the module has two functions named {twice!r}", rule="TOP-1")
+        taken = name if name in self.gvars else symbol if is_taken else None
+        if taken is not None:
+            raise program.error(at, f"the module has two functions named {taken!r}", rule="TOP-1")
 
     def define(self, name: str, func: BaseFunc) -> None:
         """Add a complete function."""
@@ -244,13 +244,13 @@ class FunctionsReader:
                 self.builder.declare_global(definition.gvar, sinfo)
             else:
                 self.poison(definition)
-        for definition in in_order(graphs):
+        for definition in derivation_order(graphs):
             self.graph(definition)
 
     def poison(self, definition: Definition) -> None:
         """Suppress errors at the uses of a function that could not be read."""
         self.scope.frames[0][definition.node.name] = POISON
-        self.module.__lost__.add(definition.node.name)
+        self.module.__poisoned__.add(definition.node.name)
 
     def kernel(self, definition: Definition) -> None:
         """Read one kernel."""
@@ -269,9 +269,9 @@ class FunctionsReader:
         self.kernels.append(func)
 
     def returns(self, gvar: GlobalVar, count: int) -> DataType | None:
-        """The result datatype of a kernel that is called with `count` arguments.
+        """Return the result datatype of a kernel that is called with `count` arguments.
 
-        Errors: MisuseError if it takes another number of them.
+        Errors: MisuseError if the kernel takes another number of arguments.
         """
         name = gvar.name_hint
         definition, func = self.by_symbol.get(name), self.read.get(name)
@@ -289,7 +289,7 @@ class FunctionsReader:
         return ret
 
     def _declared_result(self, definition: Definition) -> DataType | None:
-        """The datatype that a kernel declares to return; None if it is not a kernel."""
+        """Return the declared result datatype of a kernel; None if the function is not a kernel."""
         name, returns = definition.gvar.name_hint, definition.node.returns
         if name not in self._returns:
             self._returns[name] = None
@@ -300,7 +300,7 @@ class FunctionsReader:
         return self._returns[name]
 
     def graph_reader(self, definition: Definition) -> GraphReader:
-        """A reader for one graph function."""
+        """Create a reader for one graph function."""
         return GraphReader(
             definition.program,
             self.scope.for_function(*definition.scopes),
@@ -313,15 +313,15 @@ class FunctionsReader:
         )
 
     def capture(self, func: BaseFunc, name: str) -> GlobalVar:
-        """The global variable of a function that was defined elsewhere, which joins this module.
+        """Add a function that was defined elsewhere to this module, and return its GlobalVar.
 
-        Its name is the symbol of the function, or else `name`, followed by a number if it is taken.
+        Its name is the symbol of the function, or else `name`; a number is appended if it is taken.
         """
         gvar = self._entries.get(func)
         if gvar is None:
             taken = {*self.by_symbol, *self.read, *self.captured}
             symbol = str(func.attrs.get("global_symbol") or name)
-            symbol, entries = brought_along(func, symbol, self.captured, taken)
+            symbol, entries = link_function(func, symbol, self.captured, taken)
             for entry in entries.values():
                 self._check_complete(entry, entries)
             self._enter(entries)
@@ -335,14 +335,16 @@ class FunctionsReader:
                 self.builder.update_func(GlobalVar(name), entry)
 
     def _link_adopted(self, name: str) -> None:
-        """Enter the callees of the adopted function `name`, now that all names are known."""
+        """Add the callees of the adopted function `name`, now that all names are known."""
         func = self.read[name]
         if isinstance(func, Function) and func.callees:
             taken = {*self.by_symbol, *self.read, *self.captured}
             callees = cast("Mapping[str, BaseFunc]", func.callees)
-            entries = linked(callees, self.captured, taken)
+            entries = link_functions(callees, self.captured, taken)
             self._enter(dict(entries.values()))
-            func = renamed_in(alone(func), {old: new for old, (new, _) in entries.items()})
+            func = rename_callees(
+                without_callees(func), {old: new for old, (new, _) in entries.items()}
+            )
             self.define(name, func)
         self.captured[name] = func
 
@@ -354,14 +356,14 @@ class FunctionsReader:
             raise MisuseError(
                 f"this function calls {', '.join(missing)} of the module that it belongs to",
                 rule="SC-1",
-                hint="decorate it outside the module, or make all of them members of this one",
+                hint="decorate it outside the module, or define all of them in this module",
                 about=func,
             )
 
     def added(self) -> dict[GlobalVar, BaseFunc]:
-        """The functions that reading has added to the module."""
-        read = set(self.gvars.values())
-        return {v: f for v, f in self.builder.get().items() if v not in read}
+        """Return the functions that parsing has added to the module."""
+        defined = set(self.gvars.values())
+        return {v: f for v, f in self.builder.get().items() if v not in defined}
 
     def graph(self, definition: Definition) -> None:
         """Read the body of one graph function."""
@@ -376,8 +378,8 @@ class FunctionsReader:
             self.poison(definition)
 
 
-def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
-    """Graph functions, those without a return annotation before their users (DER-2)."""
+def derivation_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
+    """Order graph functions so that those without a return annotation precede callers (DER-2)."""
     derived = {d.node.name for d in definitions if d.signature is None or d.signature.ret is None}
     if not derived or len(definitions) == 1:
         yield from definitions
@@ -390,9 +392,9 @@ def in_order(definitions: Sequence[Definition]) -> Iterator[Definition]:
 
 
 def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
-    """The functions of the module that a function mentions, by name or as attributes.
+    """Return the functions of the module that a function mentions, by name or as attributes.
 
-    Parameters and variables that a preceding statement always binds hide functions.
+    Parameters, and variables that a preceding statement always binds, hide functions.
     """
     spec = node.args
     params = {arg.arg for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
@@ -411,7 +413,7 @@ def mentioned(node: ast.FunctionDef, known: Container[str]) -> list[str]:
 
 
 def _unconditional(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that are always read, including those of blocks."""
+    """Yield the statements that are always parsed, including those of blocks."""
     for node in nodes:
         if isinstance(node, ast.With):
             yield from _unconditional(node.body)
@@ -420,7 +422,7 @@ def _unconditional(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 class ModuleReader:
-    """Reads the class of a module: of a text, or with a `python` class."""
+    """Parses the class of a module; `python` is the Python class, if there is one."""
 
     def __init__(
         self,
@@ -444,7 +446,7 @@ class ModuleReader:
         self.order: list[str] = []
 
     def module(self, node: ast.ClassDef) -> IRModule | None:
-        """The module that a class describes, or None if errors have been reported."""
+        """Return the module that a class describes, or None if errors have been reported."""
         previous = len(self.report.errors)
         self.read_bases(node)
         type_parameters(node, self.program.error, self.report)
@@ -487,7 +489,7 @@ class ModuleReader:
                 f"Python function {node.name!r} needs a class derived from BasePyModule",
                 hint="write class M(BasePyModule), with relaxpy.relax.BasePyModule",
             )
-        text = text_without_mark(node, self.program)
+        text = text_without_decorator(node, self.program)
         functions = {} if self.python is None else self.python.functions
         function = inspect.unwrap(functions[node.name]) if node.name in functions else None
         self.order.append(node.name)
@@ -545,13 +547,13 @@ class ModuleReader:
 
 
 def read_function(definition: Definition, scope: Scope, guard: Guard = OPEN) -> BaseFunc:
-    """The function that a definition outside of a module describes.
+    """Parse a definition outside of a module to a function.
 
     Errors:
         ParseError, StructInfoError, WellFormedError: with all diagnostics.
     """
     name = definition.node.name
-    with reported(definition.program) as report:
+    with collecting_errors(definition.program) as report:
         reader = FunctionsReader(scope, report, guard)
         reader.declare(definition)
         reader.run()
@@ -572,13 +574,13 @@ def read_module(
     guard: Guard = OPEN,
     python: PythonClass | None = None,
 ) -> Any:
-    """The module that a class describes, or the rewriter that the decorator makes of it.
+    """Parse a class to a module, or to the object that its decorator builds from the module.
 
     Errors:
         ParseError, StructInfoError, WellFormedError: with all diagnostics.
     """
     module: IRModule | None = None
-    with reported(program) as report:
+    with collecting_errors(program) as report:
         reader = ModuleReader(program, scope, report, guard, python)
         module = reader.module(node)
         if module is not None and options.check_well_formed:

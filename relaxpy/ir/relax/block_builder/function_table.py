@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
-from relaxpy.ir.link import brought_along
+from relaxpy.ir.link import link_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
@@ -62,7 +62,7 @@ class FunctionTable:
         if equal is not None:
             return equal
         present = self.mod.functions_by_name
-        name_in_module, functions = brought_along(func, symbol, present, {*present, *reserved})
+        name_in_module, functions = link_function(func, symbol, present, {*present, *reserved})
         for name, function in functions.items():
             if name not in self.mod:
                 self.set(GlobalVar(name), function)

@@ -8,7 +8,7 @@ from typing import cast
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.link import renamed_in
+from relaxpy.ir.link import rename_callees
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
@@ -130,7 +130,7 @@ class Instantiate:
 
     def with_names(self, names: Mapping[str, str]) -> Instantiate:
         """The same for a function that calls others by new names."""
-        return Instantiate(cast("Function", renamed_in(self.func, names)), self.params)
+        return Instantiate(cast("Function", rename_callees(self.func, names)), self.params)
 
 
 def _derived_variables(func: Function) -> Iterator[Var]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from relaxpy.ir.link import linked
+from relaxpy.ir.link import link_functions
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.dpl.from_function import Instantiate
@@ -27,7 +27,7 @@ class Subroutines:
         if not isinstance(rule, (ExprRule, TupleRule)) or not isinstance(rule.func, Instantiate):
             return rule
         present = {**self.mod.functions_by_name, **self.functions}
-        entries = linked(rule.subroutines, present, present, separator="_")
+        entries = link_functions(rule.subroutines, present, present, separator="_")
         self.functions.update(func for func in entries.values() if func[0] not in self.mod)
         names = {name: new_name for name, (new_name, _) in entries.items()}
         return replace(rule, func=rule.func.with_names(names))

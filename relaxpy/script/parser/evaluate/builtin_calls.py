@@ -1,4 +1,4 @@
-"""Built-in functions that test or call their arguments, evaluated as a text calls them.
+"""Replacements for Python's built-in functions that test or call their arguments.
 
 Python's functions would compare scalars by identity, and would bypass the guard when they call an
 argument.
@@ -14,7 +14,7 @@ from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.parser.evaluate.call_faults import argument_node
-from relaxpy.script.parser.evaluate.comparisons import joined
+from relaxpy.script.parser.evaluate.comparisons import combine_conditions
 
 if TYPE_CHECKING:
     from relaxpy.script.parser.evaluate.evaluator import Evaluator
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
 def with_key(
     evaluator: Evaluator, function: object, kwargs: dict[str, Any], node: ast.Call
 ) -> dict[str, Any]:
-    """The keywords of a call, of which `key` of `sorted` and its like is called by the text."""
+    """Return the keywords of a call, with a guarded `key` for `sorted`, `min` and `max`."""
     if "key" not in kwargs or not any(function is f for f in (max, min, sorted)):
         return kwargs
-    return kwargs | {"key": _passed(evaluator, kwargs["key"], node)}
+    return kwargs | {"key": _guarded(evaluator, kwargs["key"], node)}
 
 
-def _passed(evaluator: Evaluator, function: object, node: ast.Call) -> Callable[..., object]:
-    """Wrap `function`, which the built-in function called in `node` is to call."""
+def _guarded(evaluator: Evaluator, function: object, node: ast.Call) -> Callable[..., object]:
+    """Wrap a function that the built-in function in `node` calls, so that it is guarded."""
     if function is None:
         return lambda value: value
     arguments = [*node.args, *(k.value for k in node.keywords if k.arg == "key")]
-    called = ast.copy_location(ast.Call(arguments[0] if arguments else node.func, [], []), node)
-    return lambda *args: evaluator.invoke(function, list(args), {}, called)
+    call = ast.copy_location(ast.Call(arguments[0] if arguments else node.func, [], []), node)
+    return lambda *args: evaluator.invoke(function, list(args), {}, call)
 
 
 def _map(
     evaluator: Evaluator, function: object, *lists: object, node: ast.Call
 ) -> Iterator[object]:
-    called = _passed(evaluator, function, node)
+    guarded = _guarded(evaluator, function, node)
     columns = [evaluator.iterable(values, node) for values in lists]
-    return (called(*row) for row in zip(*columns, strict=False))
+    return (guarded(*row) for row in zip(*columns, strict=False))
 
 
 def _filter(
     evaluator: Evaluator, function: object, values: object, *, node: ast.Call
 ) -> Iterator[object]:
-    keeps = _passed(evaluator, function, node)
-    return (v for v in evaluator.iterable(values, node) if evaluator.truth(keeps(v), node))
+    predicate = _guarded(evaluator, function, node)
+    return (v for v in evaluator.iterable(values, node) if evaluator.truth(predicate(v), node))
 
 
 def _any(evaluator: Evaluator, values: object, *, node: ast.Call) -> object:
-    return joined(ops.any_of, _conditions(evaluator, values, node))
+    return combine_conditions(ops.any_of, _conditions(evaluator, values, node))
 
 
 def _all(evaluator: Evaluator, values: object, *, node: ast.Call) -> object:
-    return joined(ops.all_of, _conditions(evaluator, values, node))
+    return combine_conditions(ops.all_of, _conditions(evaluator, values, node))
 
 
 def _bool(evaluator: Evaluator, value: object, *, node: ast.Call) -> object:
@@ -75,15 +75,15 @@ def _conditions(evaluator: Evaluator, values: object, node: ast.Call) -> Iterato
 def _condition(
     evaluator: Evaluator, value: object, argument: object, node: ast.Call
 ) -> PrimExpr | bool:
-    """The condition that `value`, in an argument of a built-in function, stands for."""
+    """Return the condition for `value`, an argument of a built-in function or a member of one."""
     if isinstance(value, PrimExpr):
         return ops.truth(value)
     where = argument_node(node, [argument], {}, value) if isinstance(value, Expr) else None
     return evaluator.truth(value, where or node)
 
 
-#: Replacements of built-in functions, by their ids.
-IN_PLACE_OF: Mapping[int, Callable[..., object]] = {
+#: The replacements by the ids of the built-in functions.
+REPLACEMENTS: Mapping[int, Callable[..., object]] = {
     id(map): _map,
     id(filter): _filter,
     id(any): _any,

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from relaxpy.entry import argument_node, node_about
-from relaxpy.errors import close_names
+from relaxpy.errors import close_names, counted
 
-__all__ = ["Fault", "argument_node", "misfit", "node_about", "raised_at"]
+__all__ = ["Fault", "argument_node", "node_about", "raised_at", "signature_fault"]
 
 
 class Fault(NamedTuple):
@@ -21,13 +21,13 @@ class Fault(NamedTuple):
     hint: str | None
 
 
-def misfit(
+def signature_fault(
     node: ast.Call,
     signature: inspect.Signature,
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> Fault | None:
-    """The error of arguments that do not match a signature; None if they match."""
+    """Return the error of arguments that do not match a signature; None if they match."""
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -53,8 +53,8 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
     ]
     count, actual = len(positional), len(node.args)
     if message.startswith("too many") and actual > count:
-        few = f"{count} positional argument{'' if count == 1 else 's'}"
-        return Fault(node.args[count], f"{name} takes {few}, found {actual}", hint)
+        expected = counted(count, "positional argument")
+        return Fault(node.args[count], f"{name} takes {expected}, found {actual}", hint)
     if message.startswith("missing"):
         missing = message.rpartition("'")[0].rpartition("'")[2]
         message = f"argument {missing!r} is missing"
@@ -62,7 +62,7 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
 
 
 def raised_at(error: BaseException) -> str | None:
-    """The last line of the user's Python that ran before a called function raised an error."""
+    """Return the last line of the user's Python that ran before a function raised an error."""
     location, trace = None, error.__traceback__
     while trace is not None:
         frame = trace.tb_frame

@@ -1,7 +1,7 @@
 """Equality and membership of values that may contain scalars of the program.
 
-`i == 0` is an expression, and so is whether `i` is one of (0, 3). Python would ask whether two
-expressions are the same one.
+`i == 0` is an expression, and so is `i in (0, 3)`. Python would compare the two expressions by
+identity.
 """
 
 from __future__ import annotations
@@ -24,54 +24,55 @@ from relaxpy.script.parser.evaluate import door
 
 _SETS = (set, frozenset)
 _CONTAINERS = (list, tuple, *_SETS, dict)
-#: The maximal number of conditions in a chain; more are nested in halves.
-_IN_A_ROW = 16
+#: The maximal number of conditions in a chain; more are nested as a tree.
+_MAX_CHAIN = 16
 
 
-def is_of_program(value: object) -> bool:
-    """Whether `value` is, or contains at any depth, a value known only at run time."""
-    waiting: list[Any] = [value]
-    while waiting:
-        item = waiting.pop()
+def is_runtime_value(value: object) -> bool:
+    """Return whether `value` is, or contains at any depth, a value known only at run time."""
+    worklist: list[Any] = [value]
+    while worklist:
+        item = worklist.pop()
         if isinstance(item, (Expr, PrimExpr, Buffer, BufferRegion)):
             return True
         if isinstance(item, dict):
-            waiting += item.values()
+            worklist += item.values()
         if isinstance(item, _CONTAINERS):
-            waiting += item
+            worklist += item
     return False
 
 
 def equal(left: Any, right: Any) -> PrimExpr | bool:
-    """Whether two values are equal; an expression if that is known only at run time.
+    """Return whether two values are equal; an expression if that is known only at run time.
 
     Errors:
         MisuseError about the value that cannot be compared.
     """
-    for one in (left, right):
-        if isinstance(one, Expr):
+    for operand in (left, right):
+        if isinstance(operand, Expr):
             raise MisuseError(
                 "whether tensors are equal is known only when the program runs",
-                about=one,
-                hint="R.equal(x, y) compares elements; `x is y` asks whether they are one variable",
+                about=operand,
+                hint="R.equal(x, y) compares elements; `x is y` tests whether they are one "
+                "variable",
             )
-        if isinstance(one, (Buffer, BufferRegion)):
+        if isinstance(operand, (Buffer, BufferRegion)):
             raise MisuseError(
                 "whether buffers are equal is known only when the program runs",
-                about=one,
-                hint="compare elements, inside loops; `A is B` asks whether they are one buffer",
+                about=operand,
+                hint="compare elements, inside loops; `A is B` tests whether they are one buffer",
             )
     for one, other in ((left, right), (right, left)):
         if isinstance(one, PrimExpr):
             comparable = isinstance(other, (PrimExpr, int, float)) or hasattr(other, "__index__")
             return ops.compare(tir.EQ, left, right) if comparable else False
-    if not (is_of_program(left) or is_of_program(right)):
+    if not (is_runtime_value(left) or is_runtime_value(right)):
         return bool(door.operate(operator.eq, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        if any(is_of_program(key) for table in (left, right) for key in table):
-            raise _unknown("tables that such values are keys of", left)
-        same = left.keys() == right.keys()
-        return same and all_equal([left[key] for key in left], [right[key] for key in left])
+        if any(is_runtime_value(key) for table in (left, right) for key in table):
+            raise _unknown("dicts with such values as keys", left)
+        same_keys = left.keys() == right.keys()
+        return same_keys and all_equal([left[key] for key in left], [right[key] for key in left])
     if isinstance(left, _SETS) and isinstance(right, _SETS):
         raise _unknown("sets of such values", left)
     for kind in (list, tuple):
@@ -80,8 +81,8 @@ def equal(left: Any, right: Any) -> PrimExpr | bool:
     return False
 
 
-def decided(condition: object) -> object:
-    """`condition`, or whether it holds where that is known already, as of `4 == 4` and `n == n`."""
+def fold_condition(condition: object) -> object:
+    """Return `condition`, or a Boolean if its truth is known, such as that of `n == n`."""
     match condition:
         case tir.IntImm() if condition.dtype.is_bool:
             return bool(condition)
@@ -92,22 +93,22 @@ def decided(condition: object) -> object:
 
 
 def all_equal(left: Sequence[Any], right: Sequence[Any]) -> PrimExpr | bool:
-    """Whether two sequences have the same length and equal members."""
+    """Return whether two sequences have the same length and equal members."""
     if len(left) != len(right):
         return False
-    return joined(ops.all_of, [equal(a, b) for a, b in zip(left, right, strict=True)])
+    return combine_conditions(ops.all_of, [equal(a, b) for a, b in zip(left, right, strict=True)])
 
 
 def identical(left: Any, right: Any) -> bool:
-    """Whether two values are one object.
+    """Return whether two values are one object.
 
-    Errors: MisuseError: one is a scalar that may be equal to the other.
+    Errors: MisuseError if one is a scalar that may be equal to the other.
     """
     pair = (left, right)
     scalars = all(isinstance(value, (PrimExpr, int, float)) for value in pair)
     if left is not right and scalars and any(isinstance(value, PrimExpr) for value in pair):
         raise MisuseError(
-            "whether scalars are one is known only when the program runs",
+            "whether two scalars are the same is known only when the program runs",
             about=left if isinstance(left, PrimExpr) else right,
             hint="write == or !=",
         )
@@ -122,101 +123,101 @@ def check_index(owner: object, index: Any) -> None:
     if not isinstance(owner, (*_CONTAINERS, str, range, np.ndarray)):
         return
     members = index if isinstance(owner, np.ndarray) and isinstance(index, tuple) else (index,)
-    comparisons = [
-        part
+    bounds = [
+        bound
         for member in members
-        for part in (
+        for bound in (
             (member.start, member.stop, member.step) if isinstance(member, slice) else (member,)
         )
     ]
-    if isinstance(owner, dict) and (index in owner or not is_of_program([index, *owner])):
+    if isinstance(owner, dict) and (index in owner or not is_runtime_value([index, *owner])):
         return
-    for part in comparisons:
-        if is_of_program(part):
+    for bound in bounds:
+        if is_runtime_value(bound):
             raise MisuseError(
                 f"the members of a {type(owner).__name__} are chosen while the program is parsed, "
                 "and this is known only when it runs",
-                about=part,
-                hint=number_hint(part)
+                about=bound,
+                hint=number_hint(bound)
                 or "choose by a condition, as in T.if_then_else(i == 0, a, b), or read from a "
                 "buffer or tensor",
             )
 
 
 def contains(container: Any, value: Any) -> PrimExpr | bool:
-    """Whether `value` is one of the members of `container`; of a dict, of its keys.
+    """Return whether `value` is one of the members of `container`; of a dict, of its keys.
 
     Errors:
-        MisuseError: as of `equal`, or `container` has no members that are known.
+        MisuseError: as of `equal`, or the members of `container` are not known.
     """
     if isinstance(container, range) and isinstance(value, PrimExpr):
-        return within(container, value)
+        return in_range(container, value)
     known = isinstance(container, (*_CONTAINERS, range))
-    if known and (is_of_program(value) or is_of_program(container)):
-        return joined(ops.any_of, [equal(value, member) for member in container])
+    if known and (is_runtime_value(value) or is_runtime_value(container)):
+        return combine_conditions(ops.any_of, [equal(value, member) for member in container])
     return bool(door.operate(operator.contains, container, value))
 
 
-def within(numbers: range, value: PrimExpr) -> PrimExpr | bool:
-    """Whether `value` is one of `numbers`."""
+def in_range(numbers: range, value: PrimExpr) -> PrimExpr | bool:
+    """Return whether `value` is one of `numbers`."""
     if not numbers:
         return False
     first, last = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1])
     conditions = [ops.compare(tir.LE, first, value), ops.compare(tir.LE, value, last)]
     step = abs(numbers.step)
     if step > 1:
-        rest = ops.floormod(ops.sub(value, first), step)
-        conditions.append(ops.compare(tir.EQ, rest, 0))
+        remainder = ops.floormod(ops.sub(value, first), step)
+        conditions.append(ops.compare(tir.EQ, remainder, 0))
     return ops.all_of(*conditions)
 
 
-def joined(combine: Any, conditions: Iterable[PrimExpr | bool]) -> PrimExpr | bool:
-    """The conjunction or disjunction of conditions: a truth value where Python knows all of it.
+def combine_conditions(combine: Any, conditions: Iterable[PrimExpr | bool]) -> PrimExpr | bool:
+    """Return the conjunction or disjunction of conditions; a Boolean if Python can decide it.
 
-    It is nested in halves where it is long, since readers of expressions recurse.
+    A long one is a tree rather than a chain, since visitors of expressions recurse.
     """
     decisive = combine is ops.any_of
-    open_ones: list[Any] = []
+    undecided: list[Any] = []
     for condition in conditions:
         if not isinstance(condition, PrimExpr):
             if bool(condition) == decisive:
                 return decisive
             continue
-        open_ones.append(condition)
-    while len(open_ones) > _IN_A_ROW:
-        rows = range(0, len(open_ones), _IN_A_ROW)
-        open_ones = [reduce(combine, open_ones[k : k + _IN_A_ROW]) for k in rows]
-    return combine(*open_ones) if open_ones else not decisive
+        undecided.append(condition)
+    while len(undecided) > _MAX_CHAIN:
+        starts = range(0, len(undecided), _MAX_CHAIN)
+        undecided = [reduce(combine, undecided[k : k + _MAX_CHAIN]) for k in starts]
+    return combine(*undecided) if undecided else not decisive
 
 
 _LOOKUPS = ("get", "pop", "setdefault", "discard", "remove", "__contains__", "__getitem__")
 
 
 def check_lookup(function: object, args: Sequence[Any]) -> None:
-    """Check that a method of a dict or set that is to find `args[0]` surely finds it, or does not.
+    """Check that whether a method of a dict or set finds `args[0]` is known at parse time.
 
-    Errors: MisuseError about it: a key, or what is looked for, is an expression.
+    Errors: MisuseError about `args[0]` if it or a key is an expression.
     """
     table = getattr(function, "__self__", None)
     if not isinstance(table, (dict, *_SETS)) or not isinstance(function, BuiltinFunctionType):
         return
     if function.__name__ not in _LOOKUPS or not args or args[0] in table:
         return
-    if is_of_program(args[0]) or any(is_of_program(key) for key in table):
+    if is_runtime_value(args[0]) or any(is_runtime_value(key) for key in table):
         raise _unknown("the keys and this value", args[0])
 
 
-def _unknown(what: str, about: object) -> MisuseError:
+def _unknown(values: str, about: object) -> MisuseError:
     return MisuseError(
-        f"whether {what} are equal is known only when the program runs",
+        f"whether {values} are equal is known only when the program runs",
         about=about,
         hint="compare the values one by one",
     )
 
 
-def denied_if(denied: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
-    """The condition, or its negation if `denied` is set."""
-    if not denied:
+def negated_if(negate: bool, condition: PrimExpr | bool) -> PrimExpr | bool:
+    """Return the condition, or its negation if `negate` is set."""
+    if not negate:
         return condition
     if isinstance(condition, tir.EQ):
         return tir.NE(condition.a, condition.b)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lambda(FromText):
-    """A lambda of a text, which is read in the scope where it was written."""
+    """A lambda of a program, which is evaluated in the scope that encloses it."""
 
     display_name = "lambda"
     __name__ = "<lambda>"
@@ -36,9 +36,9 @@ class Lambda(FromText):
         return inspect.Signature([inspect.Parameter(n, kind) for n in self.names])
 
     def __call__(self, *args: object, **named: object) -> object:
-        """The value of its body.
+        """Return the value of the body.
 
-        Errors: ParseError if it takes other arguments, or as of any expression.
+        Errors: ParseError if the lambda takes other arguments, or as for any expression.
         """
         values, names = self.values, self.names
         actual = len(args) + len(named)
@@ -53,7 +53,7 @@ class Lambda(FromText):
 
 
 def lambda_named(program: Program, node: ast.expr) -> ParseError:
-    """The error for a statement that binds a lambda to a name."""
+    """Create the error for a statement that binds a lambda to a name."""
     return program.error(
         node,
         "a lambda has no name in a program",
@@ -66,7 +66,7 @@ VALUE_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeEr
 
 
 def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
-    """The values of `nodes`, with starred ones unpacked."""
+    """Yield the values of `nodes`, with starred ones unpacked."""
     for node in nodes:
         if isinstance(node, ast.Starred):
             yield from starred(values, node)
@@ -75,7 +75,7 @@ def items(values: Evaluator, nodes: Iterable[ast.expr]) -> Iterator[object]:
 
 
 def starred(values: Evaluator, node: ast.Starred) -> Iterable[object]:
-    """The members of a starred expression."""
+    """Return the members of a starred expression."""
     return values.iterable(values.value(node.value), node.value)
 
 
@@ -98,7 +98,7 @@ def _table(values: Evaluator, pairs: list[tuple[Any, Any]], node: ast.expr) -> d
 
 
 def _key(values: Evaluator, node: ast.expr) -> Any:
-    """The value of an expression that is the key of a dict."""
+    """Return the value of an expression that is the key of a dict."""
     key = values.value(node)
     try:
         hash(key)
@@ -131,7 +131,7 @@ def _dict_comprehension(values: Evaluator, node: ast.DictComp) -> dict[Any, Any]
 
 
 def _iterations(values: Evaluator, generators: list[ast.comprehension]) -> Iterator[None]:
-    """One step for each iteration of a comprehension, with its variables bound."""
+    """Yield once for each iteration of a comprehension, with its variables bound."""
     first, *rest = generators
     if first.is_async:
         raise values.error(first.iter, "a program cannot wait for anything: no async")
@@ -156,16 +156,16 @@ def unpack(
     if not isinstance(target, (ast.Tuple, ast.List)):
         raise values.error(target, "only names can be bound here")
     members = list(values.iterable(value, target))
-    for part, member in paired(values, target, members):
-        unpack(values, part, member, bind)
+    for element, member in paired(values, target, members):
+        unpack(values, element, member, bind)
 
 
 def paired(
     values: Evaluator, target: ast.Tuple | ast.List, members: list[Any]
 ) -> Iterator[tuple[ast.expr, Any]]:
-    """The targets of an unpacking, each with its value; a starred target receives a list."""
+    """Yield the targets of an unpacking, each with its value; a starred target receives a list."""
     targets = target.elts
-    stars = [k for k, part in enumerate(targets) if isinstance(part, ast.Starred)]
+    stars = [k for k, element in enumerate(targets) if isinstance(element, ast.Starred)]
     if len(stars) > 1:
         raise values.error(targets[stars[1]], "at most one target may have a star")
     fixed = len(targets) - len(stars)
@@ -179,8 +179,8 @@ def paired(
         tail = len(targets) - at - 1
         middle = members[at : len(members) - tail]
         members = [*members[:at], middle, *members[len(members) - tail :]]
-    for part, member in zip(targets, members, strict=True):
-        yield (part.value if isinstance(part, ast.Starred) else part), member
+    for element, member in zip(targets, members, strict=True):
+        yield (element.value if isinstance(element, ast.Starred) else element), member
 
 
 def _lambda(values: Evaluator, node: ast.Lambda) -> Lambda:
@@ -193,7 +193,7 @@ def _lambda(values: Evaluator, node: ast.Lambda) -> Lambda:
 
 
 def _f_string(values: Evaluator, node: ast.JoinedStr) -> str:
-    return "".join(_formatted(values, part) for part in node.values)
+    return "".join(_formatted(values, value) for value in node.values)
 
 
 def _formatted(values: Evaluator, node: ast.expr) -> str:
@@ -212,7 +212,7 @@ def _formatted(values: Evaluator, node: ast.expr) -> str:
         raise values.error(node.value, str(error)) from None
 
 
-#: How each kind of display is read.
+#: The evaluation of each kind of display.
 READERS: Mapping[type[ast.expr], Callable[[Evaluator, Any], object]] = {
     ast.Tuple: lambda values, node: tuple(items(values, node.elts)),
     ast.List: lambda values, node: list(items(values, node.elts)),

@@ -1,4 +1,4 @@
-"""Evaluates the Python expressions of a program from the syntax tree, never run by Python."""
+"""Evaluates the Python expressions of a program from the syntax tree; Python never runs them."""
 
 from __future__ import annotations
 
@@ -43,21 +43,26 @@ from relaxpy.script.language.wording import (
     truth_hint,
 )
 from relaxpy.script.parser.evaluate import displays, door
-from relaxpy.script.parser.evaluate.builtin_calls import IN_PLACE_OF, with_key
-from relaxpy.script.parser.evaluate.call_faults import argument_node, misfit, node_about, raised_at
+from relaxpy.script.parser.evaluate.builtin_calls import REPLACEMENTS, with_key
+from relaxpy.script.parser.evaluate.call_faults import (
+    argument_node,
+    node_about,
+    raised_at,
+    signature_fault,
+)
 from relaxpy.script.parser.evaluate.comparisons import (
     check_index,
     check_lookup,
     contains,
-    decided,
-    denied_if,
     equal,
+    fold_condition,
     identical,
-    is_of_program,
+    is_runtime_value,
+    negated_if,
 )
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.evaluate.unknown import elsewhere, unknown_attribute
+from relaxpy.script.parser.evaluate.unknown import namespace_hint, unknown_attribute
 from relaxpy.script.parser.source.scope import (
     BUILTINS,
     MISSING,
@@ -103,7 +108,7 @@ _COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], object], str]] = {
 _MEMBERSHIP = ("in", "not in")
 _EQUALITY = ("==", "!=")
 _IDENTITY = ("is", "is not")
-_IN_ORDER: dict[str, type[tir.CmpExpr]] = {
+_ORDER: dict[str, type[tir.CmpExpr]] = {
     "<": tir.LT,
     "<=": tir.LE,
     ">": tir.GT,
@@ -121,15 +126,15 @@ NAMESPACES: Mapping[str, str] = {
 class Evaluator:
     """Evaluates expression nodes; subclasses define the operators on IR values.
 
-    `guard` decides what text may reach: everything for a function of the user's own, little for
-    text that may be hostile. `size_of` gives the variable that a TypeVar stands for.
+    `guard` decides what text may access: everything in a function of the user, little in text that
+    may be hostile. `shape_var_of` returns the shape variable for the name of a TypeVar.
     """
 
     def __init__(self, program: Program, scope: Scope, guard: Guard = OPEN) -> None:
         self.program = program
         self.scope = scope
         self.guard = guard
-        self.size_of: Callable[[str], object] | None = None
+        self.shape_var_of: Callable[[str], object] | None = None
         self._cases: dict[type[ast.expr], Callable[[Any], object]] = {
             ast.Name: self._name,
             ast.Constant: self._constant,
@@ -146,11 +151,11 @@ class Evaluator:
         }
 
     def value(self, node: ast.expr) -> Any:
-        """The value of an expression.
+        """Return the value of an expression.
 
         Errors:
-            ParseError and others of its kind, located at the smallest part that is at fault.
-            Poisoned: a name in it has no value since its definition was wrong.
+            ParseError and similar errors, located at the smallest subexpression that causes them.
+            Poisoned: a name in it has no value, since its definition has an error.
         """
         case = self._cases.get(type(node))
         if case is None:
@@ -169,12 +174,12 @@ class Evaluator:
         return self.program.error(node, message, **details)
 
     def span(self, node: Positioned) -> Span:
-        """The span of `node`."""
+        """Return the span of `node`."""
         return self.program.span(node)
 
     @contextmanager
     def reading(self, program: Program, scope: Scope) -> Iterator[None]:
-        """A context in which another text is read, or another part of it in its own scope."""
+        """Evaluate nodes of `program` in `scope` until the context ends."""
         outer = self.program, self.scope
         self.program, self.scope = program, scope
         try:
@@ -183,7 +188,7 @@ class Evaluator:
             self.program, self.scope = outer
 
     def quoted(self, literal: ast.Constant) -> Any:
-        """The value of the expression written inside a string literal."""
+        """Return the value of the expression inside a string literal."""
         self.guard.step(literal, self, len(str(literal.value)))
         tree, inner = quoted_program(self.program, literal)
         outer = self.program
@@ -194,9 +199,9 @@ class Evaluator:
             self.program = outer
 
     def iterable(self, value: Any, node: ast.expr) -> Iterable[object]:
-        """The members of a Python value.
+        """Return the members of a Python value.
 
-        Errors: ParseError for what has no members known while the program is parsed.
+        Errors: ParseError if it has no members that are known while the program is parsed.
         """
         try:
             members: Iterable[object] = door.members(value)
@@ -206,33 +211,33 @@ class Evaluator:
             raise self.error(node, f"{describe(value)} cannot be iterated over") from None
         return self.guard.members(members, node, self)
 
-    # --- what the language adds to Python's operators
+    # --- extensions of Python's operators
 
     def operand(self, value: Any) -> Any:
-        """The operand that operators take for `value`."""
+        """Convert `value` to the operand of an operator."""
         return value
 
     def on_binary(self, sign: str, left: object, right: object) -> object:
-        """`left sign right` if the language defines it in place of Python, else MISSING."""
+        """Return `left sign right` if the language overrides Python, else MISSING."""
         return MISSING
 
     def on_unary(self, sign: str, operand: object) -> object:
-        """`sign operand` if the language defines it in place of Python, else MISSING."""
+        """Return `sign operand` if the language overrides Python, else MISSING."""
         return MISSING
 
     def on_call(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a call."""
+        """Return the result of a call."""
         return door.call(function, args, kwargs)
 
-    def truth(self, value: object, node: ast.expr, asked_by: ast.expr | None = None) -> bool:
+    def truth(self, value: object, node: ast.expr, used_by: ast.expr | None = None) -> bool:
         """Return the truth of a Python value.
 
         Errors: ParseError for a value of the program, which is not known at parse time.
         """
         if isinstance(value, Node):
-            hint = None if asked_by is None else truth_hint(asked_by)
+            hint = None if used_by is None else truth_hint(used_by)
             raise self.error(
                 node,
                 f"the truth of {describe(value)} is not known while the program is parsed",
@@ -252,8 +257,8 @@ class Evaluator:
             raise self.unknown(node)
         if isinstance(value, Poison):
             raise Poisoned
-        if isinstance(value, TypeVar) and self.size_of is not None:
-            return self.size_of(value.__name__)
+        if isinstance(value, TypeVar) and self.shape_var_of is not None:
+            return self.shape_var_of(value.__name__)
         return value
 
     def unknown(self, node: ast.Name) -> RelaxpyError:
@@ -264,11 +269,10 @@ class Evaluator:
             if self.guard.counts:
                 hint = f"extra_vars replaces I, R and T: add {node.id!r} to it, or {hint}"
             return self.error(node, error.diagnostic.message, hint=hint)
-        bound = binding_hint(self.program.tree, node)
         hint = (
-            bound
+            binding_hint(self.program.tree, node)
             or error.diagnostic.hint
-            or elsewhere(self.scope, node.id)
+            or namespace_hint(self.scope, node.id)
             or library_hint(node.id)
         )
         return self.error(node, error.diagnostic.message, hint=hint)
@@ -283,7 +287,7 @@ class Evaluator:
         return self.attribute_of(owner, node)
 
     def attribute_of(self, owner: object, node: ast.Attribute) -> object:
-        """Attribute `node.attr` of `owner`."""
+        """Return attribute `node.attr` of `owner`."""
         try:
             return self.guard.attribute(owner, node, self)
         except AttributeError:
@@ -293,10 +297,10 @@ class Evaluator:
         except RelaxpyError:
             raise
         except VALUE_ERRORS as error:  # raised by a property of a user's class
-            problem = f"{ast.unparse(node)}: {type(error).__name__}: {error}"
+            message = f"{ast.unparse(node)}: {type(error).__name__}: {error}"
             location = raised_at(error)
             notes = () if location is None else (location,)
-            raise self.error(last_name(node), problem, notes=notes) from None
+            raise self.error(last_name(node), message, notes=notes) from None
 
     def unknown_attribute(self, owner: object, node: ast.Attribute) -> ParseError:
         """Create the error for an attribute that `owner` does not have, located at its name."""
@@ -305,7 +309,7 @@ class Evaluator:
     # --- calls and subscripts
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """The values of the arguments of a call."""
+        """Return the values of the arguments of a call."""
         args: list[Any] = []
         for arg in node.args:
             if isinstance(arg, ast.Starred):
@@ -332,10 +336,10 @@ class Evaluator:
     def invoke(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a call; every call of a text passes through here."""
+        """Return the result of a call; every call in a program is evaluated here."""
         self.guard.call(function, args, kwargs, node, self)
         try:
-            replacement = IN_PLACE_OF.get(id(function))
+            replacement = REPLACEMENTS.get(id(function))
             if replacement is not None and args and not kwargs:
                 return replacement(self, *args, node=node)
             kwargs = with_key(self, function, kwargs, node)
@@ -343,9 +347,9 @@ class Evaluator:
             return self.on_call(function, args, kwargs, node)
         except RelaxpyError as error:
             if isinstance(error, MisuseError) and error.about is None:
-                wrong = self._misfit(node, function, args, kwargs)
-                if wrong is not None:
-                    raise wrong from None
+                fault = self._signature_error(node, function, args, kwargs)
+                if fault is not None:
+                    raise fault from None
                 if (function is max or function is min) and len(args) > 1:
                     error = error.hinted(f"write T.{ast.unparse(node)}")
             missing = isinstance(error, MissingArgumentError)
@@ -395,23 +399,23 @@ class Evaluator:
                     hint = scalar_hint(name, display_name)
                 message = f"{name} is for Python's values, found {describe(value)}"
                 return self.error(arg, message, hint=hint)
-        wrong = self._misfit(node, function, args, kwargs)
-        if wrong is not None:
-            return wrong
+        fault = self._signature_error(node, function, args, kwargs)
+        if fault is not None:
+            return fault
         kind = "" if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: "
         location = raised_at(error)
         notes = () if location is None else (location,)
         return self.error(node, f"{name}: {kind}{error}", notes=notes)
 
-    def _misfit(
+    def _signature_error(
         self, node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> ParseError | None:
-        """The error for arguments that do not match the signature of `function`, or None."""
+        """Return the error for arguments that do not match the signature of `function`, or None."""
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):
             return None
-        fault = misfit(node, signature, args, kwargs)
+        fault = signature_fault(node, signature, args, kwargs)
         return None if fault is None else self.error(fault.node, fault.message, hint=fault.hint)
 
     def _subscript(self, node: ast.Subscript) -> object:
@@ -428,7 +432,7 @@ class Evaluator:
             raise self.error(node, f"{kind}{error}") from None
 
     def on_subscript(self, owner: Any, index: Any, node: ast.Subscript) -> object:
-        """`owner[index]`."""
+        """Return `owner[index]`."""
         if not hasattr(owner, "__getitem__") and not hasattr(owner, "__class_getitem__"):
             raise self.error(node.value, f"{describe(owner)} cannot be indexed")
         check_index(owner, index)
@@ -441,17 +445,17 @@ class Evaluator:
     # --- operators
 
     def _binop(self, node: ast.BinOp) -> object:
-        # `a + b + c + …` nests to the left: read it from its innermost operand outwards.
+        # `a + b + c + …` nests to the left: evaluate it from its innermost operand outwards.
         chain = [node]
         while isinstance(chain[-1].left, ast.BinOp):
             chain.append(chain[-1].left)
         left = self.value(chain[-1].left)
-        for part in reversed(chain):
-            left = self.binary(part.op, left, self.value(part.right), part)
+        for step in reversed(chain):
+            left = self.binary(step.op, left, self.value(step.right), step)
         return left
 
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
-        """`left kind right`, located at `node` when it fails."""
+        """Return `left kind right`; errors are located at `node`."""
         function, sign = _BINARY[type(kind)]
         try:
             left, right = self.operand(left), self.operand(right)
@@ -466,8 +470,8 @@ class Evaluator:
             message = str(error.args[-1] if error.args else error)  # errno precedes the text
             if isinstance(error, TypeError):
                 message = f"{sign} is not defined between {describe(left)} and {describe(right)}"
-            whole = isinstance(left, Buffer) or isinstance(right, Buffer)
-            hint = BY_ELEMENT if whole else None
+            is_buffer = isinstance(left, Buffer) or isinstance(right, Buffer)
+            hint = BY_ELEMENT if is_buffer else None
             if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
             if isinstance(node, ast.BinOp) and (isinstance(left, Expr) or isinstance(right, Expr)):
@@ -539,14 +543,14 @@ class Evaluator:
                 return result
             self.guard.binary(sign, left, right, node, self)
             if sign in _MEMBERSHIP:
-                return denied_if(sign == "not in", contains(right, left))
+                return negated_if(sign == "not in", contains(right, left))
             if sign in _IDENTITY:
                 return identical(left, right) != (sign == "is not")
             tensors = isinstance(left, Expr) or isinstance(right, Expr)
-            if sign in _EQUALITY and not tensors and is_of_program([left, right]):
-                return denied_if(sign == "!=", equal(left, right))
-            if sign in _IN_ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
-                return ops.compare(_IN_ORDER[sign], left, right)  # Python would turn it around
+            if sign in _EQUALITY and not tensors and is_runtime_value([left, right]):
+                return negated_if(sign == "!=", equal(left, right))
+            if sign in _ORDER and isinstance(right, PrimExpr) and type(left) in (int, float):
+                return ops.compare(_ORDER[sign], left, right)  # Python would swap the operands
             return door.operate(function, left, right)
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
@@ -559,17 +563,17 @@ class Evaluator:
         conjunction = isinstance(node.op, ast.And)
         combine = ops.all_of if conjunction else ops.any_of
         result: object = MISSING
-        for part in node.values:
+        for operand in node.values:
             if result is not MISSING and not isinstance(result, PrimExpr):
-                if self.truth(result, part, node) != conjunction:
+                if self.truth(result, operand, node) != conjunction:
                     return result
                 result = MISSING
-            value = self.value(part)
+            value = self.value(operand)
             if isinstance(value, PrimExpr):
-                self._prim(part, ops.truth, value)
-            result = value if result is MISSING else self._prim(part, combine, result, value)
+                self._prim(operand, ops.truth, value)
+            result = value if result is MISSING else self._prim(operand, combine, result, value)
             if isinstance(result, Node) and not isinstance(result, PrimExpr):
-                self.truth(result, part, node)
+                self.truth(result, operand, node)
         return result
 
     def _prim(self, node: ast.expr, function: Callable[..., object], *operands: object) -> object:
@@ -579,21 +583,21 @@ class Evaluator:
             raise as_parse_error(error, self.span(node)) from None
 
     def _ifexp(self, node: ast.IfExp) -> object:
-        condition = decided(self.value(node.test))
+        condition = fold_condition(self.value(node.test))
         if not isinstance(condition, PrimExpr):
             truth = self.truth(condition, node.test, node)
             return self.value(node.body if truth else node.orelse)
-        chosen = [self.value(part) for part in (node.body, node.orelse)]
-        for part, value in zip((node.body, node.orelse), chosen, strict=True):
+        choices = [self.value(choice) for choice in (node.body, node.orelse)]
+        for choice, value in zip((node.body, node.orelse), choices, strict=True):
             if isinstance(value, (Expr, Buffer)):
                 message = f"{describe(condition)} chooses between scalars, found {describe(value)}"
                 hint = "it is known only when the program runs; in a kernel, choose by element"
-                raise self.error(part, message, hint=hint)
-        return self._prim(node, intrin.if_then_else, condition, *chosen)
+                raise self.error(choice, message, hint=hint)
+        return self._prim(node, intrin.if_then_else, condition, *choices)
 
 
 def _operands_of(function: object) -> str | None:
-    """The operands of a function of NumPy or `math`, for messages."""
+    """Name the operands of a function of NumPy or `math`, for messages."""
     module = str(getattr(function, "__module__", None)).partition(".")[0]
     if isinstance(function, np.ufunc) or module == "numpy":
         return "arrays"

@@ -1,4 +1,4 @@
-"""The limits on what a text may access, and on the work that it causes while it is read."""
+"""The limits on what a text may access, and on the work that parsing it causes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 MAX_STEPS = 3_000_000
 MAX_BITS = 4096
 MAX_ITEMS = 100_000
-PER_CALL = 5  # a call or a constant that is derived and bound is so much work
-PER_FIELD = 100  # and a field of its result
-PER_OPERAND = 10  # and a member of a Python value that is an argument of an operator
+PER_CALL = 5  # steps for a call or a constant that is derived and bound
+PER_FIELD = 100  # steps for a field of its result
+PER_OPERAND = 10  # steps for a member of a Python value that is an argument of an operator
 MAX_CHARACTERS = 16_000_000
 CHARACTERS_PER_STEP = 16  # of a string that is an argument
 MAX_KEYS = 10_000  # of a dict or set, other than strings
 MAX_COLLISIONS = 16  # keys of one hash
-MAX_NESTED = 90  # iterators inside each other, whose members Python's own code asks for
+MAX_NESTED = 90  # iterators inside each other, which Python's own code consumes
 #: Values of exactly these types have no members to count and cannot be called.
 _PLAIN: frozenset[type] = frozenset(
     (
@@ -50,7 +50,7 @@ _PLAIN: frozenset[type] = frozenset(
         *(rx.Var, rx.DataflowVar, rx.Call, rx.Constant, rx.ShapeExpr, rx.Tuple),
     )
 )
-#: Results of exactly these types are small, whatever computed them.
+#: Results of exactly these types are always small.
 _SMALL: frozenset[type] = frozenset(
     (bool, float, type(None), ModuleType, OpDef, rx.Var, rx.DataflowVar, rx.GlobalVar)
 )
@@ -58,7 +58,7 @@ _CONTAINERS = frozenset((range, str, list, tuple, set, dict))
 _OUT_OF_REACH = "text can call only functions of I, R, T and extra_vars"
 _FORMAT = re.compile(r"[<>=^+\- 0-9.,_a-zA-Z]{0,8}")
 
-#: The attributes that text may read, by the kind of value.
+#: The attributes that text may use, by the kind of value.
 ATTRIBUTES: Mapping[type, Collection[str]] = {
     DataType: ("bits", "lanes", "type_code", "with_lanes", "element", "itemsize"),
     PrimExpr: ("dtype", "astype", "equal"),
@@ -88,10 +88,10 @@ class Guard:
     counts = False
 
     def name(self, name: str, node: ast.expr, at: Evaluator) -> None:
-        """Whether a name may be read."""
+        """Check that a name may be used."""
 
     def attribute(self, owner: object, node: ast.Attribute, at: Evaluator) -> object:
-        """Attribute `node.attr` of `owner`, if it may be read."""
+        """Return attribute `node.attr` of `owner`, if it may be used."""
         return door.attribute(owner, node.attr)
 
     def call(
@@ -102,54 +102,55 @@ class Guard:
         node: ast.Call,
         at: Evaluator,
     ) -> None:
-        """Whether a call may be made; iterators among the arguments are replaced."""
+        """Check that a call is allowed; iterators among the arguments are replaced."""
 
     def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
-        """Whether a value may be indexed."""
+        """Check that a value may be indexed."""
 
     def binary(self, sign: str, left: object, right: object, node: ast.expr, at: Evaluator) -> None:
-        """Whether an operation stays small."""
+        """Check that the result of an operation is small enough."""
 
     def result(self, value: object, node: ast.expr, at: Evaluator) -> None:
-        """Whether a new value is small enough."""
+        """Check that a new value is small enough."""
 
     def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
-        """Whether these may be the members of a set, or the keys of a dict."""
+        """Check that these may be the members of a set, or the keys of a dict."""
 
     def members(self, members: Iterable[object], node: ast.expr, at: Evaluator) -> Iterable[object]:
-        """The members of a value, counted as they are read."""
+        """Return the members of a value, counted as they are consumed."""
         return members
 
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
         """Count steps of work."""
 
     def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:
-        """Whether a call, a tuple or a constant may be derived and bound."""
+        """Check that a call, a tuple or a constant may be derived and bound."""
 
     def format(self, value: object, spec: str, node: ast.expr, at: Evaluator) -> None:
-        """Whether a value may be formatted in this way."""
+        """Check that a value may be formatted in this way."""
 
 
 OPEN = Guard()
 
 
 class TextGuard(Guard):
-    """For text that may be hostile: it can call `namespaces`, built-in functions and `functions`.
+    """Restricts text that may be hostile: it can call functions of `namespaces`, and `functions`.
 
-    Every value that is created counts as work, by its size, and the sum of work is bounded.
+    Built-in functions are allowed, too. The size of every value that is created is counted as
+    steps, whose number is bounded.
     """
 
     counts = True
 
     def __init__(self, namespaces: Iterable[object], functions: Iterable[object]) -> None:
         self._spaces: dict[int, object] = {id(space): space for space in namespaces}
-        self._offered: dict[tuple[int, str], object] = {}  # their members that were read
+        self._members_read: dict[tuple[int, str], object] = {}  # members of namespaces
         self._builtins = frozenset(map(id, BUILTINS.values()))
         # The objects are stored with their ids, so that no id is used again.
         self._callable: dict[int, object] = {id(f): f for f in (*BUILTINS.values(), *functions)}
         self._weights: dict[PrimExpr, int] = {}
         self._depths: dict[int, tuple[Iterator[object], int]] = {}  # of iterators, kept alive
-        self._depth = 0  # of what the last call has created, if that is an iterator
+        self._depth = 0  # of the result of the last call, if that is an iterator
         self._steps = 0
 
     @override
@@ -188,13 +189,13 @@ class TextGuard(Guard):
 
     def _member(self, space: object, name: str, node: ast.Attribute, at: Evaluator) -> object:
         key = id(space), name
-        read = key in self._offered
-        if not read and name not in getattr(space, "__all__", ()) and not offers(space, name):
+        is_known = key in self._members_read
+        if not is_known and name not in getattr(space, "__all__", ()) and not offers(space, name):
             raise at.unknown_attribute(space, node)
         member = door.attribute(space, name)
-        if read and self._offered[key] is member:
+        if is_known and self._members_read[key] is member:
             return member
-        self._offered[key] = member
+        self._members_read[key] = member
         if hasattr(member, "__all__") or hasattr(member, "_public_names"):
             self._spaces[id(member)] = member
         if callable(member):
@@ -211,7 +212,7 @@ class TextGuard(Guard):
         at: Evaluator,
     ) -> None:
         for value in (*args, *kwargs.values()):
-            # T.index_map and other functions would call it
+            # T.index_map and other functions call their arguments.
             if type(value) not in _PLAIN and self._is_foreign(value):
                 raise at.error(argument_node(node, args, kwargs, value) or node, _OUT_OF_REACH)
         if not callable(function):
@@ -230,16 +231,16 @@ class TextGuard(Guard):
             self.step(node, at, sum(map(_work_on, (*args, *kwargs.values()))))
         self._depth = 1
         for k, arg in enumerate(args):
-            args[k] = self._measured(arg, node, at, times)
+            args[k] = self._counted_argument(arg, node, at, times)
         for name, value in kwargs.items():
-            kwargs[name] = self._measured(value, node, at, times)
+            kwargs[name] = self._counted_argument(value, node, at, times)
         if (function is set or function is dict) and args and isinstance(args[0], Iterable):
             args[0] = list(args[0]) if not isinstance(args[0], dict) else args[0]
             pairs = function is dict and isinstance(args[0], list)
             keys = [k[0] for k in args[0] if isinstance(k, tuple) and k] if pairs else [*args[0]]
             self.keys(keys, node, at)
 
-    def _measured(self, value: Any, node: ast.expr, at: Evaluator, times: int = 1) -> Any:
+    def _counted_argument(self, value: Any, node: ast.expr, at: Evaluator, times: int = 1) -> Any:
         """Count the members of an argument, at every depth, or those of an iterator as it runs."""
         kind = type(value)
         if kind in _PLAIN:
@@ -254,7 +255,7 @@ class TextGuard(Guard):
         return value
 
     def _is_foreign(self, value: object) -> bool:
-        """Whether `value` is a function that text cannot call, such as an IRModule."""
+        """Return whether `value` is a function that text cannot call, such as an IRModule."""
         kind = type(value)
         if not callable(value) or isinstance(value, FromText):
             return False
@@ -265,7 +266,7 @@ class TextGuard(Guard):
 
     @override
     def subscript(self, owner: object, index: object, node: ast.Subscript, at: Evaluator) -> None:
-        self._measured(index, node, at)
+        self._counted_argument(index, node, at)
         if owner is not Annotated and (inspect.isclass(owner) or inspect.ismodule(owner)):
             raise at.error(node, "only values can be indexed in text")
 
@@ -273,9 +274,9 @@ class TextGuard(Guard):
     def binary(self, sign: str, left: object, right: object, node: ast.expr, at: Evaluator) -> None:
         if isinstance(left, str) and sign == "%":
             raise at.error(node, "formatting with % is refused in text", hint="use an f-string")
-        for one, other in ((left, right), (right, left)):
+        for operand, other in ((left, right), (right, left)):
             times = max(0, other) if sign == "*" and isinstance(other, int) else 1
-            self.step(node, at, _size(one) * times)
+            self.step(node, at, _size(operand) * times)
         if isinstance(left, int) and isinstance(right, int):
             bits = max(left.bit_length(), right.bit_length())
             if sign == "*":
@@ -284,9 +285,9 @@ class TextGuard(Guard):
                 bits = left.bit_length() * max(1, right)
             elif sign == "<<":
                 bits = left.bit_length() + max(0, right)
-            self._bounded(bits, node, at)
+            self._check_bits(bits, node, at)
 
-    def _bounded(self, bits: int, node: ast.expr, at: Evaluator) -> None:
+    def _check_bits(self, bits: int, node: ast.expr, at: Evaluator) -> None:
         if bits > MAX_BITS:
             raise at.error(node, f"an integer of more than {MAX_BITS} bits is refused in text")
 
@@ -296,35 +297,35 @@ class TextGuard(Guard):
         if type(value) in _SMALL:
             return
         if isinstance(value, PrimExpr):
-            self._written_out(value, node, at)
+            self._check_weight(value, node, at)
         elif isinstance(value, (list, tuple, set, dict)):
-            size, characters, waiting = 0, 0, [value]
-            while waiting:
-                container = waiting.pop()
+            size, characters, worklist = 0, 0, [value]
+            while worklist:
+                container = worklist.pop()
                 size += len(container) or 1
                 if size > MAX_ITEMS:
                     raise at.error(node, f"more than {MAX_ITEMS} members are refused in text")
                 values = container.values() if isinstance(container, dict) else ()
-                inside = (*container, *values)
-                waiting += [v for v in inside if isinstance(v, (list, tuple, set, dict))]
-                characters += sum(len(v) for v in inside if isinstance(v, str))
+                members = (*container, *values)
+                worklist += [v for v in members if isinstance(v, (list, tuple, set, dict))]
+                characters += sum(len(v) for v in members if isinstance(v, str))
             if characters > MAX_CHARACTERS:
                 raise at.error(node, f"more than {MAX_CHARACTERS} characters are refused in text")
             self.step(node, at, size)
             if isinstance(value, (set, dict)):
                 self.keys([*value], node, at)
         elif isinstance(value, str):
-            if not isinstance(node, ast.Constant):  # the text holds those itself
+            if not isinstance(node, ast.Constant):  # those are part of the text
                 self.step(node, at, len(value))
         elif isinstance(value, int):
-            self._bounded(value.bit_length(), node, at)
+            self._check_bits(value.bit_length(), node, at)
         elif isinstance(value, rx.Call):
             sinfo = value.struct_info or rx.ObjectStructInfo()
             fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else ()
             self.step(node, at, sinfo.node_count + PER_FIELD * len(fields))
             for derived in fields or (sinfo,):
                 for dimension in sizes_of(derived):
-                    self._written_out(dimension, node, at)
+                    self._check_weight(dimension, node, at)
         elif isinstance(value, (Annotation, rx.StructInfo)):
             self.step(node, at, value.node_count)
         elif isinstance(value, slice):
@@ -333,22 +334,22 @@ class TextGuard(Guard):
         elif isinstance(value, Iterator):
             self._depths.setdefault(id(value), (value, self._depth))
 
-    def _written_out(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
+    def _check_weight(self, value: PrimExpr, node: ast.expr, at: Evaluator) -> None:
         if value.height and self._weight(value) > MAX_ITEMS:
             raise at.error(node, f"an expression of more than {MAX_ITEMS} nodes is refused in text")
 
     def _weight(self, value: PrimExpr) -> int:
-        known = self._weights
-        if value in known:
-            return known[value]
-        waiting = [value]
-        while waiting:
-            operands = [c for c in children(waiting[-1]) if isinstance(c, PrimExpr)]
-            unknown = [operand for operand in operands if operand not in known]
-            waiting += unknown
+        weights = self._weights
+        if value in weights:
+            return weights[value]
+        worklist = [value]
+        while worklist:
+            operands = [c for c in children(worklist[-1]) if isinstance(c, PrimExpr)]
+            unknown = [operand for operand in operands if operand not in weights]
+            worklist += unknown
             if not unknown:
-                known[waiting.pop()] = 1 + sum(known[operand] for operand in operands)
-        return known[value]
+                weights[worklist.pop()] = 1 + sum(weights[operand] for operand in operands)
+        return weights[value]
 
     @override
     def keys(self, keys: list[Any], node: ast.expr, at: Evaluator) -> None:
@@ -357,10 +358,10 @@ class TextGuard(Guard):
         for key in keys:
             if isinstance(key, str):
                 continue
-            alike = by_hash.setdefault(hash(key), [])
-            if key not in alike:
-                alike.append(key)
-            if len(alike) > MAX_COLLISIONS:
+            colliding = by_hash.setdefault(hash(key), [])
+            if key not in colliding:
+                colliding.append(key)
+            if len(colliding) > MAX_COLLISIONS:
                 raise at.error(node, f"more than {MAX_COLLISIONS} keys of one hash are refused")
             if len(by_hash) > MAX_KEYS:
                 raise at.error(node, f"more than {MAX_KEYS} keys are refused in text")
@@ -380,7 +381,7 @@ class TextGuard(Guard):
     def step(self, node: ast.expr, at: Evaluator, size: int = 1) -> None:
         self._steps += size
         if self._steps > MAX_STEPS:
-            raise at.error(node, f"reading the text takes more than {MAX_STEPS} steps")
+            raise at.error(node, f"parsing the text takes more than {MAX_STEPS} steps")
 
     @override
     def derivation(self, expr: rx.Expr, node: ast.expr, at: Evaluator) -> None:
@@ -397,7 +398,7 @@ class TextGuard(Guard):
 
 
 def _work_on(operand: object) -> int:
-    """The steps that the derivation of a call takes for an operand, or a list of dimensions."""
+    """Return the steps that the derivation of a call takes for an operand or list of dimensions."""
     sinfo, size = getattr(operand, "struct_info", None), 0
     if type(sinfo) is rx.TensorStructInfo and sinfo.ndim < 10:
         return 1 + sinfo.ndim
@@ -411,10 +412,10 @@ def _work_on(operand: object) -> int:
 
 
 def _size(value: object) -> int:
-    """The number of members of a Python value, including nested ones."""
-    size, waiting = 0, [value]
-    while waiting and size <= MAX_STEPS:
-        item = waiting.pop()
+    """Count the members of a Python value, including nested ones."""
+    size, worklist = 0, [value]
+    while worklist and size <= MAX_STEPS:
+        item = worklist.pop()
         if type(item) in _PLAIN:
             continue
         if isinstance(item, range):
@@ -425,6 +426,6 @@ def _size(value: object) -> int:
         elif isinstance(item, (list, tuple, set, dict)):
             size += len(item)
             if isinstance(item, dict):
-                waiting += item.values()
-            waiting += item
+                worklist += item.values()
+            worklist += item
     return size

@@ -1,4 +1,4 @@
-"""`R.macro` and `T.macro`: statements that are read again at each use."""
+"""`R.macro` and `T.macro`: statements that are parsed again at each use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError
-from relaxpy.script.parser.evaluate.call_faults import misfit
+from relaxpy.script.parser.evaluate.call_faults import signature_fault
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.source.report import docstring_removed
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, Scope, captured_names
@@ -41,22 +41,22 @@ class Macro(FromText):
     bound: tuple[object, ...] = ()
 
     def __get__(self, owner: object, kind: type | None = None) -> Macro:
-        """The macro as a method."""
+        """Return the macro as a method."""
         return self if owner is None else replace(self, bound=(owner,))
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Macros are used where programs are read.
+        """Reject a call by Python: a macro can be used only where a program is parsed.
 
-        Errors: MisuseError, since no program is being read here.
+        Errors: MisuseError, since no program is being parsed here.
         """
-        raise MisuseError(f"macro {self.node.name!r} is used inside a function that is read")
+        raise MisuseError(f"macro {self.node.name!r} can be used only in a parsed function")
 
     def body(self) -> list[ast.stmt]:
-        """The statements without the docstring."""
+        """Return the statements without the docstring."""
         return docstring_removed(self.node.body)
 
     def signature(self, values: Evaluator) -> inspect.Signature:
-        """The parameters of the macro; `values` evaluates the defaults in its scope."""
+        """Return the parameters of the macro; `values` evaluates the defaults in its scope."""
         spec, kinds = self.node.args, inspect.Parameter
         for error in self.program.repeated(spec):
             raise error
@@ -91,7 +91,7 @@ class MacroDecorator(MacroOptions):
         """Parse `function` as a macro; without an argument, return a decorator.
 
         Errors:
-            MisuseError (also TypeError, ValueError): it decorates no function.
+            MisuseError (also TypeError, ValueError): the decorated object is not a function.
             ParseError: the text of the function cannot be found.
         """
         __tracebackhide__ = True
@@ -117,16 +117,16 @@ class MacroDecorator(MacroOptions):
 
 
 class Unrolling:
-    """Counts statements that are read repeatedly, to limit the work that a short text causes."""
+    """Counts statements that are parsed repeatedly, to limit the work that a short text causes."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, statements: int, node: ast.expr, values: Evaluator) -> None:
-        """Count `statements` read at `node`.
+        """Count `statements` that `node` expands to.
 
         Errors:
-            ParseError: there are too many by now.
+            ParseError: there are too many now.
         """
         if self.count + statements > MAX_UNROLLED:
             raise values.error(
@@ -136,16 +136,16 @@ class Unrolling:
 
 
 @contextmanager
-def expanded(
+def macro_expansion(
     values: Evaluator, macro: Macro, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
 ) -> Iterator[None]:
-    """The reading of the macro's statements: with its text, and its names or those of the call."""
+    """Open the text and the scope in which the macro's statements are parsed."""
     definition = macro.scope.for_function()
     with values.reading(macro.program, definition):
         signature = macro.signature(values)
-    wrong = misfit(node, signature, [*macro.bound, *args], kwargs)
-    if wrong is not None:
-        raise values.error(wrong.node, wrong.message, hint=wrong.hint)
+    fault = signature_fault(node, signature, [*macro.bound, *args], kwargs)
+    if fault is not None:
+        raise values.error(fault.node, fault.message, hint=fault.hint)
     bound = signature.bind(*macro.bound, *args, **kwargs)
     bound.apply_defaults()
     scope = definition if macro.options.hygienic else values.scope

@@ -18,16 +18,16 @@ from relaxpy.script.language.wording import (
 from relaxpy.script.parser.source.scope import ModuleRef, Scope
 from relaxpy.script.parser.source.text import Program
 
-#: What to write for a method that changes a list: lists of values are tuples of the program.
-_CHANGES = {
+#: Replacements for methods that change a list: lists of values are tuples of the program.
+_MUTATORS = {
     "append": "a tuple does not change: write {0} = [*{0}, value]",
     "extend": "a tuple does not change: write {0} = [*{0}, *values]",
     "insert": "a tuple does not change: write {0} = [value, *{0}]",
 }
 
 
-def elsewhere(scope: Scope, name: str) -> str | None:
-    """What to write for a name that a namespace has, or that methods have."""
+def namespace_hint(scope: Scope, name: str) -> str | None:
+    """Return a replacement for a name that a namespace has, or that methods have."""
     if name == "self":
         return "functions of a module are called by the name of the class, or by `cls = ...`"
     spaces = {known: scope.find(known) for known in ("R", "T", "I")}
@@ -54,9 +54,9 @@ def unknown_attribute(program: Program, owner: object, node: ast.Attribute) -> P
         known = set(getattr(owner, "__all__", known)) | set(public_names(owner))
         hint = attribute_hint(display_name, node.attr, known)
     elif isinstance(owner, Expr):
-        in_place = node.attr in _CHANGES and isinstance(owner.struct_info, TupleStructInfo)
+        in_place = node.attr in _MUTATORS and isinstance(owner.struct_info, TupleStructInfo)
         name = display_name
-        hint = _CHANGES[node.attr].format(name) if in_place else member_hint(node.attr, name)
+        hint = _MUTATORS[node.attr].format(name) if in_place else member_hint(node.attr, name)
     else:
         hint = close_names(node.attr, known)
     subject = f"{display_name} has" if is_space else f"{describe(owner)} has"

@@ -65,14 +65,14 @@ def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
     if not isinstance(node.target, ast.Name):
         raise state.error(node.target, "an annotation belongs to a name")
     if node.value is None:
-        annotation_ahead(state, node, node.target)
+        read_pending_annotation(state, node, node.target)
         return
     annotation = annotated_sinfo(state, node.annotation)
     value = state.values.value(node.value)
     bind(state, node.target.id, value, node.value, node.target, annotation)
 
 
-def annotation_ahead(state: GraphState, node: ast.AnnAssign, target: ast.Name) -> None:
+def read_pending_annotation(state: GraphState, node: ast.AnnAssign, target: ast.Name) -> None:
     """Read `name: annotation` before the if or the function that binds the name."""
     match state.statements.following:
         case ast.If() as branches if target.id in bound_names(branches):
@@ -149,12 +149,12 @@ def bind(
 ) -> None:
     """Bind `name` to `value`: a Relax value gets a binding, a Python value keeps its name."""
     if isinstance(value, SizeVar) and value.name in ("", name):
-        declare_size(state, name, value, at)
+        declare_shape_var(state, name, value, at)
         return
     if isinstance(value, records.UnknownShape):
         value = state.values.bind_casts(value, at)
     if isinstance(value, TypeVar):
-        declare_size(state, name, SizeVar("", INT64), at)
+        declare_shape_var(state, name, SizeVar("", INT64), at)
         return
     if isinstance(value, Lambda):
         raise lambda_named(state.program, at)
@@ -184,7 +184,7 @@ def bind(
     state.scope.set(name, bound)
 
 
-def cast_inside(
+def bind_cast(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr
 ) -> rx.Expr:
     """The variable to which a cast inside an expression is bound."""
@@ -233,7 +233,7 @@ def new_variable(state: GraphState, name: str, target: ast.expr) -> rx.Var:
     return kind(name, None, state.program.span(target))
 
 
-def declare_size(state: GraphState, name: str, value: SizeVar, at: ast.expr) -> None:
+def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr) -> None:
     """Read `n = T.int64()`: the variable of the signature, or one for a match_cast to bind."""
     known = state.now.sizes.get(name, state.scope.find_bound(name))
     if isinstance(known, SizeVar):

@@ -16,7 +16,7 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language import records
 from relaxpy.script.language.relax_directives import match_cast
 from relaxpy.script.language.wording import describe, shown
-from relaxpy.script.parser.evaluate.comparisons import decided
+from relaxpy.script.parser.evaluate.comparisons import fold_condition
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import Dataflow, GraphState, Pending, ends_in, first_keyword
 from relaxpy.script.parser.graph.values import is_plain
@@ -122,7 +122,7 @@ def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.st
 def if_statement(state: GraphState, node: ast.If) -> None:
     """Read `if`: the name that both branches bind last is the result."""
     pending = bindings.take_pending(state)
-    condition = decided(state.values.value(node.test))
+    condition = fold_condition(state.values.value(node.test))
     if isinstance(condition, PrimExpr):
         raise StructInfoTypeError(
             f"a condition is a Boolean tensor of rank 0, found {describe(condition)}",

@@ -78,7 +78,7 @@ class GraphReader:
             if len(state.report.errors) > before or body.result is None or not signature.complete:
                 state.builder.end_scope()
                 return None
-            return self.finished(node, signature, body, pure=pure, symbol=symbol)
+            return self.create_function(node, signature, body, pure=pure, symbol=symbol)
         except RelaxpyError as error:
             state.report.add(state.values.located(error, state.program.span(name_of(node))))
             return None
@@ -86,7 +86,7 @@ class GraphReader:
             state.body = outer
             del state.scope.frames[depth:]
 
-    def finished(
+    def create_function(
         self,
         node: ast.FunctionDef,
         signature: Signature,

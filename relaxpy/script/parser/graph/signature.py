@@ -55,7 +55,7 @@ class SignatureReader:
         self.values = values
         self.report = report
         self.result = Signature()
-        self.waiting: dict[str, ast.arg] = {}
+        self.pending: dict[str, ast.arg] = {}
         self.quoted: set[str] = set()
         self.dtypes: dict[str, DataType] = {}
         self.literals: dict[ast.expr, dict[str, ast.Constant]] = {}
@@ -66,11 +66,11 @@ class SignatureReader:
         args = [*node.args.posonlyargs, *node.args.args]
         self.refuse_extras(node.args)
         self.sized = frozenset(_declared_as_sizes(node.body))
-        outer, self.values.size_of = self.values.size_of, self.variable
+        outer, self.values.shape_var_of = self.values.shape_var_of, self.variable
         try:
             self.read_parts(node, args)
         finally:
-            self.values.size_of = outer
+            self.values.shape_var_of = outer
         return self.result
 
     def read_parts(self, node: ast.FunctionDef, args: Sequence[ast.arg]) -> None:
@@ -80,7 +80,7 @@ class SignatureReader:
             names.update((extra.arg, POISON) for extra in _extras(node.args))
             for name in type_parameters(node, self.values.error, self.report):
                 names[name] = self.variable(name)
-            self.waiting = {arg.arg: arg for arg in args}
+            self.pending = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
             self.quoted = {_named(str(n.value))[0] for a in annotations for n in _strings(a)}
             for name, dtype in _declared_dtypes(annotations):
@@ -135,7 +135,7 @@ class SignatureReader:
 
     def parameter(self, name: str) -> object:
         """The parameter of this name; parameters that its annotation uses are created first."""
-        arg = self.waiting.pop(name, None)
+        arg = self.pending.pop(name, None)
         names = self.result.names
         if arg is None:
             return names.get(name, POISON)
@@ -150,7 +150,7 @@ class SignatureReader:
             sinfo = None
         elif arg.annotation is not None:
             for used in ast.walk(arg.annotation):
-                if isinstance(used, ast.Name) and used.id in self.waiting:
+                if isinstance(used, ast.Name) and used.id in self.pending:
                     self.parameter(used.id)
             sinfo = self.struct_info(arg.annotation)
         param = POISON if sinfo is None else rx.Var(name, sinfo, self.values.span(arg))

@@ -96,7 +96,7 @@ class GraphState:
         self.capture: Capture | None = None
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
-        self.values.size_of = self.size
+        self.values.shape_var_of = self.size
         builder.context.span_of = self.values.position_of
 
     @property
@@ -175,14 +175,14 @@ class GraphState:
 
     def _is_foreign(self, expr: rx.Call | rx.TupleGetItem) -> bool:
         operands = expr.args if isinstance(expr, rx.Call) else (expr.tuple_value,)
-        waiting = list(operands)
-        while waiting:
-            operand = waiting.pop()
+        worklist = list(operands)
+        while worklist:
+            operand = worklist.pop()
             if isinstance(operand, rx.Var):
                 if operand not in self.builder.context.variables:
                     return True
             elif isinstance(operand, rx.Tuple):
-                waiting += operand.fields
+                worklist += operand.fields
             elif operand in self._foreign:
                 return True
         return False

@@ -14,7 +14,7 @@ from relaxpy.script.language.eager import handling
 from relaxpy.script.language.emit import kernel_call
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import displays, door
-from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, expanded
+from relaxpy.script.parser.evaluate.macros import MAX_UNROLLED, Macro, macro_expansion
 from relaxpy.script.parser.graph import bindings
 from relaxpy.script.parser.graph.state import GraphState
 from relaxpy.script.parser.source.scope import Poisoned
@@ -82,7 +82,7 @@ class FunctionHost:
 
     def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
         """The variable to which a cast inside an expression is bound."""
-        return bindings.cast_inside(self.state, form, node)
+        return bindings.bind_cast(self.state, form, node)
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
@@ -102,7 +102,7 @@ class FunctionHost:
                 early or last, "a macro of Relax ends in its one return, which has a value"
             )
         before = len(self.state.report.errors)
-        with self.nested(), expanded(self.state.values, macro, args, kwargs, node):
+        with self.nested(), macro_expansion(self.state.values, macro, args, kwargs, node):
             self.state.statements.read(statements, self.state.reader.statement)
             if len(self.state.report.errors) > before:
                 raise Poisoned
@@ -174,10 +174,10 @@ def _with_end(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
 
 def _returns(node: ast.stmt) -> Iterator[ast.Return]:
     """The returns of a statement, except those of nested functions."""
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        part = waiting.pop()
+    worklist: list[ast.AST] = [node]
+    while worklist:
+        part = worklist.pop()
         if isinstance(part, ast.Return):
             yield part
         elif not isinstance(part, (ast.FunctionDef, ast.Lambda)):
-            waiting += ast.iter_child_nodes(part)
+            worklist += ast.iter_child_nodes(part)

@@ -530,11 +530,11 @@ def is_plain(value: object) -> bool:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return True
     if isinstance(value, (tuple, list)):
-        return bool(value) and not any(_of_the_program(member) for member in value)
-    return not isinstance(value, (bool, int, float)) and not _of_the_program(value)
+        return bool(value) and not any(_is_program_value(member) for member in value)
+    return not isinstance(value, (bool, int, float)) and not _is_program_value(value)
 
 
-def _of_the_program(value: object) -> bool:
+def _is_program_value(value: object) -> bool:
     if isinstance(value, (tuple, list)):
-        return any(_of_the_program(member) for member in value)
+        return any(_is_program_value(member) for member in value)
     return isinstance(value, (rx.Expr, PrimExpr, records.Form))

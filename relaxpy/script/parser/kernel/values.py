@@ -18,7 +18,7 @@ from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
 from relaxpy.script.parser.evaluate.guard import Guard
-from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, expanded
+from relaxpy.script.parser.evaluate.macros import Macro, Unrolling, macro_expansion
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Program
 
@@ -32,7 +32,7 @@ class KernelEvaluator(Evaluator):
     def __init__(self, program: Program, scope: Scope, guard: Guard, reader: KernelReader) -> None:
         Evaluator.__init__(self, program, scope, guard)
         self.reader = reader
-        self.size_of = reader.shape_var
+        self.shape_var_of = reader.shape_var
         self.unrolling = Unrolling()
         self.open_macros = 0
 
@@ -78,7 +78,7 @@ class KernelEvaluator(Evaluator):
         self.unrolling.add(len(macro.node.body), node, self)
         self.open_macros += 1
         try:
-            with expanded(self, macro, args, kwargs, node):
+            with macro_expansion(self, macro, args, kwargs, node):
                 self.reader.read(macro.body())
         except RecursionError:
             if self.open_macros > 1:

@@ -15,7 +15,7 @@ from relaxpy.script.parser.source.text import Program, too_deep
 MAX_ERRORS = 20
 
 
-class Full(Exception):  # noqa: N818
+class TooManyErrors(Exception):  # noqa: N818
     """The program has MAX_ERRORS errors; reading stops."""
 
 
@@ -29,7 +29,7 @@ class Report:
         """Add an error."""
         self.errors.append(error)
         if len(self.errors) >= MAX_ERRORS:
-            raise Full
+            raise TooManyErrors
 
     def failure(self) -> RelaxpyError | None:
         """One error with every diagnostic, of the class of the first; None if nothing is wrong."""
@@ -105,12 +105,12 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
 
 def bound_names(node: ast.stmt) -> Iterator[str]:
     """The names that a statement binds in its enclosing scope."""
-    waiting: list[ast.expr]
+    worklist: list[ast.expr]
     match node:
         case ast.Assign(targets=targets):
-            waiting = list(targets)
+            worklist = list(targets)
         case ast.AnnAssign(target=bound) | ast.AugAssign(target=bound):
-            waiting = [bound]
+            worklist = [bound]
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
             return
@@ -120,14 +120,14 @@ def bound_names(node: ast.stmt) -> Iterator[str]:
             return
         case _:
             return
-    while waiting:
-        target = waiting.pop()
+    while worklist:
+        target = worklist.pop()
         if isinstance(target, ast.Name):
             yield target.id
         elif isinstance(target, (ast.Tuple, ast.List)):
-            waiting += target.elts
+            worklist += target.elts
         elif isinstance(target, ast.Starred):
-            waiting.append(target.value)
+            worklist.append(target.value)
 
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {

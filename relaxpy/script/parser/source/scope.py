@@ -53,10 +53,10 @@ class ModuleRef:
 
     def __init__(self, functions: Mapping[str, GlobalVar]) -> None:
         self.__functions__ = functions
-        self.__lost__: set[str] = set()
+        self.__poisoned__: set[str] = set()
 
     def __getattr__(self, name: str) -> GlobalVar:
-        if name in self.__lost__:
+        if name in self.__poisoned__:
             raise Poisoned
         gvar = self.__functions__.get(name)
         if gvar is None:

@@ -27,8 +27,8 @@ MAX_TOKENS = 1_000_000
 MAX_QUOTED = 100_000
 #: The fields of an f-string, times its characters: before 3.12, Python looks for each of them from
 #: the beginning of the string.
-MAX_SEARCHED = 4_000_000_000
-MAX_QUOTED_SEARCHED = 40_000_000
+MAX_SCANNED = 4_000_000_000
+MAX_QUOTED_SCANNED = 40_000_000
 _FORMATTED = re.compile(r"\b(?:f|rf|fr)['\"]", re.IGNORECASE)
 #: Bytes of UTF-8 that begin no character, and how many bytes of a long line are counted at once.
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
@@ -118,8 +118,8 @@ def check_size(text: str) -> None:
 
     Errors: ParseError if it has more than MAX_TOKENS tokens, or f-strings of very many fields.
     """
-    few = len(text) <= MAX_TOKENS or _most_tokens(text) <= MAX_TOKENS
-    if few and _searched(text) <= MAX_SEARCHED:
+    few = len(text) <= MAX_TOKENS or _max_tokens(text) <= MAX_TOKENS
+    if few and _max_scanned(text) <= MAX_SCANNED:
         return
     # Punctuation inside of strings was counted, and braces outside of them: look closer.
     count = searched = 0
@@ -129,20 +129,20 @@ def check_size(text: str) -> None:
             searched += fields
             if count > MAX_TOKENS:
                 raise ParseError(f"the text has more than {MAX_TOKENS} tokens, which are not read")
-            if searched > MAX_SEARCHED:
+            if searched > MAX_SCANNED:
                 raise ParseError("the text has f-strings of too many fields, which are not read")
     except (tokenize.TokenError, SyntaxError) as error:
         raise ParseError(f"the text is not valid Python: {error.args[0]}") from None
 
 
-def _most_tokens(text: str) -> int:
+def _max_tokens(text: str) -> int:
     """An upper bound on the number of tokens: words and punctuation, also inside strings."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     words = sum(kinds.count(bytes((before, ord("w")))) for before in b"p \t\r\f")
     return kinds.count(b"p") + words + kinds.startswith(b"w")
 
 
-def _searched(text: str) -> int:
+def _max_scanned(text: str) -> int:
     """An upper bound on the characters that Python scans for the fields of f-strings in `text`."""
     return text.count("{") * len(text) if _FORMATTED.search(text) else 0
 
@@ -154,7 +154,7 @@ def _tokens(text: str) -> Iterator[tuple[int, int]]:
     """
     for kind, token, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
         formatted = kind == tokenize.STRING and _FORMATTED.match(token)
-        yield (_most_tokens(token), _searched(token)) if formatted else (1, 0)
+        yield (_max_tokens(token), _max_scanned(token)) if formatted else (1, 0)
 
 
 def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None = None) -> Program:
@@ -217,14 +217,14 @@ def _command_line(code: CodeType | None) -> list[str]:
     """The lines of the argument of `python -c`, if `code` was compiled from them."""
     for text in sys.orig_argv[1:] if code else ():
         try:
-            waiting = [compile(text, "<string>", "exec", dont_inherit=True)]
+            worklist = [compile(text, "<string>", "exec", dont_inherit=True)]
         except (SyntaxError, ValueError):
             continue
-        while waiting:
-            known = waiting.pop()
+        while worklist:
+            known = worklist.pop()
             if known == code:
                 return text.splitlines(keepends=True)
-            waiting += [part for part in known.co_consts if isinstance(part, CodeType)]
+            worklist += [part for part in known.co_consts if isinstance(part, CodeType)]
     return []
 
 
@@ -273,7 +273,7 @@ def quoted_tree(text: str) -> ast.Expression | str:
     """The tree of the expression in a string, or a description of the error."""
     if len(text) > MAX_QUOTED:
         return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
-    if _searched(text) > MAX_QUOTED_SEARCHED:
+    if _max_scanned(text) > MAX_QUOTED_SCANNED:
         return "has f-strings of too many fields, which are not read"
     try:
         return ast.parse(text, mode="eval")
