@@ -1,4 +1,4 @@
-"""From text to IR, for text that may be hostile: it is read and never run."""
+"""From text to IR, for text that may be hostile: it is parsed and never run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def from_source(
     *,
     filename: str | None = None,
 ) -> Any:
-    """The module, graph function or kernel that `text` describes; several of them make a module.
+    """Parse `text` to a module, graph function or kernel; several functions become a module.
 
     The text may use I, R and T, or the names in `extra_vars` instead, and import these namespaces.
     It is not run, and it can call nothing else.
@@ -82,7 +82,7 @@ class _Text:
         self.values = GraphEvaluator(program, self.scope, self.guard)
 
     def read(self) -> Any:
-        """The function or module that the text defines."""
+        """Return the function or module that the text defines."""
         functions: list[ast.FunctionDef] = []
         classes: list[ast.ClassDef] = []
         for node in docstring_removed(self.program.tree.body):
@@ -122,11 +122,11 @@ class _Text:
                     class_name_of(node), "a rewriter is the only class of its text"
                 )
         if functions:
-            modules.append(self.loose(functions))
+            modules.append(self.module_of(functions))
         return modules[0] if len(modules) == 1 else self.merged(modules)
 
     def import_names(self, node: ast.Import | ast.ImportFrom) -> None:
-        """Read an import of the namespaces; no other is allowed.
+        """Read an import of the namespaces; no other import is allowed.
 
         Errors:
             ParseError: it imports something else.
@@ -172,8 +172,8 @@ class _Text:
         scope = Scope(self.names, BUILTINS)
         return read_module(node, self.program, scope, options, guard=self.guard)
 
-    def loose(self, nodes: list[ast.FunctionDef]) -> IRModule:
-        """The module of several functions outside of classes."""
+    def module_of(self, nodes: list[ast.FunctionDef]) -> IRModule:
+        """Return the module of several functions outside of classes."""
         with collecting_errors(self.program) as report:
             reader = FunctionsReader(self.scope, report, self.guard)
             for node in nodes:
@@ -204,5 +204,5 @@ class _Text:
                     raise ParseError(f"two modules of the text have an attribute {key!r}")
             for key, listed in module.global_infos.items():
                 known = infos.setdefault(key, [])
-                known += [info for info in listed if info not in known]
+                known += [entry for entry in listed if entry not in known]
         return IRModule(functions, attrs, infos)

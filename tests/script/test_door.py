@@ -109,14 +109,14 @@ REVIEWED = {
 OPENED_BY = {
     "Evaluator.on_call",
     "GraphEvaluator.on_call",
-    "FunctionHost.help",
+    "FunctionHost.call_helper",
     "KernelEvaluator.on_call",
-    "KernelEvaluator.help",
+    "KernelEvaluator.call_helper",
 }
 #: Who makes those open it.
 CALLED_BY = {
     "on_call": {"Evaluator.invoke"},
-    "help": {"GraphEvaluator.on_call", "KernelEvaluator.on_call"},
+    "call_helper": {"GraphEvaluator.on_call", "KernelEvaluator.on_call"},
 }
 
 

@@ -241,7 +241,7 @@ def test_helpers_that_do_what_they_cannot() -> None:
             from_source("@T.prim_func\ndef main():\n    helper()\n", {"T": T, "helper": helper})
     generators[0].close()  # type: ignore[attr-defined]
 
-    with pytest.raises(ParseError, match=r"an R\.dataflow belongs in the text itself"):
+    with pytest.raises(ParseError, match=r"an R\.dataflow belongs in the program itself"):
 
         @R.function
         def graph(x: R.Tensor((4,), "float32")):

@@ -155,8 +155,8 @@ def test_type_parameters_of_a_function_are_its_shape_variables() -> None:
     values = GraphEvaluator(parse_text(text, "<test>"), Scope({"R": R, "T": T}, BUILTINS))
     found = SignatureReader(values, report).read(node)
     assert not report.errors
-    assert list(found.sizes) == ["n"]
-    n = found.sizes["n"]
+    assert list(found.shape_vars) == ["n"]
+    n = found.shape_vars["n"]
     assert [str(p.struct_info) for p in found.params] == [
         'R.Tensor((n, 4), dtype="float32")',
         "R.Tensor((n * 2,))",

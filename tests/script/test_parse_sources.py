@@ -299,9 +299,9 @@ def test_a_file_that_has_changed_since_python_read_it(tmp_path: Path) -> None:
     names: dict[str, object] = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
     file.write_text(file.read_text().replace("def f", "def g"))
-    with pytest.raises(ParseError, match="the text of 'f' is not what Python has read") as caught:
+    with pytest.raises(ParseError, match="'f' is not what Python has compiled") as caught:
         names["make"]()  # type: ignore[operator]
-    assert caught.value.diagnostic.hint == f"if {file} has changed meanwhile, run it again"
+    assert caught.value.diagnostic.hint == f"if {file} has changed since then, run it again"
 
 
 # --- text

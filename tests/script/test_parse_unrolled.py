@@ -295,13 +295,13 @@ def test_a_macro_of_relax_returns_once_at_its_end() -> None:
         def early(x):
             if True:
                 return x
-        #       ^^^^^^^^ a macro of Relax ends in its one return, which has a value
+        #       ^^^^^^^^ a macro of Relax ends in its only return, which has a value
             return x
 
         @R.macro
         def none(x):
             y = x
-        #   ^^^^^ a macro of Relax ends in its one return, which has a value
+        #   ^^^^^ a macro of Relax ends in its only return, which has a value
 
         @R.function
         def main(x: R.Tensor((4,), "float32")):

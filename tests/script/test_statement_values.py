@@ -189,7 +189,7 @@ def test_the_block_of_a_cast_holds_one_value() -> None:
                 z = x
             v: R.Object
             if c:
-            #  ^ 'v' is annotated before, this binds 'u'
+            #  ^ the annotation before it is of 'v', this binds 'u'
                 v = x
                 u = v
             else:

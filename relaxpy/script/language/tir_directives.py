@@ -543,9 +543,8 @@ def iter_var(
     if isinstance(dom, (tuple, list)):
         dom = Range(*dom)
     domain = dom if isinstance(dom, Range) else None
-    if not isinstance(v, Var):
-        v = Var(v, "int32" if domain is None else domain.extent.dtype)
-    return IterVar(domain, v, IterVarKind[iter_type], thread_tag)
+    var = v if isinstance(v, Var) else Var(v, "int32" if domain is None else domain.extent.dtype)
+    return IterVar(domain, var, IterVarKind[iter_type], thread_tag)
 
 
 # --- calls that may take the datatype by keyword

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from relaxpy.entry import argument_node
 from relaxpy.ir.relax.nodes import Expr
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
-from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.evaluate.comparisons import combine_conditions
 
 if TYPE_CHECKING:

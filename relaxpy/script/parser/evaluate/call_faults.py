@@ -1,4 +1,4 @@
-"""The argument of a call to which an error belongs."""
+"""Errors of calls: arguments that do not match a signature, and where Python raised."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from relaxpy.entry import argument_node, node_about
 from relaxpy.errors import close_names, counted
-
-__all__ = ["Fault", "argument_node", "node_about", "raised_at", "signature_fault"]
 
 
 class Fault(NamedTuple):

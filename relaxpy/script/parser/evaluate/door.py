@@ -1,7 +1,7 @@
 """The only module of the parser that calls functions and operators which a text names.
 
-The text, or the caller of `from_source`, chooses the arguments of every function here. A guard
-checks them first, and `tests/script/test_door.py` searches the parser for other calls.
+The arguments of every function here come from the text, or from the caller of `from_source`. A
+guard checks them first, and `tests/script/test_door.py` searches the parser for other calls.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CONVERSIONS: Mapping[int, Callable[[object], object]] = {
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`function(*args, **kwargs)`.
+    """Return `function(*args, **kwargs)`.
 
-    Errors: those of the function; MisuseError where it needs to know whether scalars are equal.
+    Errors: those of the function; MisuseError if it depends on whether two scalars are equal.
     """
     token = CALLED_BY_TEXT.set(True)
     try:
@@ -35,7 +35,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def operate(function: Callable[..., Any], *operands: Any) -> Any:
     """Apply a Python operator, which may call methods of its operands.
 
-    Errors: as of `call`.
+    Errors: the same as of `call`.
     """
     token = CALLED_BY_TEXT.set(True)
     try:
@@ -45,22 +45,22 @@ def operate(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """`owner.name`."""
+    """Return `owner.name`."""
     return getattr(owner, name)
 
 
 def item(owner: Any, index: Any) -> Any:
-    """`owner[index]`."""
+    """Return `owner[index]`."""
     return owner[index]
 
 
 def members(value: Any) -> Iterator[Any]:
-    """The members of `value`, one by one."""
+    """Return an iterator over the members of `value`."""
     return iter(value)
 
 
 def next_member(iterator: Iterator[Any], end: Any) -> Any:
-    """The next member of a user's iterator, or `end`."""
+    """Return the next member of a user's iterator, or `end`."""
     token = CALLED_BY_TEXT.set(True)
     try:
         return next(iterator, end)
@@ -69,12 +69,12 @@ def next_member(iterator: Iterator[Any], end: Any) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """The truth value of `value`."""
+    """Return the truth value of `value`."""
     return bool(value)
 
 
 def formatted(value: Any, conversion: int, spec: str) -> str:
-    """`value` formatted as in an f-string."""
+    """Format `value` as in an f-string."""
     convert = _CONVERSIONS.get(conversion)
-    shown = value if convert is None else convert(value)
-    return format(shown, spec) if spec else str(shown)
+    converted = value if convert is None else convert(value)
+    return format(converted, spec) if spec else str(converted)

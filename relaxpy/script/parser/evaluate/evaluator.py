@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from relaxpy.entry import argument_node, node_about
 from relaxpy.errors import (
     MissingArgumentError,
     MisuseError,
@@ -44,12 +45,7 @@ from relaxpy.script.language.wording import (
 )
 from relaxpy.script.parser.evaluate import displays, door
 from relaxpy.script.parser.evaluate.builtin_calls import REPLACEMENTS, with_key
-from relaxpy.script.parser.evaluate.call_faults import (
-    argument_node,
-    node_about,
-    raised_at,
-    signature_fault,
-)
+from relaxpy.script.parser.evaluate.call_faults import raised_at, signature_fault
 from relaxpy.script.parser.evaluate.comparisons import (
     check_index,
     check_lookup,

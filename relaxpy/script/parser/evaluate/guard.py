@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.entry import argument_node
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children
@@ -26,7 +27,6 @@ from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.annotations import Annotation
 from relaxpy.script.language.namespaces import offers
 from relaxpy.script.parser.evaluate import door
-from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.source.scope import BUILTINS, FromText, ModuleRef
 
 if TYPE_CHECKING:

@@ -23,18 +23,18 @@ from relaxpy.script.parser.source.report import bound_names
 
 
 def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> None:
-    """Bind what `target` names to `value`."""
+    """Bind the names of `target` to `value`."""
     match target:
         case ast.Name(id=name):
             bind(state, name, value, at, target)
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            names = [part.id for part in elements if isinstance(part, ast.Name)]
+            names = [element.id for element in elements if isinstance(element, ast.Name)]
             if len(set(names)) != len(names):
                 raise state.error(target, "a name is bound twice in one statement", rule="SC-9")
-            for part, member in displays.paired(
+            for element, member in displays.paired(
                 state.values, target, tuple_members(state, value, at)
             ):
-                assign(state, part, member, at)
+                assign(state, element, member, at)
         case _:
             raise state.error(
                 target,
@@ -44,7 +44,7 @@ def assign(state: GraphState, target: ast.expr, value: object, at: ast.expr) -> 
 
 
 def tuple_members(state: GraphState, value: object, at: ast.expr) -> list[Any]:
-    """The members of an unpacked value."""
+    """Return the members of an unpacked value."""
     if isinstance(value, rx.Tuple):
         return list(value.fields)
     if not isinstance(value, rx.Expr):
@@ -75,7 +75,7 @@ def annotated_assign(state: GraphState, node: ast.AnnAssign) -> None:
 def read_pending_annotation(state: GraphState, node: ast.AnnAssign, target: ast.Name) -> None:
     """Read `name: annotation` before the if or the function that binds the name."""
     match state.statements.following:
-        case ast.If() as branches if target.id in bound_names(branches):
+        case ast.If() as if_ if target.id in bound_names(if_):
             pass
         case ast.FunctionDef(name=target.id):
             pass
@@ -86,12 +86,12 @@ def read_pending_annotation(state: GraphState, node: ast.AnnAssign, target: ast.
 
 
 def missing_value(state: GraphState, node: ast.stmt | ast.expr) -> ParseError:
-    """The error for an annotation that no binding follows."""
+    """Create the error for an annotation that no binding follows."""
     return state.error(node, "a name is bound with a value: write name: sinfo = value")
 
 
 def take_pending(state: GraphState) -> Pending:
-    """The annotation and the cast of the variable that this statement binds."""
+    """Return, and clear, the annotation and the cast of the variable that this statement binds."""
     pending, state.now.pending = state.now.pending, Pending()
     return pending
 
@@ -101,7 +101,9 @@ def bind_compound(
 ) -> None:
     """Bind an if or a function to `var`, with the annotation and the cast that precede it."""
     if pending.annotation is not None and pending.name != var.name_hint:
-        raise state.error(at, f"{pending.name!r} is annotated before, this binds {var.name_hint!r}")
+        raise state.error(
+            at, f"the annotation before it is of {pending.name!r}, this binds {var.name_hint!r}"
+        )
     span = state.program.span(at)
     bound: rx.Var | None
     with state.at(at):
@@ -121,21 +123,21 @@ def bind_compound(
 
 
 def annotated_sinfo(state: GraphState, node: ast.expr) -> rx.StructInfo:
-    """The struct info of an annotation in a body."""
+    """Return the struct info of an annotation in a body."""
     with state.values.in_annotation():
         value = state.values.value(node)
     return struct_info_at(state, value, node)
 
 
 def struct_info_at(state: GraphState, value: object, at: ast.expr) -> rx.StructInfo:
-    """The struct info of `value` in a body, where strings are not dimensions."""
+    """Return the struct info of `value` in a body, where strings are not dimensions."""
     try:
         return resolve(value)
     except RelaxpyError as error:
         location = None
-        for part in ast.walk(at):
-            if isinstance(part, ast.Constant) and part.value == error.about:
-                location = part
+        for child in ast.walk(at):
+            if isinstance(child, ast.Constant) and child.value == error.about:
+                location = child
         raise as_parse_error(error, state.program.span(location or at)) from None
 
 
@@ -167,9 +169,9 @@ def bind(
     var = new_variable(state, name, target)
     bound: rx.Var | None
     if isinstance(value, rx.Expr) and annotation is None:
-        named = state.builder.name_evaluated(value, name, type(var))
-        if named is not None:
-            state.scope.set(name, named)
+        evaluated = state.builder.name_evaluated(value, name, type(var))
+        if evaluated is not None:
+            state.scope.set(name, evaluated)
             return
     if isinstance(value, (records.MatchCastForm, records.MatchShapeForm)):
         expr, sinfo = cast_operands(state, value, at)
@@ -187,7 +189,7 @@ def bind(
 def bind_cast(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr
 ) -> rx.Expr:
-    """The variable to which a cast inside an expression is bound."""
+    """Bind a cast inside an expression, and return its variable."""
     expr, sinfo = cast_operands(state, form, node)
     with state.at(node):
         bound = state.builder.match_cast(expr, sinfo, span=span_of_cast(state, node))
@@ -196,14 +198,14 @@ def bind_cast(
 
 
 def span_of_cast(state: GraphState, node: ast.expr) -> Span:
-    """The location of the value that a cast checks at run time."""
+    """Return the location of the value that a cast checks at run time."""
     return state.program.span(_cast_value(node))
 
 
 def cast_operands(
     state: GraphState, form: records.MatchCastForm | records.MatchShapeForm, at: ast.expr
 ) -> tuple[rx.Expr, rx.StructInfo]:
-    """The value and the struct info of a cast; errors in the latter are located at its argument."""
+    """Return the value and struct info of a cast; errors in the latter are at its argument."""
     expr = state.values.expression(form.value, _cast_value(at))
     if isinstance(form, records.MatchShapeForm):
         with state.at(at):
@@ -219,23 +221,23 @@ def cast_operands(
 
 
 def bindable(state: GraphState, value: object, at: ast.expr) -> rx.Expr:
-    """`value` as the right side of a binding: Python numbers are tensor literals there."""
+    """Convert `value` to the right side of a binding; Python numbers become tensor literals."""
     if isinstance(value, (bool, int, float)):
         return state.values.number(value, at) or rx.const(value)
     return state.values.expression(value, at)
 
 
 def new_variable(state: GraphState, name: str, target: ast.expr) -> rx.Var:
-    """A variable of this name, of the kind that the open block binds here."""
+    """Create a variable of this name, of the kind that the open block binds here."""
     flow = state.now.dataflow
-    outlasts = flow is None or flow.outputs.get(name) in state.now.enclosing
-    kind = rx.Var if outlasts else rx.DataflowVar
+    is_output = flow is None or flow.outputs.get(name) in state.now.enclosing
+    kind = rx.Var if is_output else rx.DataflowVar
     return kind(name, None, state.program.span(target))
 
 
 def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr) -> None:
     """Read `n = T.int64()`: the variable of the signature, or one for a match_cast to bind."""
-    known = state.now.sizes.get(name, state.scope.find_bound(name))
+    known = state.now.shape_vars.get(name, state.scope.find_bound(name))
     if isinstance(known, SizeVar):
         if known.dtype != value.dtype:
             raise state.error(
@@ -244,7 +246,7 @@ def declare_shape_var(state: GraphState, name: str, value: SizeVar, at: ast.expr
                 rule="PX-9",
             )
     else:
-        known = state.now.sizes[name] = value if value.name else value.renamed(name)
+        known = state.now.shape_vars[name] = value if value.name else value.renamed(name)
     if state.scope.find_bound(name) is not known:
         state.scope.set(name, known)
 
@@ -291,22 +293,22 @@ def emit_unit(state: GraphState, value: object, node: ast.expr) -> rx.Var:
 
 
 def output_statement(state: GraphState, node: ast.expr) -> None:
-    """Read `R.output(...)`, whose names `outputs_of` has seen."""
+    """Read `R.output(...)`, whose names `outputs_of` has collected."""
     flow = state.now.dataflow
     if flow is None or not isinstance(node, ast.Call):
         raise state.error(
             node, "R.output belongs at the end of a dataflow block", hint="with R.dataflow():"
         )
-    for part in node.args:
-        if not isinstance(part, ast.Name):
-            raise state.error(part, "R.output takes names of variables")
-        if part.id not in flow.outputs:
+    for arg in node.args:
+        if not isinstance(arg, ast.Name):
+            raise state.error(arg, "R.output takes names of variables")
+        if arg.id not in flow.outputs:
             raise state.error(
                 node, "R.output belongs directly in its dataflow block, at its end", rule="SC-7"
             )
-        if flow.outputs[part.id] is None:
-            raise state.error(part, f"{part.id!r} is not bound in this dataflow block", rule="SC-8")
-        emit_output(state, part)
+        if flow.outputs[arg.id] is None:
+            raise state.error(arg, f"{arg.id!r} is not bound in this dataflow block", rule="SC-8")
+        emit_output(state, arg)
     flow.done = True
 
 
@@ -328,7 +330,7 @@ def func_attr(state: GraphState, attrs: Mapping[str, object], node: ast.expr) ->
         records.check_added_attributes(state.now.attrs, attrs)
     for key, value in attrs.items():
         if key == "pure":
-            # LEG-15: purity was determined before the body was read, since callers rely on it.
+            # LEG-15: purity was determined before the body was parsed, since callers rely on it.
             if value is not state.now.pure:
                 raise state.error(node, "pure is written out, as True or False", rule="LEG-15")
             continue
@@ -350,12 +352,12 @@ def return_statement(state: GraphState, node: ast.Return) -> None:
     now.returned = node
     expr = state.values.expression(state.values.value(node.value), node.value)
     with state.at(node.value):
-        inside = isinstance(expr, rx.DataflowVar) or not isinstance(expr, rx.Var)
-        if now.dataflow is not None and inside:
+        needs_output = isinstance(expr, rx.DataflowVar) or not isinstance(expr, rx.Var)
+        if now.dataflow is not None and needs_output:
             expr = state.builder.emit(expr, output=True, span=state.program.span(node.value))
         now.result = expr
 
 
 def _cast_value(node: ast.expr) -> ast.expr:
-    """What is cast in the call of a cast."""
+    """Return the operand of the call of a cast."""
     return node.args[0] if isinstance(node, ast.Call) and node.args else node

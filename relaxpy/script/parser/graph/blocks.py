@@ -92,16 +92,16 @@ def cast_block(state: GraphState, node: ast.With, sinfo: rx.StructInfo) -> None:
 
 
 def leave_block(state: GraphState, names: Mapping[str, object], flow: Dataflow) -> None:
-    """Leave a dataflow block: keep its outputs, and note which names are no longer visible."""
+    """Leave a dataflow block: keep its outputs, and record which names are no longer visible."""
     for name, value in names.items():
         if name in flow.outputs or not isinstance(value, rx.DataflowVar):
             state.scope.set(name, value)
         elif state.scope.find(name) is MISSING:
-            state.values.gone[name] = "it ends with its dataflow block"
+            state.values.ended[name] = "it ends with its dataflow block"
 
 
 def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.stmt | None]:
-    """The outputs of a dataflow block, each with the statement that binds it last."""
+    """Return the outputs of a dataflow block, each with the statement that binds it last."""
     names: dict[str, ast.stmt | None] = {}
     for node in nodes:
         match node:
@@ -113,7 +113,7 @@ def outputs_of(state: GraphState, nodes: Sequence[ast.stmt]) -> dict[str, ast.st
                 outputs = elements
             case _:
                 continue
-        names |= {part.id: None for part in outputs if isinstance(part, ast.Name)}
+        names |= {output.id: None for output in outputs if isinstance(output, ast.Name)}
     for node in nodes:
         names |= dict.fromkeys((n for n in bound_names(node) if n in names), node)
     return names
@@ -130,11 +130,11 @@ def if_statement(state: GraphState, node: ast.If) -> None:
             span=state.program.span(node.test),
             hint="a choice by dimensions belongs in a kernel, in a @T.prim_func",
         )
-    written = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
+    is_tuple = isinstance(node.test, (ast.Tuple, ast.List)) and not is_plain(condition)
     if isinstance(node.test, ast.Constant) and isinstance(condition, bool) and node.orelse:
         # A literal keeps both branches; a branch is chosen at parse time by a variable of Python.
         condition = replace(rx.const(condition), span=state.program.span(node.test))
-    if not (written or isinstance(condition, (rx.Expr, PrimExpr))):
+    if not (is_tuple or isinstance(condition, (rx.Expr, PrimExpr))):
         known_branch(state, node, pending, known=state.values.truth(condition, node.test))
         return
     now = state.now
@@ -155,16 +155,16 @@ def if_statement(state: GraphState, node: ast.If) -> None:
     name = result_name(state, node)
     test = state.values.expression(condition, node.test)
     annotations: list[rx.StructInfo] = []
-    yes = read_branch(state, node.body, name, annotations)
-    no = read_branch(state, node.orelse, name, annotations)
-    if yes is None or no is None:
+    then = read_branch(state, node.body, name, annotations)
+    orelse = read_branch(state, node.orelse, name, annotations)
+    if then is None or orelse is None:
         raise Poisoned
     var = rx.Var(name, None, state.program.span(first_keyword(node, 2)))
     state.values.forget()
     if pending.annotation is None and annotations:
         pending = Pending(name, reduce(struct_info_lca, annotations), pending.cast)
-    branch = rx.If(test, yes, no, span=state.program.span(node.test))
-    bindings.bind_compound(state, branch, var, pending, node.test)
+    value = rx.If(test, then, orelse, span=state.program.span(node.test))
+    bindings.bind_compound(state, value, var, pending, node.test)
 
 
 def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bool) -> None:
@@ -177,10 +177,10 @@ def known_branch(state: GraphState, node: ast.If, pending: Pending, *, known: bo
 
 
 def result_name(state: GraphState, node: ast.If) -> str:
-    """The name that both branches bind last."""
+    """Return the name that both branches bind last."""
     names = []
-    for part in (node.body, node.orelse):
-        last = part[-1]
+    for branch in (node.body, node.orelse):
+        last = branch[-1]
         match last:
             case (
                 ast.Assign(targets=[ast.Name(id=name)])
@@ -220,7 +220,7 @@ def refuse_return(state: GraphState, node: ast.Return) -> None:
 def read_branch(
     state: GraphState, nodes: Sequence[ast.stmt], name: str, annotations: list[rx.StructInfo]
 ) -> rx.SeqExpr | None:
-    """One branch, its value being what `name` is bound to last; None if it is wrong."""
+    """Parse a branch, whose value is the last value of `name`; None if it has errors."""
     *first, last = nodes
     now = state.now
     now.depth += 1
@@ -246,9 +246,9 @@ def read_branch(
 def branch_value(
     state: GraphState, node: ast.stmt, name: str, annotations: list[rx.StructInfo]
 ) -> rx.Expr:
-    """The value of the last statement of a branch.
+    """Return the value of the last statement of a branch.
 
-    A leaf is the value of the branch itself; its annotation is then one of the result.
+    A leaf is the value of the branch itself; its annotation then applies to the result.
     """
     state.values.forget()
     match node:
@@ -277,7 +277,7 @@ def branch_value(
 
 
 def bound_value(state: GraphState, name: str) -> rx.Expr:
-    """The value to which `name` was just bound."""
+    """Return the value to which `name` was just bound."""
     value = state.scope.find(name)
     if not isinstance(value, rx.Expr):
         raise Poisoned

@@ -1,4 +1,4 @@
-"""Reads one `@R.function`: its statements, through the BlockBuilder."""
+"""Parses one `@R.function`: its statements, into a BlockBuilder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relaxpy.script.parser.source.text import Program
 
 
 class GraphReader:
-    """Reads graph functions into a builder; `capture` adds their callees to its module."""
+    """Parses graph functions into a builder; `capture` adds their callees to its module."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class GraphReader:
             state.values.devices = devices
 
     def signature(self, node: ast.FunctionDef) -> Signature:
-        """The signature of the function at `node`."""
+        """Parse the signature of the function at `node`."""
         state = self.state
         return SignatureReader(state.values, state.report).read(node)
 
     def function(
         self, node: ast.FunctionDef, signature: Signature, *, pure: bool, symbol: str | None = None
     ) -> rx.Function | None:
-        """The function at `node`, or None if it has errors, which are reported.
+        """Parse the function at `node`; None if it has errors, which are reported.
 
         A public function has a `symbol`, under which others call it.
         """
@@ -68,10 +68,10 @@ class GraphReader:
         try:
             with (
                 evaluating(state.values.evaluate_here),
-                state.scope.inner(signature.sizes) as sizes,
+                state.scope.inner(signature.shape_vars) as shape_vars,
                 state.scope.inner(signature.names),
             ):
-                body.sizes = sizes
+                body.shape_vars = shape_vars
                 state.statements.read(docstring_removed(node.body), self.statement)
             if body.returned is None and len(state.report.errors) == before:
                 state.report.add(self.no_return(node))
@@ -99,28 +99,28 @@ class GraphReader:
         state = self.state
         assert body.returned is not None
         returned = body.returned.value or body.returned
-        where = state.program.span(returned)
-        name = state.program.span(name_of(node))
+        result_span = state.program.span(returned)
+        name_span = state.program.span(name_of(node))
         try:
             result = state.builder.end_scope(body.result)
         except RelaxpyError as error:
             state.builder.end_scope()
-            raise state.values.located(error, where) from None
+            raise state.values.located(error, result_span) from None
         assert result is not None
         if symbol is not None:
             body.attrs.setdefault("global_symbol", symbol)
         elif "global_symbol" in body.attrs:
             raise state.error(name_of(node), f"private function {node.name!r} has a global_symbol")
         func = rx.Function(
-            signature.params, result, signature.ret, pure, Attrs(body.attrs), span=name
+            signature.params, result, signature.ret, pure, Attrs(body.attrs), span=name_span
         )
         state.values.positions[id(result)] = state.program, returned
         try:
             return state.builder.normalize_function(func)
         except RelaxpyError as error:
-            if error.about is result:  # what is wrong is the result, wherever it was bound
-                error.diagnostics = tuple(replace(d, span=where) for d in error.diagnostics)
-            raise as_parse_error(error, where) from None
+            if error.about is result:  # reported at the return, wherever the result was bound
+                error.diagnostics = tuple(replace(d, span=result_span) for d in error.diagnostics)
+            raise as_parse_error(error, result_span) from None
 
     def no_return(self, node: ast.FunctionDef) -> ParseError:
         """Create the error for a function without a result."""
@@ -152,7 +152,7 @@ class GraphReader:
                 state.builder.flush()
         finally:
             now.enclosing.pop()
-            if now.returned is None:  # nothing is left, unless the statement is wrong
+            if now.returned is None:  # nothing remains, unless the statement has an error
                 state.builder.discard()
 
     def after_return(self, node: ast.stmt) -> ParseError:
@@ -184,7 +184,7 @@ class GraphReader:
                 self.local_function(node)
             case ast.For():
                 unrolled.for_statement(state, node)
-            case ast.Pass() | ast.Nonlocal():  # whose names are looked up outside anyway
+            case ast.Pass() | ast.Nonlocal():  # names of enclosing functions are visible anyway
                 return
             case _:
                 raise refusal(state.program, node, "Relax")
@@ -194,8 +194,8 @@ class GraphReader:
         state = self.state
         pending = bindings.take_pending(state)
         decorator = None
-        for part in node.decorator_list:
-            value = state.values.value(part)
+        for expr in node.decorator_list:
+            value = state.values.value(expr)
             if isinstance(value, records.FunctionOptions):
                 decorator = value
         if decorator is None or decorator.dialect != "relax":

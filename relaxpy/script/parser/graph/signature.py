@@ -34,18 +34,18 @@ class Signature:
     params: tuple[rx.Var, ...] = ()
     ret: rx.StructInfo | None = None
     names: dict[str, object] = field(default_factory=dict)
-    sizes: dict[str, tir.Var] = field(default_factory=dict)
+    shape_vars: dict[str, tir.Var] = field(default_factory=dict)
     complete: bool = True
 
     def func_struct_info(self, *, pure: bool) -> rx.FuncStructInfo:
-        """The struct info that callers see (DER-1, DER-44)."""
+        """Return the struct info that callers use (DER-1, DER-44)."""
         ret = self.ret if self.ret is not None else rx.ObjectStructInfo()
         body = rx.SeqExpr((), rx.Tuple(()))
         return function_sinfo(rx.Function(self.params, body, self.ret, pure), ret)
 
 
 class SignatureReader:
-    """Reads one signature.
+    """Parses one signature.
 
     A bare name among string dimensions defines a shape variable, in any position, and may declare
     its datatype, "n: int32"; other strings are expressions over those.
@@ -59,22 +59,22 @@ class SignatureReader:
         self.quoted: set[str] = set()
         self.dtypes: dict[str, DataType] = {}
         self.literals: dict[ast.expr, dict[str, ast.Constant]] = {}
-        self.sized: frozenset[str] = frozenset()
+        self.size_vars: frozenset[str] = frozenset()
 
     def read(self, node: ast.FunctionDef) -> Signature:
-        """The signature of `node`; errors in it are reported."""
+        """Parse the signature of `node`; errors in it are reported."""
         args = [*node.args.posonlyargs, *node.args.args]
         self.refuse_extras(node.args)
-        self.sized = frozenset(_declared_as_sizes(node.body))
+        self.size_vars = frozenset(_declared_size_vars(node.body))
         outer, self.values.shape_var_of = self.values.shape_var_of, self.variable
         try:
-            self.read_parts(node, args)
+            self.read_parameters(node, args)
         finally:
             self.values.shape_var_of = outer
         return self.result
 
-    def read_parts(self, node: ast.FunctionDef, args: Sequence[ast.arg]) -> None:
-        """Read parameters and result."""
+    def read_parameters(self, node: ast.FunctionDef, args: Sequence[ast.arg]) -> None:
+        """Parse the parameters and the result."""
         with self.values.scope.inner() as names:
             self.result.names = names
             names.update((extra.arg, POISON) for extra in _extras(node.args))
@@ -82,21 +82,21 @@ class SignatureReader:
                 names[name] = self.variable(name)
             self.pending = {arg.arg: arg for arg in args}
             annotations = [arg.annotation for arg in args if arg.annotation is not None]
-            self.quoted = {_named(str(n.value))[0] for a in annotations for n in _strings(a)}
+            self.quoted = {_split_dtype(str(n.value))[0] for a in annotations for n in _strings(a)}
             for name, dtype in _declared_dtypes(annotations):
                 self.dtypes.setdefault(name, dtype)
             for arg in args:
                 self.parameter(arg.arg)
             params = [names[arg.arg] for arg in args]
             if node.returns is not None:
-                # A Callable in the result binds shape variables, which may occur before that.
-                self.quoted |= {_named(str(n.value))[0] for n in _strings(node.returns)}
+                # A Callable in the result binds shape variables, which may occur to its left.
+                self.quoted |= {_split_dtype(str(n.value))[0] for n in _strings(node.returns)}
                 self.result.ret = self.struct_info(node.returns, binds=False)
         self.result.params = tuple(p for p in params if isinstance(p, rx.Var))
         self.result.complete &= len(self.result.params) == len(args)
 
     def refuse_extras(self, spec: ast.arguments) -> None:
-        """A function has plain positional parameters, each with a name of its own."""
+        """Report parameters other than plain positional ones, and names that occur twice."""
         for error in self.values.program.repeated(spec):
             self.wrong(error)
         for extra in _extras(spec):
@@ -117,24 +117,24 @@ class SignatureReader:
             )
 
     def wrong(self, error: RelaxpyError) -> None:
-        """Report an error: callers cannot rely on this signature."""
+        """Report an error, so that callers do not rely on this signature."""
         self.result.complete = False
         self.report.add(error)
 
     def variable(self, name: str) -> tir.Var:
-        """The shape variable of this name: one in scope (SC-15), or a new one."""
-        known = self.result.sizes.get(name)
+        """Return the shape variable of this name: one in scope (SC-15), or a new one."""
+        known = self.result.shape_vars.get(name)
         if known is not None:
             return known
         outer = self.values.scope.find_bound(name)
-        kind = tir.SizeVar if name in self.sized else tir.Var
+        kind = tir.SizeVar if name in self.size_vars else tir.Var
         dtype = self.dtypes.get(name, INT64)
         var = outer if isinstance(outer, tir.Var) else kind(name, dtype)
-        self.result.sizes[name] = var
+        self.result.shape_vars[name] = var
         return var
 
     def parameter(self, name: str) -> object:
-        """The parameter of this name; parameters that its annotation uses are created first."""
+        """Create the parameter of this name, after the parameters that its annotation uses."""
         arg = self.pending.pop(name, None)
         names = self.result.names
         if arg is None:
@@ -158,7 +158,7 @@ class SignatureReader:
         return param
 
     def struct_info(self, node: ast.expr, *, binds: bool = True) -> rx.StructInfo | None:
-        """The struct info of an annotation, or None if it is wrong, which is reported.
+        """Return the struct info of an annotation, or None if it has errors, which are reported.
 
         Without `binds`, as for the result, its names must be bound already.
         """
@@ -169,7 +169,7 @@ class SignatureReader:
                 raise self.values.error(
                     node,
                     f"an annotation is a struct info such as R.Tensor, found {describe(value)}",
-                    hint=_INSTEAD.get(
+                    hint=_REPLACEMENTS.get(
                         getattr(value, "__name__", getattr(value, "display_name", ""))
                     ),
                 )
@@ -183,28 +183,28 @@ class SignatureReader:
         return None
 
     def check_bound(self, text: str, annotation: ast.expr) -> None:
-        """WF-4: names in the annotation of the result are bound by parameters or outside."""
-        name, _ = _named(text)
-        lone = name.isidentifier()
-        for used in (name,) if lone else _names_in(name):
-            outer = self.values.scope.find_bound(used) if lone else self.values.scope.find(used)
-            known = isinstance(outer, tir.Var) if lone else outer is not MISSING
-            if known or used in self.result.sizes:
+        """Check that parameters or the enclosing scope bind the names of the result (WF-4)."""
+        name, _ = _split_dtype(text)
+        is_name = name.isidentifier()
+        for used in (name,) if is_name else _names_in(name):
+            outer = self.values.scope.find_bound(used) if is_name else self.values.scope.find(used)
+            known = isinstance(outer, tir.Var) if is_name else outer is not MISSING
+            if known or used in self.result.shape_vars:
                 continue
             raise self.values.error(
-                self.written(text, annotation),
+                self.literal_of(text, annotation),
                 f"shape variable {used!r} of the result is bound by no parameter",
                 rule="WF-4",
-                hint=close_names(used, self.result.sizes)
+                hint=close_names(used, self.result.shape_vars)
                 or "use dimensions of the parameters, or an unknown shape: R.Tensor(ndim=...)",
             )
 
     def dim(self, text: str, annotation: ast.expr) -> PrimExpr:
-        """The expression of a string dimension."""
-        name, dtype = _named(text)
+        """Return the expression of a string dimension."""
+        name, dtype = _split_dtype(text)
         if name.isidentifier() and not dtype:
             return self.variable(name)
-        literal = self.written(text, annotation)
+        literal = self.literal_of(text, annotation)
         if name.isidentifier():
             var = self.variable(name)
             try:
@@ -212,12 +212,12 @@ class SignatureReader:
                     return var
             except MisuseError as error:
                 raise as_parse_error(error, self.values.span(literal)) from None
-            problem = f"{name!r} is {var.dtype} already, it cannot be {dtype}"
-            raise self.values.error(literal, problem, rule="PX-9")
+            message = f"{name!r} is {var.dtype} already, it cannot be {dtype}"
+            raise self.values.error(literal, message, rule="PX-9")
         for used in _names_in(name):
             if used in self.quoted:
                 self.variable(used)
-            elif used not in self.result.sizes and self.values.scope.find(used) is MISSING:
+            elif used not in self.result.shape_vars and self.values.scope.find(used) is MISSING:
                 raise self.values.error(
                     literal,
                     f"shape variable {used!r} is bound nowhere: it is not a whole dimension of any "
@@ -226,7 +226,7 @@ class SignatureReader:
                     hint=close_names(used, (q for q in self.quoted if q.isidentifier()))
                     or f'pass it in by a parameter, as in s: R.Shape(["{used}"])',
                 )
-        with self.values.scope.inner(self.result.sizes):
+        with self.values.scope.inner(self.result.shape_vars):
             value = self.values.quoted(literal)
         if isinstance(value, bool) or not isinstance(value, (int, PrimExpr)):
             raise self.values.error(
@@ -234,17 +234,17 @@ class SignatureReader:
             )
         return value if isinstance(value, PrimExpr) else tir.IntImm(INT64, value)
 
-    def written(self, text: str, annotation: ast.expr) -> ast.Constant:
-        """The literal of a dimension; for a computed string, one at the whole annotation."""
+    def literal_of(self, text: str, annotation: ast.expr) -> ast.Constant:
+        """Return the literal of a dimension; for a computed string, one at the annotation."""
         if annotation not in self.literals:
-            strings = reversed(_strings(annotation))  # of equal ones the first counts
+            strings = reversed(_strings(annotation))  # of equal ones, the first is kept
             self.literals[annotation] = {str(node.value): node for node in strings}
         literal = self.literals[annotation].get(text)
         return ast.copy_location(ast.Constant(text), annotation) if literal is None else literal
 
 
-#: What to write in place of a value that is not an annotation, by its name or class.
-_INSTEAD = {
+#: Hints for values that are not annotations, by their names or classes.
+_REPLACEMENTS = {
     "T.Buffer": 'tensors of a graph function are written as in R.Tensor((4, 4), "float32")',
     "ndarray": 'tensors are written as in R.Tensor((4, 4), "float32")',
     "int": 'for a number write R.Prim("int64")',
@@ -257,12 +257,12 @@ _INSTEAD = {
 
 
 def _extras(spec: ast.arguments) -> list[ast.arg]:
-    """The parameters that functions cannot have."""
+    """Return the parameters of the kinds that functions cannot have."""
     return [arg for arg in (spec.vararg, *spec.kwonlyargs, spec.kwarg) if arg is not None]
 
 
-def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """The names that `n = T.int64(is_size_var=True)` in a body says to be sizes."""
+def _declared_size_vars(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Yield the names that `n = T.int64(is_size_var=True)` in a body declares as SizeVars."""
     for statement in body:
         match statement:
             case ast.Assign(
@@ -276,19 +276,19 @@ def _declared_as_sizes(body: Iterable[ast.stmt]) -> Iterator[str]:
                 pass
 
 
-def _named(text: str) -> tuple[str, str]:
-    """A dimension, and the datatype that may follow its name."""
+def _split_dtype(text: str) -> tuple[str, str]:
+    """Split a string dimension into the dimension and the datatype that may follow a name."""
     name, _, dtype = text.partition(":")
     return (name.strip(), dtype.strip()) if name.strip().isidentifier() else (text.strip(), "")
 
 
 def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, DataType]]:
-    """Shape variables whose datatypes are declared: "n: int32", or R.Prim("int32", value="n")."""
+    """Yield shape variables with declared datatypes: "n: int32", R.Prim("int32", value="n")."""
     for node in (n for annotation in annotations for n in ast.walk(annotation)):
         name = dtype = ""
         match node:
             case ast.Constant(value=str() as text):
-                name, dtype = _named(text)
+                name, dtype = _split_dtype(text)
             case ast.Call(func=ast.Attribute(attr="Prim"), args=args, keywords=keywords):
                 operands = dict(zip(("dtype", "value"), args, strict=False))
                 operands.update((k.arg, k.value) for k in keywords if k.arg is not None)
@@ -297,7 +297,7 @@ def _declared_dtypes(annotations: Iterable[ast.expr]) -> Iterator[tuple[str, Dat
             case _:
                 pass
         if name.isidentifier() and dtype:
-            with suppress(MisuseError):  # whoever reads the annotation reports it
+            with suppress(MisuseError):  # reported when the annotation is evaluated
                 yield name, as_dtype(dtype)
 
 

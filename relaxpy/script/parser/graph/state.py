@@ -1,4 +1,4 @@
-"""The state of a graph function while it is read."""
+"""The state of a graph function while it is parsed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from relaxpy.script.parser.source.report import Report, Statements
 from relaxpy.script.parser.source.scope import Scope
 from relaxpy.script.parser.source.text import Positioned, Program
 
-#: Enters a function that was defined elsewhere into the module, by its name.
+#: Adds a function that was defined elsewhere to the module, under its name.
 Capture: TypeAlias = Callable[[rx.BaseFunc, str], rx.GlobalVar]
-_HOLD_FUNCTIONS = frozenset((rx.Function, PrimFunc, rx.Tuple))
+_MAY_CONTAIN_FUNCTIONS = frozenset((rx.Function, PrimFunc, rx.Tuple))
 
 
 class Dataflow:
-    """A dataflow block being read: the names of its outputs, and the bindings of these."""
+    """A dataflow block being parsed: the names of its outputs, each with its last binding."""
 
     def __init__(self, outputs: Mapping[str, ast.stmt | None]) -> None:
         self.outputs = outputs
@@ -39,9 +39,10 @@ class Dataflow:
 
 @dataclass(slots=True)
 class Pending:
-    """The annotation and the cast of the variable that the next if or local function is bound to.
+    """The annotation and the cast of the variable that the next if or local function binds.
 
-    `name: sinfo` before it is an annotation, `with R.match_cast(..., sinfo):` around it a cast.
+    `name: sinfo` before it is an annotation, and `with R.match_cast(..., sinfo):` around it is a
+    cast.
     """
 
     name: str = ""
@@ -50,11 +51,11 @@ class Pending:
 
 
 class Body:
-    """A function being read."""
+    """A function being parsed."""
 
     def __init__(self) -> None:
         self.attrs: dict[str, object] = {}
-        self.sizes: dict[str, object] = {}
+        self.shape_vars: dict[str, object] = {}
         self.result: rx.Expr | None = None
         self.returned: ast.Return | None = None
         self.dataflow: Dataflow | None = None
@@ -68,14 +69,14 @@ class ReadsStatements(Protocol):
     """The reader of statements, called back for nested statements."""
 
     def statement(self, node: ast.stmt) -> None:
-        """Read one statement, in its turn."""
+        """Parse one statement, and flush the bindings that it evaluates."""
 
     def dispatch(self, node: ast.stmt) -> None:
-        """Read one statement by its kind."""
+        """Parse one statement by its kind."""
 
 
 class GraphState:
-    """The state of a graph function while it is read, and the location of errors in it."""
+    """The state of a graph function while it is parsed, and the location of errors in it."""
 
     reader: ReadsStatements
 
@@ -96,12 +97,12 @@ class GraphState:
         self.capture: Capture | None = None
         self._foreign: set[rx.Expr] = set()
         self.unrolling = Unrolling()
-        self.values.shape_var_of = self.size
+        self.values.shape_var_of = self.shape_var
         builder.context.span_of = self.values.position_of
 
     @property
     def program(self) -> Program:
-        """The text that is being read; during the expansion of a macro, its text."""
+        """The text that is being parsed; during the expansion of a macro, its text."""
         return self.values.program
 
     @property
@@ -113,13 +114,13 @@ class GraphState:
         """Create the error `message` at `node`."""
         return self.program.error(node, message, **details)
 
-    def size(self, name: str) -> object:
-        """The shape variable for a TypeVar of this name."""
-        return self.now.sizes.setdefault(name, tir.Var(name, INT64))
+    def shape_var(self, name: str) -> object:
+        """Return the shape variable for a TypeVar of this name."""
+        return self.now.shape_vars.setdefault(name, tir.Var(name, INT64))
 
     @property
     def now(self) -> Body:
-        """The function being read."""
+        """The function being parsed."""
         assert self.body is not None
         return self.body
 
@@ -132,7 +133,7 @@ class GraphState:
             raise self.values.located(error, self.program.span(node)) from None
 
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
-        """`expr` as a value that is bound once, before values that are evaluated later.
+        """Bind `expr` once, before values that are evaluated later, and return its variable.
 
         Calls on variables of another function, which Python code may build, stay as they are.
         """
@@ -145,12 +146,12 @@ class GraphState:
         return self.builder.evaluate(expr, shared=shared)
 
     def with_global_vars(self, expr: rx.Expr) -> rx.Expr:
-        """`expr` with GlobalVars for the functions of other programs that it calls or mentions."""
+        """Replace the functions of other programs that `expr` calls or mentions by GlobalVars."""
         match expr:
             case rx.Function() | PrimFunc():
                 return self._global_var(expr)
             case rx.Call(op=op, args=args):
-                if _HOLD_FUNCTIONS.isdisjoint(map(type, (op, *args))):
+                if _MAY_CONTAIN_FUNCTIONS.isdisjoint(map(type, (op, *args))):
                     return expr
                 callee = op if isinstance(op, Op) else self.with_global_vars(op)
                 new = tuple(self.with_global_vars(arg) for arg in args)
@@ -164,14 +165,14 @@ class GraphState:
                 return expr
 
     def _global_var(self, func: rx.Function | PrimFunc) -> rx.Expr:
-        """The GlobalVar of `func`, or `func` if it belongs to the function being read."""
+        """Return the GlobalVar of `func`, or `func` if it belongs to the function being parsed."""
         name = func.attrs.get("global_symbol")
         if self.capture is None or (
             name is None and isinstance(func, rx.Function) and free_vars(func)
         ):
             return func
-        known = (known for known in self.scope.names() if self.scope.find(known) is func)
-        return self.capture(func, str(name or next(known, "function")))
+        names = (known for known in self.scope.names() if self.scope.find(known) is func)
+        return self.capture(func, str(name or next(names, "function")))
 
     def _is_foreign(self, expr: rx.Call | rx.TupleGetItem) -> bool:
         operands = expr.args if isinstance(expr, rx.Call) else (expr.tuple_value,)
@@ -188,19 +189,19 @@ class GraphState:
         return False
 
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
-        """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
+        """Return the variable to which `expr` was bound when it was evaluated, or `expr` itself."""
         return self.builder.evaluated(self.with_global_vars(expr))
 
 
 def ends_in(node: ast.expr, name: str) -> bool:
-    """Whether a path such as `R.output` ends in `name`."""
+    """Return whether a path such as `R.output` ends in `name`."""
     if isinstance(node, ast.Attribute):
         return node.attr == name
     return isinstance(node, ast.Name) and node.id == name
 
 
 def first_keyword(node: ast.stmt, length: int) -> ast.expr:
-    """A node with the position of the first keyword of a statement."""
+    """Return a node with the position of the first keyword of a statement."""
     keyword = ast.Name("")
     keyword.lineno = keyword.end_lineno = node.lineno
     keyword.col_offset, keyword.end_col_offset = node.col_offset, node.col_offset + length
@@ -208,12 +209,12 @@ def first_keyword(node: ast.stmt, length: int) -> ast.expr:
 
 
 def name_of(node: ast.FunctionDef) -> ast.expr:
-    """A node with the position of the name in `def name(...)`."""
+    """Return a node with the position of the name in `def name(...)`."""
     return _name_after("def ", node)
 
 
 def class_name_of(node: ast.ClassDef) -> ast.expr:
-    """A node with the position of the name in `class name: ...`."""
+    """Return a node with the position of the name in `class name: ...`."""
     return _name_after("class ", node)
 
 
@@ -226,16 +227,16 @@ def _name_after(keyword: str, node: ast.FunctionDef | ast.ClassDef) -> ast.expr:
 
 
 def declared_pure(node: ast.FunctionDef) -> bool | None:
-    """The purity that `R.func_attr({"pure": ...})` declares, on which callers rely (LEG-15)."""
-    for part in node.body:
-        call = part.value if isinstance(part, ast.Expr) else None
+    """Return the purity that `R.func_attr({"pure": ...})` declares for callers (LEG-15)."""
+    for statement in node.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or not ends_in(call.func, "func_attr") or not call.args:
             continue
         table = call.args[0]
         for key, value in (
             zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
         ):
-            named = isinstance(key, ast.Constant) and key.value == "pure"
-            if named and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            is_pure_key = isinstance(key, ast.Constant) and key.value == "pure"
+            if is_pure_key and isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 return value.value
     return None

@@ -1,4 +1,4 @@
-"""Loops of Python and macros in graph functions: statements that are read once for each use."""
+"""Loops of Python and macros in graph functions: statements that are parsed once for each use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relaxpy.script.parser.source.scope import Poisoned
 
 
 def for_statement(state: GraphState, node: ast.For) -> None:
-    """Read the body of a loop once for each member, which is known at parse time."""
+    """Parse the body of a loop once for each member; the members are known at parse time."""
     if node.orelse:
         raise state.error(node.orelse[0], "a loop in Relax has no else")
     members = loop_members(state, node.iter)
@@ -38,17 +38,17 @@ def for_statement(state: GraphState, node: ast.For) -> None:
 
 
 def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]]:
-    """The members that a loop runs over, each with whether it is the last.
+    """Yield the members that a loop runs over, each with a flag for the last.
 
-    A generator yields a value after the preceding statements have been read; in a dataflow block,
+    A generator yields a value after the preceding statements have been parsed; in a dataflow block,
     which has no effects, it yields all values first.
 
     Errors:
-        ParseError: that is not known while the program is parsed, or is too much.
+        ParseError: the members are not known while the program is parsed, or are too many.
     """
     value = state.values.value(node)
     if isinstance(value, rx.Expr) and isinstance(value.struct_info, rx.TupleStructInfo):
-        yield from _with_end(bindings.tuple_members(state, value, node))
+        yield from _with_last_flag(bindings.tuple_members(state, value, node))
         return
     if isinstance(value, (rx.Expr, PrimExpr, records.Form)):
         raise state.error(
@@ -60,12 +60,12 @@ def loop_members(state: GraphState, node: ast.expr) -> Iterator[tuple[Any, bool]
     if isinstance(value, Iterator) and state.now.dataflow is None:
         yield from ((member, False) for member in members)
         return
-    read = []
+    collected = []
     for member in members:
-        read.append(member)
-        if len(read) > MAX_UNROLLED:
-            state.unrolling.add(len(read), node, state.values)
-    yield from _with_end(read)
+        collected.append(member)
+        if len(collected) > MAX_UNROLLED:
+            state.unrolling.add(len(collected), node, state.values)
+    yield from _with_last_flag(collected)
 
 
 class FunctionHost:
@@ -81,13 +81,13 @@ class FunctionHost:
         self.evaluated = state.evaluated
 
     def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
-        """The variable to which a cast inside an expression is bound."""
+        """Bind a cast inside an expression, and return its variable."""
         return bindings.bind_cast(self.state, form, node)
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The value of a macro, whose statements are read here.
+        """Parse the statements of a macro here, and return its value.
 
         Errors:
             ParseError: it is a macro of kernels, or does not end in its only return.
@@ -99,7 +99,7 @@ class FunctionHost:
         early = next((n for s in statements for n in _returns(s)), None)
         if early is not None or not isinstance(last, ast.Return) or last.value is None:
             raise macro.program.error(
-                early or last, "a macro of Relax ends in its one return, which has a value"
+                early or last, "a macro of Relax ends in its only return, which has a value"
             )
         before = len(self.state.report.errors)
         with self.nested(), macro_expansion(self.state.values, macro, args, kwargs, node):
@@ -111,10 +111,10 @@ class FunctionHost:
                 return self.cast(result, last.value)
             return result
 
-    def help(
+    def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a user's function, in which the directives of R are eager."""
+        """Return the result of a user's function, in which the directives of R are eager."""
         with self.eager(node):
             return door.call(function, args, kwargs)
 
@@ -133,14 +133,14 @@ class FunctionHost:
                 case records.TeForm():
                     return self.kernel_call(form, node)
                 case _:
-                    raise self.state.error(node, f"{describe(form)} belongs in the text itself")
+                    raise self.state.error(node, f"{describe(form)} belongs in the program itself")
 
         with handling(handler):
             yield
 
     @contextmanager
     def nested(self) -> Iterator[None]:
-        """The reading of other statements in the middle of one."""
+        """Allow other statements to be parsed in the middle of one."""
         now, values = self.state.now, self.state.values
         enclosing, returned, positions = now.enclosing, now.returned, dict(values.positions)
         now.enclosing, now.returned = [], None
@@ -153,12 +153,12 @@ class FunctionHost:
             values.positions.update(positions)
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of a kernel computing tensor expressions; the kernel is added to the module."""
+        """Add the kernel of tensor expressions to the module, and return the call of it."""
         with self.state.at(node):
             return self.add_kernel(form, node)
 
     def add_kernel(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of the kernel for `form`, entered into the module."""
+        """Add the kernel of `form` to the module, and return the call of it."""
         if self.module_names is None:
             raise self.state.error(
                 node,
@@ -168,16 +168,16 @@ class FunctionHost:
         return kernel_call(form, self.state.builder, self.module_names)
 
 
-def _with_end(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
+def _with_last_flag(members: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
     return ((member, k == len(members)) for k, member in enumerate(members, 1))
 
 
 def _returns(node: ast.stmt) -> Iterator[ast.Return]:
-    """The returns of a statement, except those of nested functions."""
+    """Yield the returns of a statement, except those of nested functions."""
     worklist: list[ast.AST] = [node]
     while worklist:
-        part = worklist.pop()
-        if isinstance(part, ast.Return):
-            yield part
-        elif not isinstance(part, (ast.FunctionDef, ast.Lambda)):
-            worklist += ast.iter_child_nodes(part)
+        child = worklist.pop()
+        if isinstance(child, ast.Return):
+            yield child
+        elif not isinstance(child, (ast.FunctionDef, ast.Lambda)):
+            worklist += ast.iter_child_nodes(child)

@@ -76,29 +76,29 @@ class Host(Protocol):
     """The services of a function's reader that its expressions use."""
 
     def cast(self, form: records.MatchCastForm | records.MatchShapeForm, node: ast.expr) -> rx.Expr:
-        """The variable to which a cast inside an expression is bound."""
+        """Bind a cast inside an expression, and return its variable."""
 
     def kernel_call(self, form: records.TeForm, node: ast.expr) -> rx.Call:
-        """The call of a kernel computing tensor expressions."""
+        """Return the call of a kernel that computes tensor expressions."""
 
     def expand(
         self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a macro."""
+        """Return the result of a macro."""
 
-    def help(
+    def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a user's function, in which the directives of R are eager."""
+        """Return the result of a user's function, in which the directives of R are eager."""
 
     def eager(self, node: ast.expr) -> AbstractContextManager[None]:
         """Run Python code of the user, whose directives are eager until the context ends."""
 
     def evaluate(self, expr: rx.Expr, *, shared: bool) -> rx.Expr:
-        """`expr` as a value that is bound once, before what is evaluated after it."""
+        """Bind `expr` once, before values that are evaluated later, and return its variable."""
 
     def evaluated(self, expr: rx.Expr) -> rx.Expr:
-        """The variable to which `expr` was bound when it was evaluated, else `expr` itself."""
+        """Return the variable to which `expr` was bound when it was evaluated, or `expr` itself."""
 
 
 _CASTS = (records.MatchCastForm, records.MatchShapeForm)
@@ -108,7 +108,7 @@ _SPECIAL = (*_CASTS, records.UnknownShape, tuple, list)
 class GraphEvaluator(Evaluator):
     """Expressions of a graph function; `positions` maps ids of values to their last positions.
 
-    `host` is the function that is being read, if one is; `devices` are those of the module.
+    `host` is the function that is being parsed, if there is one; `devices` are the module's.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -118,25 +118,25 @@ class GraphEvaluator(Evaluator):
         self.annotating = False
         self._current: ast.expr | None = None
         self.positions: dict[int, tuple[Program, Positioned]] = {}
-        self.gone: dict[str, str] = {}
-        self._kept: list[object] = []
-        self._known: dict[ast.expr, Inspected | DataType] = {}
+        self.ended: dict[str, str] = {}
+        self._alive: list[object] = []
+        self._properties: dict[ast.expr, Inspected | DataType] = {}
         self._annotations: list[tuple[Annotation, tuple[Program, Positioned]]] = []
 
     def forget(self) -> None:
         """Forget the positions of values at the start of a statement."""
         self.positions.clear()
-        self._kept.clear()
-        self._known.clear()
+        self._alive.clear()
+        self._properties.clear()
         self._annotations.clear()
 
     def position_of(self, expr: rx.Expr) -> Span | None:
-        """The position of `expr` in this statement."""
+        """Return the position of `expr` in this statement."""
         span = self._written(expr)
         return written_at(expr) if span is None else span
 
     def _written(self, value: object) -> Span | None:
-        """The position of `value` in this statement, or None."""
+        """Return the position of `value` in this statement, or None."""
         position = self.positions.get(id(value))
         return None if position is None else position[0].span(position[1])
 
@@ -144,30 +144,31 @@ class GraphEvaluator(Evaluator):
         """Locate `error` at its operand, if that is in this statement."""
         about = error.about
         position = self._written(about)
-        # A variable that was bound on the way to normal form has the span of the operand.
+        # A variable that normalisation has bound has the span of the operand.
         if position is None and isinstance(about, rx.Var):
-            written = [program.span(node) for program, node in self.positions.values()]
-            position = about.span if about.span in written else None
+            spans = [program.span(node) for program, node in self.positions.values()]
+            position = about.span if about.span in spans else None
         return as_parse_error(error, position or otherwise)
 
     @override
     def unknown(self, node: ast.Name) -> RelaxpyError:
         error = Evaluator.unknown(self, node)
-        why = self.gone.get(node.id)
-        meant = operators_called(node.id)
-        if why is None:
-            hint = error.diagnostic.hint or (f"did you mean `{meant[0]}`?" if meant else None)
+        reason = self.ended.get(node.id)
+        operators = operators_called(node.id)
+        if reason is None:
+            suggestion = f"did you mean `{operators[0]}`?" if operators else None
+            hint = error.diagnostic.hint or suggestion
             return self.error(node, error.diagnostic.message, hint=hint)
         return self.error(
             node,
-            f"{node.id!r} is not visible here: {why}",
+            f"{node.id!r} is not visible here: {reason}",
             rule="SC-7",
             hint=f"list it in R.output({node.id}) at the end of the block",
         )
 
     @contextmanager
     def in_annotation(self) -> Iterator[None]:
-        """The reading of an annotation, where `_` is an unknown shape (LEG-4)."""
+        """Evaluate an annotation, where `_` is an unknown shape (LEG-4), until the context ends."""
         outer, self.annotating = self.annotating, True
         try:
             yield
@@ -181,7 +182,7 @@ class GraphEvaluator(Evaluator):
         return Evaluator._name(self, node)
 
     def _means_unknown_shape(self) -> bool:
-        """Whether `_` means an unknown shape; it may also be an ordinary name."""
+        """Return whether `_` means an unknown shape; it may also be an ordinary name."""
         known = self.scope.find_bound("_")
         return known is MISSING or (self.annotating and not isinstance(known, PrimExpr))
 
@@ -199,12 +200,12 @@ class GraphEvaluator(Evaluator):
         if isinstance(owner, rx.Expr) and node.attr in PROPERTIES:
             return self.inspected(owner, node)
         if isinstance(owner, DataType):
-            self._known[node] = owner
+            self._properties[node] = owner
         value = Evaluator.attribute_of(self, owner, node)
         return self.evaluate(value, node) if isinstance(value, rx.Call) else value
 
     def inspected(self, owner: rx.Expr, node: ast.Attribute) -> object:
-        """`owner.shape` and the like: what is known, or what reads it when the program runs."""
+        """Return a property such as `owner.shape`: its known value, or a call that computes it."""
         sinfo = owner.struct_info
         if not isinstance(sinfo, rx.TensorStructInfo):
             actual = "no struct info" if sinfo is None else str(sinfo)
@@ -212,12 +213,12 @@ class GraphEvaluator(Evaluator):
         known = known_property(sinfo, node.attr)
         value = inspected(owner, node.attr)
         if known is not None:
-            self._known[node] = value
+            self._properties[node] = value
             return known
         return self.evaluate(value, node) if isinstance(value, rx.Expr) else value
 
     def evaluate(self, expr: rx.Expr, node: ast.expr, *, shared: bool = False) -> rx.Expr:
-        """`expr` as the value of `node`: a call is bound once, in the order of evaluation."""
+        """Return `expr` as the value of `node`; a call is bound once, in the evaluation order."""
         expr = self._at(expr, node)
         if isinstance(expr, (rx.Call, rx.Tuple, rx.Constant)):
             self.guard.derivation(expr, node, self)
@@ -230,12 +231,12 @@ class GraphEvaluator(Evaluator):
         except RelaxpyError as error:
             raise self.located(error, self.span(node)) from None
 
-    def evaluate_here(self, built: rx.Expr) -> rx.Expr:
-        """`built`, a call that Python code has built while the present expression is evaluated."""
+    def evaluate_here(self, call: rx.Expr) -> rx.Expr:
+        """Bind a call that Python code has built while the current expression is evaluated."""
         if self.host is None or self._current is None:
-            return built
-        self.guard.derivation(built, self._current, self)
-        return self.host.evaluate(self._at(built, self._current), shared=True)
+            return call
+        self.guard.derivation(call, self._current, self)
+        return self.host.evaluate(self._at(call, self._current), shared=True)
 
     @override
     def value(self, node: ast.expr) -> Any:
@@ -244,7 +245,7 @@ class GraphEvaluator(Evaluator):
         self._current = outer
         if isinstance(value, rx.Expr):
             self.positions[id(value)] = self.program, node
-            self._kept.append(value)
+            self._alive.append(value)
         elif isinstance(value, Annotation) and not self.annotating:
             self._annotations.append((value, (self.program, node)))
         return value
@@ -257,7 +258,7 @@ class GraphEvaluator(Evaluator):
         return self._yielded(iter(members), node)
 
     def _yielded(self, members: Iterator[object], node: ast.expr) -> Iterator[object]:
-        """The members that a user's generator yields, one at a time as in Python."""
+        """Yield the members of a user's generator, one at a time as in Python."""
         assert self.host is not None
         while True:
             outer, self._current = self._current, node
@@ -269,15 +270,15 @@ class GraphEvaluator(Evaluator):
             yield self.evaluate(member, node) if isinstance(member, rx.Expr) else member
 
     def _locate_operands(self, call: rx.Call, node: ast.Call) -> None:
-        """Note the positions of tuple operands, of struct infos, and of a wrong callee."""
+        """Record the positions of tuple operands, of struct infos, and of a wrong callee."""
         if isinstance(call.op, rx.Var) and not isinstance(call.op.struct_info, rx.FuncStructInfo):
             self.positions[id(call.op)] = self.program, node.func
         for sinfo in call.sinfo_args:
-            same = [at for annotation, at in self._annotations if resolve(annotation) == sinfo]
-            self.positions |= {id(sinfo): at for at in same}
+            equal = [at for annotation, at in self._annotations if resolve(annotation) == sinfo]
+            self.positions |= {id(sinfo): at for at in equal}
         tuples = [a for a in call.args if isinstance(a, rx.Tuple) and a.fields]
-        written = [*node.args, *(keyword.value for keyword in node.keywords)] if tuples else []
-        displays = [d for d in written if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
+        nodes = [*node.args, *(keyword.value for keyword in node.keywords)] if tuples else []
+        displays = [d for d in nodes if isinstance(d, (ast.Tuple, ast.List)) and d.elts]
         for operand in tuples:
             last = self._written(operand.fields[-1])
             display = next((d for d in displays if self.span(d.elts[-1]) == last), None)
@@ -314,8 +315,8 @@ class GraphEvaluator(Evaluator):
         if isinstance(function, OpDef):
             args, kwargs = self._on_listed_devices(function, args, kwargs)
             try:
-                named = {"span": self.span(node), **_renamed(kwargs)}
-                call = door.call(function.make, args, named)
+                call_kwargs = {"span": self.span(node), **_renamed(kwargs)}
+                call = door.call(function.make, args, call_kwargs)
             except MisuseError as error:
                 self.hinted(error)
                 absent = _absent(function, args, kwargs, node) if error.about is None else None
@@ -333,7 +334,7 @@ class GraphEvaluator(Evaluator):
                 return len(sinfo.fields)
         shared = is_helper(function)
         if shared and self.host is not None:
-            result = self.host.help(function, args, kwargs, node)
+            result = self.host.call_helper(function, args, kwargs, node)
         else:
             kwargs = _renamed(kwargs) if function is call_packed else kwargs
             result = door.call(function, args, kwargs)
@@ -352,7 +353,7 @@ class GraphEvaluator(Evaluator):
     def _on_listed_devices(
         self, function: OpDef, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of an operator, with the devices that the module lists for their names."""
+        """Replace the names of devices among the arguments of an operator by the devices."""
         if not any(isinstance(value, str) for value in (*args, *kwargs.values())):
             return args, kwargs
         for i, parameter in enumerate(function.parameters):
@@ -372,13 +373,13 @@ class GraphEvaluator(Evaluator):
     def called(
         self, function: rx.Expr, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> rx.Call:
-        """A call of a function; for packed functions, with the struct info of the result."""
+        """Return a call of a function; for packed functions, with the struct info of the result."""
         kwargs = _renamed(kwargs)
         for keyword in node.keywords:
             if keyword.arg not in ("sinfo_args", "type_args", "pure"):
                 values = [*node.args, *(k.value for k in node.keywords)]
                 if isinstance(function, rx.ExternFunc):
-                    hint = "only sinfo_args and pure are written so"
+                    hint = "only sinfo_args and pure are keywords"
                 elif len(node.keywords) > 1:
                     hint = "give the arguments in the order of the parameters, without their names"
                 else:
@@ -394,7 +395,7 @@ class GraphEvaluator(Evaluator):
         )
 
     def plain(self, function: object, args: list[Any], node: ast.Call) -> list[Any]:
-        """The arguments of a call: casts among them are bound to variables (LEG-11).
+        """Bind the casts among the arguments of a call to variables (LEG-11).
 
         Errors:
             ParseError: an unknown shape is used as a value (LEG-5).
@@ -427,7 +428,7 @@ class GraphEvaluator(Evaluator):
         return value
 
     def _at(self, expr: rx.Expr, node: ast.expr) -> rx.Expr:
-        """`expr` with its position, if it is a new expression without one."""
+        """Set the position of `expr` if it is a new expression without one."""
         if expr.span is not None or isinstance(expr, (rx.Var, rx.GlobalVar)):
             return expr
         return replace(expr, span=self.span(node))  # type: ignore[type-var]
@@ -451,19 +452,19 @@ class GraphEvaluator(Evaluator):
         return self.evaluate(result, node) if isinstance(result, rx.Expr) else result
 
     def _by_index(self, owner: Any, index: Any, node: ast.Subscript) -> object:
-        """`owner[index]` of a Python value; a call for dimensions at an unknown index."""
-        sizes = self._known.get(node.value)
-        if isinstance(sizes, TensorSizes) and not isinstance(index, slice):
+        """Return `owner[index]` of a Python value; a call for dimensions at an unknown index."""
+        dimensions = self._properties.get(node.value)
+        if isinstance(dimensions, TensorSizes) and not isinstance(index, slice):
             if isinstance(index, IntImm):
                 index = index.value
             if not hasattr(index, "__index__") or not -len(owner) <= index < len(owner):
-                owner = sizes
+                owner = dimensions
         return Evaluator.on_subscript(self, owner, index, node)
 
     def number(self, value: object, node: ast.expr) -> rx.Expr | None:
-        """The scalar that `x.ndim` is, or `x.dtype.bits`, where it is known; None for others."""
+        """Return the scalar of a known `x.ndim` or `x.dtype.bits`; None for other values."""
         dtype = NUMBERS.get(node.attr) if isinstance(node, ast.Attribute) else None
-        if dtype is None or type(value) is not int or node not in self._known:
+        if dtype is None or type(value) is not int or node not in self._properties:
             return None
         return rx.PrimValue(ops.const(value, dtype), span=self.span(node))
 
@@ -476,7 +477,7 @@ class GraphEvaluator(Evaluator):
             error.hinted(hint)
 
     def expression(self, value: object, node: ast.expr) -> rx.Expr:
-        """`value` as a Relax expression.
+        """Convert `value` to a Relax expression.
 
         Errors: ParseError at `node` if it is not one.
         """
@@ -494,7 +495,7 @@ class GraphEvaluator(Evaluator):
 
 
 def _defines(left: object, method: str) -> bool:
-    """Whether `left` is an object of a user's class that defines the method."""
+    """Return whether `left` is an object of a user's class that defines the method."""
     kind = type(left)
     if not is_helper(kind) or hasattr(kind, "__array__"):
         return False
@@ -504,16 +505,16 @@ def _defines(left: object, method: str) -> bool:
 def _absent(
     function: OpDef, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> ast.expr | None:
-    """The argument None in the position of an operand."""
+    """Return the argument of a required operand that is None, if there is one."""
     nodes = dict(zip((p.name for p in function.parameters), node.args, strict=False))
     nodes |= {k.arg: k.value for k in node.keywords if k.arg is not None}
     values = dict(zip((p.name for p in function.parameters), args, strict=False)) | kwargs
-    needed = [p.name for p in function.parameters if p.is_operand and p.required]
-    return next((nodes[n] for n in needed if n in nodes and values.get(n, n) is None), None)
+    required = [p.name for p in function.parameters if p.is_operand and p.required]
+    return next((nodes[n] for n in required if n in nodes and values.get(n, n) is None), None)
 
 
 def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keywords by their current names; those of older and newer versions are read, too (LEG-12)."""
+    """Rename keywords of older and newer versions to the current ones (LEG-12)."""
     if kwargs.keys().isdisjoint(_OTHER_KEYWORDS):
         return kwargs
     return {_OTHER_KEYWORDS.get(name, name): value for name, value in kwargs.items()}
@@ -523,9 +524,9 @@ _OTHER_KEYWORDS = {"out_ty": "out_sinfo", "type_args": "sinfo_args", "ty_args": 
 
 
 def is_plain(value: object) -> bool:
-    """Whether a named value remains a Python value: only Relax values are bound.
+    """Return whether a value that gets a name remains a Python value: only Relax values are bound.
 
-    A named tuple stays one, with the names of its fields.
+    A named tuple keeps the names of its fields.
     """
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return True

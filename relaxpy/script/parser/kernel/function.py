@@ -1,4 +1,4 @@
-"""Reads one `@T.prim_func`: its signature and its statements."""
+"""Parses one `@T.prim_func`: its signature and its statements."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.entry import argument_node
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.traverse import walk
@@ -25,7 +26,6 @@ from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, Kernel
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
 from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
-from relaxpy.script.parser.evaluate.call_faults import argument_node
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
 from relaxpy.script.parser.kernel.values import KernelEvaluator, parameter_hint
@@ -48,10 +48,9 @@ _VALUELESS = (
 
 
 class KernelReader(KernelBuilder):
-    """Reads the definition of one kernel; the locations of statements are nodes of the text.
+    """Parses the definition of one kernel; the locations of statements are syntax tree nodes.
 
-    `returns` gives the result datatype of a function of the module that is called with so many
-    arguments.
+    `returns` maps a function of the module, and a number of arguments, to the result datatype.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class KernelReader(KernelBuilder):
 
     @property
     def program(self) -> Program:
-        """The text that is being read; during the expansion of a macro, its text."""
+        """The text that is being parsed; during the expansion of a macro, its text."""
         return self.values.program
 
     @property
@@ -80,7 +79,7 @@ class KernelReader(KernelBuilder):
         return self.values.scope
 
     def shape_var(self, name: str) -> Var:
-        """The variable for a TypeVar of this name."""
+        """Return the variable for a TypeVar of this name."""
         if name not in self.shape_vars:
             self.shape_vars[name] = Var(name, INT64)
             self.named.add(self.shape_vars[name])
@@ -108,7 +107,7 @@ class KernelReader(KernelBuilder):
     # --- the definition
 
     def function(self, node: ast.FunctionDef, *, symbol: str | None = None) -> PrimFunc | None:
-        """The kernel defined at `node`, or None where something in it is wrong and reported."""
+        """Parse the kernel defined at `node`; None if it has errors, which are reported."""
         before = len(self.report.errors)
         with self.scope.inner():
             self.read_signature(node)
@@ -154,7 +153,7 @@ class KernelReader(KernelBuilder):
                 self.report.add(error)
 
     def declared_parameter(self, arg: ast.arg) -> Var | Buffer:
-        """The parameter that `arg` declares."""
+        """Return the parameter that `arg` declares."""
         if arg.annotation is None:
             raise self.error(
                 arg,
@@ -179,7 +178,7 @@ class KernelReader(KernelBuilder):
         return var
 
     def return_type(self, node: ast.expr) -> DataType | None:
-        """The datatype that a return annotation names."""
+        """Return the datatype that a return annotation names."""
         dtype: DataType | None = self.call_at(node, result_type, self.values.value(node))
         return dtype
 
@@ -271,10 +270,10 @@ class KernelReader(KernelBuilder):
             self.bind_target(inner, member, at)
 
     def bind(self, name: str, value: object, target: ast.expr, at: ast.expr) -> None:
-        """Give `name` the meaning of `value`; a scalar becomes a variable with a LetStmt.
+        """Bind `name` to `value`; a scalar becomes a variable with a LetStmt.
 
         Errors:
-            ParseError: the name already means something else in this scope.
+            ParseError: the name is already bound to something else in this scope.
         """
         present = self.scope.frames[-1].get(name, POISON)
         if present is not POISON and not _same(present, value):
@@ -284,15 +283,15 @@ class KernelReader(KernelBuilder):
                 hint="kernels bind a name once; use another name, or a buffer for what changes",
             )
         outer = self.scope.find(name)
-        self.scope.set(name, self.meaning(name, value, at))
+        self.scope.set(name, self.bound_value(name, value, at))
         names = (child.id for child in ast.walk(at) if isinstance(child, ast.Name))
         if isinstance(outer, Var) and isinstance(value, PrimExpr) and name in names:
             message = f"{name!r} is another variable here; outside it keeps its value"
             hint = "what changes in a loop is an element of a buffer, as of T.alloc_buffer((1,))"
             warn(Diagnostic(message, None, self.program.span(target), hint))
 
-    def meaning(self, name: str, value: object, at: ast.expr) -> object:
-        """The meaning of a name after `name = value`."""
+    def bound_value(self, name: str, value: object, at: ast.expr) -> object:
+        """Return the value of a name after `name = value`."""
         match value:
             case records.MetaVar(value=inner):
                 return inner
@@ -316,12 +315,12 @@ class KernelReader(KernelBuilder):
             case PrimExpr() | bool() | int() | float():
                 return self.let(name, ops.convert(value), at)
             case list() | tuple() | dict():
-                return self.members_defined(name, value, at)
+                return self.define_members(name, value, at)
             case _:
                 return value
 
-    def members_defined(self, name: str, value: Any, at: ast.expr) -> Any:
-        """`value` with the directives in it applied, their results called `name_0` and so on.
+    def define_members(self, name: str, value: Any, at: ast.expr) -> Any:
+        """Apply the directives in `value`; their results are called `name_0` and so on.
 
         Members that read memory become variables, since later stores must not change them.
         """
@@ -335,7 +334,7 @@ class KernelReader(KernelBuilder):
         if type(value) not in (list, tuple, dict):
             return value
         members = list(value.values() if isinstance(value, dict) else value)
-        results = [self.members_defined(f"{name}_{k}", m, at) for k, m in enumerate(members)]
+        results = [self.define_members(f"{name}_{k}", m, at) for k, m in enumerate(members)]
         if all(old is new for old, new in zip(members, results, strict=True)):
             return value
         if isinstance(value, dict):
@@ -343,11 +342,11 @@ class KernelReader(KernelBuilder):
         return tuple(results) if isinstance(value, tuple) else results
 
     def is_created_here(self, value: Var | Buffer) -> bool:
-        """Whether a function of the user has created `value` for this kernel, without a name."""
+        """Return whether a function of the user has created `value` without a name."""
         return value in self.named if isinstance(value, Var) else value.data in self.pointers
 
     def let(self, name: str, value: PrimExpr, at: Positioned, var: Var | None = None) -> Var:
-        """A variable for `value` in what follows."""
+        """Create a variable for `value` in the statements that follow."""
         if not value.dtype.lanes:
             raise self.error(at, f"`{value}` has no value to name")
         bound = var if var is not None else self.new_var(name, value.dtype)
@@ -371,7 +370,7 @@ class KernelReader(KernelBuilder):
         self.scope.set(node.target.id, self.let(node.target.id, value, node, var))
 
     def typed(self, value: object, dtype: DataType, name: str, at: ast.expr) -> PrimExpr:
-        """`value`, which a program declares to be of `dtype` where it is called `name`."""
+        """Convert `value` to the `dtype` that the program declares for `name`."""
         result: PrimExpr = self.call_at(at, scalar, value, dtype)
         inexact = dtype.is_int and isinstance(value, (float, np.floating)) and value != int(value)
         if inexact or result.dtype != dtype:
@@ -392,7 +391,7 @@ class KernelReader(KernelBuilder):
         self.store(form, node, target=target, source=node.value)
 
     def buffer_at(self, target: ast.Subscript) -> Buffer:
-        """The buffer of which `target` is an element."""
+        """Return the buffer of which `target` is an element."""
         buffer = self.values.value(target.value)
         if not isinstance(buffer, Buffer):
             raise self.error(
@@ -402,7 +401,7 @@ class KernelReader(KernelBuilder):
         return buffer
 
     def indices(self, buffer: Buffer, index: object, target: ast.Subscript) -> tuple[PrimExpr, ...]:
-        """The indices of a store; a slice stands for a vector of them."""
+        """Return the indices of a store; a slice becomes a vector of indices."""
         indices = index if isinstance(index, tuple) else (index,)
         nodes = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         if len(indices) != buffer.ndim:
@@ -441,7 +440,7 @@ class KernelReader(KernelBuilder):
         targets: list[tuple[ast.expr, Any]] = [(node.target, order if len(order) != 1 else 0)]
         if isinstance(node.target, (ast.Tuple, ast.List)):
             targets = list(displays.paired(self.values, node.target, order))
-        positions: dict[str, int | list[int]] = {}  # of the loops that each name stands for
+        positions: dict[str, int | list[int]] = {}  # of the loops whose variables a name binds
         hints = [""] * len(order)
         for target, loops in targets:
             if not isinstance(target, ast.Name):
@@ -462,7 +461,7 @@ class KernelReader(KernelBuilder):
             self.read_inside(node.body, names)
 
     def loop_form(self, node: ast.expr) -> records.LoopForm:
-        """The iterations of a loop."""
+        """Return the record of the iterations of a loop."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             function = self.values.value(node.func)
             if function is builtins.range:
@@ -500,7 +499,7 @@ class KernelReader(KernelBuilder):
             self.read_inside(node.body)
 
     def python_if(self, node: ast.If) -> None:
-        """`if condition:`; a condition known while reading chooses at once."""
+        """Read `if condition:`; a condition that is known at parse time selects one branch."""
         condition = self.values.value(node.test)
         if not isinstance(condition, PrimExpr):
             taken = node.body if self.values.truth(condition, node.test) else node.orelse
@@ -584,7 +583,7 @@ class KernelReader(KernelBuilder):
 
 
 def _same(present: object, value: object) -> bool:
-    """Whether a name for `present` may be bound again, to `value`."""
+    """Return whether a name for `present` may be bound again, to `value`."""
     if isinstance(value, records.MetaVar):
         value = value.value
         if isinstance(value, (bool, int, float, str)):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class KernelEvaluator(Evaluator):
-    """Evaluates the expressions of a kernel; what is called there may add statements to it."""
+    """Evaluates the expressions of a kernel; functions called there may add statements to it."""
 
     def __init__(self, program: Program, scope: Scope, guard: Guard, reader: KernelReader) -> None:
         Evaluator.__init__(self, program, scope, guard)
@@ -60,14 +60,14 @@ class KernelEvaluator(Evaluator):
             self.expand(function, args, kwargs, node)
             return None
         if is_helper(function):
-            return self.help(function, args, kwargs, node)
+            return self.call_helper(function, args, kwargs, node)
         return door.call(function, args, kwargs)
 
     def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> None:
-        """Read the statements of a macro here.
+        """Parse the statements of a macro here.
 
         Errors:
-            ParseError: it is a macro of Relax, or it returns something.
+            ParseError: it is a macro of Relax, or it returns a value.
         """
         if macro.options.dialect != "tir":
             raise self.error(node.func, "a macro of Relax cannot be used in a kernel")
@@ -87,10 +87,10 @@ class KernelEvaluator(Evaluator):
         finally:
             self.open_macros -= 1
 
-    def help(
+    def call_helper(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> object:
-        """The result of a user's function, in which the directives of T are eager.
+        """Return the result of a user's function, in which the directives of T are eager.
 
         Errors:
             ParseError: it creates a frame that it neither enters nor returns, or leaves one open.
@@ -120,7 +120,7 @@ class KernelEvaluator(Evaluator):
 
 
 def parameter_hint(annotation: object) -> str | None:
-    """What to write in place of an annotation that declares no parameter."""
+    """Return a replacement for an annotation that declares no parameter."""
     if annotation is BufferSpec:
         return 'a buffer has a shape and a datatype, as in T.Buffer((4, 4), "float32")'
     if is_annotation(annotation):

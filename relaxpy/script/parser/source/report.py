@@ -1,4 +1,4 @@
-"""The errors of a program, collected as it is read."""
+"""The errors of a program, collected while it is parsed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ERRORS = 20
 
 
 class TooManyErrors(Exception):  # noqa: N818
-    """The program has MAX_ERRORS errors; reading stops."""
+    """The program has MAX_ERRORS errors; parsing stops."""
 
 
 class Report:
@@ -32,7 +32,7 @@ class Report:
             raise TooManyErrors
 
     def failure(self) -> RelaxpyError | None:
-        """One error with every diagnostic, of the class of the first; None if nothing is wrong."""
+        """Return one error with all diagnostics, of the class of the first; None without errors."""
         if not self.errors:
             return None
         diagnostics: dict[Diagnostic, None] = {}
@@ -43,14 +43,14 @@ class Report:
 
 
 class Reading(Protocol):
-    """The program and the scope that an evaluator reads from."""
+    """The program and the scope of an evaluator."""
 
     program: Program
     scope: Scope
 
 
 class Statements:
-    """Reads statements one by one; an error in one is reported, and the next is read."""
+    """Parses statements one by one; an error in one is reported, and the next is parsed."""
 
     def __init__(self, reading: Reading, report: Report, *, in_macro: bool = False) -> None:
         self.reading = reading
@@ -64,9 +64,9 @@ class Statements:
         statement: Callable[[ast.stmt], None],
         then: ast.stmt | None = None,
     ) -> None:
-        """Read `nodes` with `statement`; names bound by an erroneous one are poisoned.
+        """Parse `nodes` with `statement`; names bound by an erroneous one are poisoned.
 
-        While it is called, `following` is the statement after, which is `then` for the last.
+        During a call, `following` is the next statement, which is `then` for the last one.
         """
         for node, self.following in zip_longest(nodes, nodes[1:], fillvalue=then):
             assert node is not None
@@ -76,7 +76,7 @@ class Statements:
                 self.poison(node)
             except RecursionError:
                 self.poison(node)
-                if self.in_macro:  # which uses itself, as its call says
+                if self.in_macro:  # a macro that uses itself, which is reported at its call
                     raise
                 self.report.add(too_deep(self.reading.program, node))
             except RelaxpyError as error:
@@ -85,13 +85,13 @@ class Statements:
 
     def poison(self, node: ast.stmt) -> None:
         """Mark every name that `node` would have bound."""
-        inside = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
-        for name in (*bound_names(node), *inside):
+        nested = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+        for name in (*bound_names(node), *nested):
             self.reading.scope.set(name, POISON)
 
 
 def header(node: ast.stmt) -> ast.stmt | ast.expr:
-    """The part of a statement at which a message points, without the nested statements."""
+    """Return the node at which a message about a statement points: without nested statements."""
     match node:
         case ast.If(test=test) | ast.While(test=test):
             return test
@@ -104,7 +104,7 @@ def header(node: ast.stmt) -> ast.stmt | ast.expr:
 
 
 def bound_names(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds in its enclosing scope."""
+    """Yield the names that a statement binds in its enclosing scope."""
     worklist: list[ast.expr]
     match node:
         case ast.Assign(targets=targets):
@@ -168,8 +168,8 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
     name, hint = _STATEMENTS.get(type(node), (type(node).__name__, ""))
     if isinstance(node, ast.AugAssign):
         target = ast.unparse(node.target)
-        changed = ast.BinOp(ast.Name(target), node.op, node.value)
-        hint = f"write {target} = {ast.unparse(changed)}: variables are bound, never changed"
+        value = ast.BinOp(ast.Name(target), node.op, node.value)
+        hint = f"write {target} = {ast.unparse(value)}: variables are bound, never changed"
     if where == "a kernel":
         hint = _IN_KERNELS.get(type(node), hint)
     if isinstance(node, ast.FunctionDef):
@@ -181,7 +181,7 @@ def refusal(program: Program, node: ast.stmt, where: str) -> ParseError:
 
 
 def _keyword(node: ast.stmt, name: str) -> ast.stmt:
-    """A node with the position of the keyword of a compound statement."""
+    """Return a node with the position of the keyword of a compound statement."""
     keyword = ast.Pass()
     keyword.lineno = keyword.end_lineno = node.lineno
     keyword.col_offset = node.col_offset
@@ -190,7 +190,7 @@ def _keyword(node: ast.stmt, name: str) -> ast.stmt:
 
 
 def docstring_removed(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a body without its docstring."""
+    """Return the statements of a body without its docstring."""
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:
             return rest

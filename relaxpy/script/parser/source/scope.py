@@ -13,7 +13,7 @@ from typing_extensions import override
 from relaxpy.errors import ParseError, close_names
 from relaxpy.ir.relax.nodes import GlobalVar
 
-#: The built-in functions that a program may call while it is read.
+#: The built-in functions that a program may call while it is parsed.
 BUILTINS: Mapping[str, object] = {
     name: getattr(builtins, name)
     for name in (
@@ -49,7 +49,7 @@ class FromText:
 
 
 class ModuleRef:
-    """The module that is being read, as seen by its functions: `cls.f`, `Module.f`."""
+    """The module that is being parsed, as its functions refer to it: `cls.f`, `Module.f`."""
 
     def __init__(self, functions: Mapping[str, GlobalVar]) -> None:
         self.__functions__ = functions
@@ -82,7 +82,7 @@ class Scope:
         self._enclosing = enclosing
 
     def find(self, name: str) -> object:
-        """The value of `name`, or MISSING."""
+        """Return the value of `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -92,7 +92,7 @@ class Scope:
         return MISSING
 
     def find_bound(self, name: str) -> object:
-        """The value that the program itself has bound to `name`, or MISSING."""
+        """Return the value that the program itself has bound to `name`, or MISSING."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -103,7 +103,7 @@ class Scope:
         self.frames[-1][name] = value
 
     def names(self) -> Iterator[str]:
-        """All visible names."""
+        """Yield all visible names."""
         for frame in reversed(self.frames):
             yield from frame
         for mapping in self._enclosing:
@@ -121,18 +121,18 @@ class Scope:
             del self.frames[depth:]
 
     def closure(self) -> Scope:
-        """The scope of a lambda defined here, which also sees names bound later in these frames."""
+        """Return the scope of a lambda defined here; later bindings in these frames are visible."""
         scope = Scope(*self._enclosing)
         scope.frames = list(self.frames)
         return scope
 
     def for_function(self, *first: Mapping[str, object]) -> Scope:
-        """A scope for a function defined here, which sees the names of this scope, then `first`."""
+        """Return a scope for a function defined here: the names of this scope, then `first`."""
         return Scope(*reversed(self.frames), *first, *self._enclosing)
 
 
 def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapping[str, object]]:
-    """The scopes of names used in `function`: closure, defining frame, module."""
+    """Return the scopes of names used in `function`: closure, defining frame, module."""
     closure = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -147,7 +147,7 @@ def captured_names(function: FunctionType, frame: FrameType | None) -> list[Mapp
 
 
 def frame_names(frame: FrameType) -> Mapping[str, Any]:
-    """The current local names of a running frame."""
+    """Return the current local names of a running frame."""
     return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 

@@ -53,7 +53,7 @@ class Positioned(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A parsed text. `shift` is the difference of line numbers between the file and the tree."""
+    """A parsed text. `shift` is the difference between the line numbers of file and tree."""
 
     tree: ast.Module
     source: Source
@@ -62,7 +62,7 @@ class Program:
     indent: int = 0
 
     def span(self, node: Positioned) -> Span:
-        """The span of `node`: lines of the file, columns in characters from 1."""
+        """Return the span of `node`: lines of the file, columns in characters from 1."""
         line = node.lineno
         end_line = node.end_lineno or line
         end = node.col_offset if node.end_col_offset is None else node.end_col_offset
@@ -84,9 +84,9 @@ class Program:
         return ParseError(message, span=self.span(node), **details)  # type: ignore[arg-type]
 
     def repeated(self, spec: ast.arguments) -> Iterator[ParseError]:
-        """An error for each parameter with the name of a preceding one.
+        """Yield an error for each parameter with the name of a preceding one.
 
-        Python notices when it compiles a definition, and a text is not compiled.
+        Python reports them when it compiles a definition, but a text is not compiled.
         """
         names: set[str] = set()
         plain = (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
@@ -97,7 +97,7 @@ class Program:
 
 
 def _characters(line: str, offset: int) -> int:
-    """The number of characters in the first `offset` bytes of a line."""
+    """Return the number of characters in the first `offset` bytes of a line."""
     data, counts = _counted_characters(line)
     chunk = min(offset, len(data)) // _CHUNK
     rest = data[chunk * _CHUNK : offset]
@@ -106,7 +106,7 @@ def _characters(line: str, offset: int) -> int:
 
 @lru_cache(maxsize=4)
 def _counted_characters(line: str) -> tuple[bytes, list[int]]:
-    """A line in UTF-8, and the number of characters that begin before each of its chunks."""
+    """Return a line in UTF-8, and the number of characters that begin before each of its chunks."""
     data = line.encode(errors="surrogatepass")
     chunks = (data[k : k + _CHUNK] for k in range(0, len(data), _CHUNK))
     counts = (len(chunk.translate(None, _CONTINUATIONS)) for chunk in chunks)
@@ -118,39 +118,39 @@ def check_size(text: str) -> None:
 
     Errors: ParseError if it has more than MAX_TOKENS tokens, or f-strings of very many fields.
     """
-    few = len(text) <= MAX_TOKENS or _max_tokens(text) <= MAX_TOKENS
-    if few and _max_scanned(text) <= MAX_SCANNED:
+    is_small = len(text) <= MAX_TOKENS or _max_tokens(text) <= MAX_TOKENS
+    if is_small and _max_scanned(text) <= MAX_SCANNED:
         return
-    # Punctuation inside of strings was counted, and braces outside of them: look closer.
-    count = searched = 0
+    # The bounds count punctuation inside of strings, and braces outside of them: count exactly.
+    count = scanned = 0
     try:
-        for more, fields in _tokens(text):
+        for more, characters in _tokens(text):
             count += more
-            searched += fields
+            scanned += characters
             if count > MAX_TOKENS:
                 raise ParseError(f"the text has more than {MAX_TOKENS} tokens, which are not read")
-            if searched > MAX_SCANNED:
+            if scanned > MAX_SCANNED:
                 raise ParseError("the text has f-strings of too many fields, which are not read")
     except (tokenize.TokenError, SyntaxError) as error:
         raise ParseError(f"the text is not valid Python: {error.args[0]}") from None
 
 
 def _max_tokens(text: str) -> int:
-    """An upper bound on the number of tokens: words and punctuation, also inside strings."""
+    """Return an upper bound on the number of tokens: words and punctuation, also in strings."""
     kinds = text.encode(errors="surrogatepass").translate(_KINDS)
     words = sum(kinds.count(bytes((before, ord("w")))) for before in b"p \t\r\f")
     return kinds.count(b"p") + words + kinds.startswith(b"w")
 
 
 def _max_scanned(text: str) -> int:
-    """An upper bound on the characters that Python scans for the fields of f-strings in `text`."""
+    """Return an upper bound on the characters that Python scans for the fields of f-strings."""
     return text.count("{") * len(text) if _FORMATTED.search(text) else 0
 
 
 def _tokens(text: str) -> Iterator[tuple[int, int]]:
-    """For each token, the number of tokens in it, and of characters scanned for its fields.
+    """Yield for each token the number of tokens in it, and of characters scanned for its fields.
 
-    The expressions in an f-string belong to it.
+    The expressions in an f-string are part of its token.
     """
     for kind, token, *_ in tokenize.generate_tokens(io.StringIO(text).readline):
         formatted = kind == tokenize.STRING and _FORMATTED.match(token)
@@ -163,7 +163,7 @@ def parse_text(text: str, name: str, *, first_line: int = 1, limit: int | None =
     A text that may be hostile has a `limit` of characters, and its size is checked first.
 
     Errors:
-        ParseError: it is no Python, too long, or nested too deeply.
+        ParseError: it is not valid Python, too long, or nested too deeply.
     """
     if limit is not None:
         if len(text) > limit:
@@ -197,7 +197,7 @@ def _syntax_error(error: SyntaxError, source: Source, shift: int) -> ParseError:
 
 
 def _lines_of(filename: str, code: CodeType | None) -> list[str]:
-    """The lines of a file, a cell, or `python -c`; empty if Python does not keep them."""
+    """Return the lines of a file, a cell, or `python -c`; none if Python does not keep them."""
     if filename == "<string>":
         return _command_line(code)
     linecache.checkcache(filename)
@@ -214,33 +214,35 @@ def _lines_of(filename: str, code: CodeType | None) -> list[str]:
 
 
 def _command_line(code: CodeType | None) -> list[str]:
-    """The lines of the argument of `python -c`, if `code` was compiled from them."""
+    """Return the lines of the argument of `python -c`, if `code` was compiled from them."""
     for text in sys.orig_argv[1:] if code else ():
         try:
             worklist = [compile(text, "<string>", "exec", dont_inherit=True)]
         except (SyntaxError, ValueError):
             continue
         while worklist:
-            known = worklist.pop()
-            if known == code:
+            candidate = worklist.pop()
+            if candidate == code:
                 return text.splitlines(keepends=True)
-            worklist += [part for part in known.co_consts if isinstance(part, CodeType)]
+            worklist += [c for c in candidate.co_consts if isinstance(c, CodeType)]
     return []
 
 
 def too_deep(program: Program, statement: ast.stmt | None = None) -> ParseError:
     """Create the error for a stack overflow, located at the first deeply nested node.
 
-    Without one, what `statement` computes is at fault.
+    If there is none, a value that `statement` computes is nested too deeply.
     """
     stack: list[tuple[ast.AST, int]] = [(statement or program.tree, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH and isinstance(node, (ast.expr, ast.stmt)):
             return program.error(
-                node, f"nested more than {MAX_DEPTH} levels deep", hint="bind parts of it to names"
+                node,
+                f"nested more than {MAX_DEPTH} levels deep",
+                hint="bind subexpressions to names",
             )
-        # A chain such as `a + b + c` is read in a loop and counts as one level.
+        # A chain such as `a + b + c` is evaluated in a loop and counts as one level.
         first = node.left if isinstance(node, ast.BinOp) else None
         stack += [(child, depth + (child is not first)) for child in ast.iter_child_nodes(node)]
     if statement is not None:
@@ -249,7 +251,7 @@ def too_deep(program: Program, statement: ast.stmt | None = None) -> ParseError:
 
 
 def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, Program]:
-    """The expression written inside a string literal, with positions inside the literal.
+    """Return the expression inside a string literal, with positions inside the literal.
 
     Errors:
         ParseError: it is not an expression, or is nested too deeply.
@@ -263,14 +265,14 @@ def quoted_program(program: Program, literal: ast.Constant) -> tuple[ast.expr, P
     inner = Program(ast.Module([], []), program.source, [text], span.line - 1, span.column)
     for node in ast.walk(tree):
         if not plain and isinstance(node, ast.expr):
-            # Escapes or a joined literal: positions inside mean nothing, point at all of it.
+            # With escapes or joined literals, positions inside are wrong: use the whole literal.
             node.lineno = node.end_lineno = 1
             node.col_offset, node.end_col_offset = -1, span.end_column - span.column - 1
     return tree.body, inner
 
 
 def quoted_tree(text: str) -> ast.Expression | str:
-    """The tree of the expression in a string, or a description of the error."""
+    """Return the tree of the expression in a string, or a description of the error."""
     if len(text) > MAX_QUOTED:
         return f"has {len(text)} characters, more than {MAX_QUOTED} are not read"
     if _max_scanned(text) > MAX_QUOTED_SCANNED:
@@ -284,7 +286,7 @@ def quoted_tree(text: str) -> ast.Expression | str:
 
 
 def source_of(code: CodeType) -> Program:
-    """The text from which the `code` of a function was compiled.
+    """Return the text from which the `code` of a function was compiled.
 
     Errors:
         ParseError: there is none, as under `python -c` and `exec`.
@@ -293,30 +295,30 @@ def source_of(code: CodeType) -> Program:
 
 
 def definition_of(code: CodeType) -> tuple[ast.FunctionDef, Program]:
-    """The definition from which the `code` of a function was compiled, and its program.
+    """Return the definition from which the `code` of a function was compiled, and its program.
 
     Errors:
-        ParseError: there is no text, or another one by now.
+        ParseError: there is no text, or it has changed.
     """
     program, name = source_of(code), code.co_name
     match program.tree.body:
         case [ast.FunctionDef() as node, *_] if node.name == name:
             return node, program
-        case [ast.AsyncFunctionDef() as found, *_]:
-            raise program.error(found, "a program waits for nothing: write def, not async def")
+        case [ast.AsyncFunctionDef() as node, *_]:
+            raise program.error(node, "a program does not wait: write def, not async def")
         case _ if name.isidentifier():
             raise ParseError(
-                f"the text of {name!r} is not what Python has read",
-                hint=f"if {code.co_filename} has changed meanwhile, run it again",
+                f"the text of {name!r} is not what Python has compiled",
+                hint=f"if {code.co_filename} has changed since then, run it again",
             )
         case _:
             raise ParseError(f"the text of {name!r} is not the definition of a function")
 
 
 def source_at(filename: str, line: int, name: str, code: CodeType | None = None) -> Program:
-    """The definition of `name`, including decorators, that begins at `line` of a file or cell.
+    """Return the definition of `name`, with decorators, that begins at `line` of a file or cell.
 
-    `code` is what was compiled from it, where that is at hand.
+    `code` is what Python compiled from it, if that is available.
 
     Errors:
         ParseError: there is no text for it.
@@ -331,23 +333,23 @@ def source_at(filename: str, line: int, name: str, code: CodeType | None = None)
     rest = lines[line - 1 :]
     try:
         return parse_text("".join(_indented_block(rest)), filename, first_line=line)
-    except ParseError:  # the text of a string or bracket goes further left than the definition
+    except ParseError:  # a line of a string or bracket is indented less than the definition
         return parse_text("".join(inspect.getblock(rest)), filename, first_line=line)
 
 
 def _indented_block(lines: list[str]) -> list[str]:
-    """The definition at the beginning of `lines`, whose end is found by indentation.
+    """Return the definition at the beginning of `lines`, whose end is determined by indentation.
 
-    Cut inside a string or bracket it is no Python, so a wrong end is noticed. To split all of it
-    into tokens, as `inspect` does, takes longer than to parse it.
+    A definition cut inside a string or bracket is not valid Python, so a wrong end is detected. To
+    split the lines into tokens, as `inspect` does, takes longer than to parse them.
     """
     start = len(lines[0]) - len(lines[0].lstrip())
-    inside = False
+    in_definition = False
     for k, line in enumerate(lines):
         text = line.lstrip()
         if not text or text[0] in "#)]}" or len(line) - len(text) > start:
             continue
-        if inside:
+        if in_definition:
             return lines[:k]
-        inside = text.startswith(("def ", "class ", "async def "))
-    return lines if inside else inspect.getblock(lines)
+        in_definition = text.startswith(("def ", "class ", "async def "))
+    return lines if in_definition else inspect.getblock(lines)

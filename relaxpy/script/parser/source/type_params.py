@@ -13,7 +13,7 @@ from relaxpy.script.parser.source.report import Report
 def type_parameters(
     node: ast.FunctionDef | ast.ClassDef, error: Callable[..., ParseError], report: Report
 ) -> list[str]:
-    """The type parameters of a definition; errors in them are reported."""
+    """Return the type parameters of a definition; errors in them are reported."""
     args = node.args if isinstance(node, ast.FunctionDef) else None
     taken = set() if args is None else {a.arg for a in (*args.posonlyargs, *args.args)}
     names: list[str] = []
