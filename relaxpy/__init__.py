@@ -55,7 +55,7 @@ __all__ = [
     "transform",
 ]
 
-_HOMES = {
+_LOCATIONS = {
     "DataType": "relaxpy.ir.core.dtype:DataType",
     "Device": "relaxpy.ir.core.device:Device",
     "Executable": "relaxpy.exec.executable:Executable",
@@ -88,9 +88,9 @@ _HOMES = {
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
-        if name not in _HOMES:
+        if name not in _LOCATIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
+        module, _, attribute = _LOCATIONS[name].partition(":")
         value = import_module(module)
         if attribute:
             value = getattr(value, attribute)

@@ -42,7 +42,7 @@ def user_facing(function: Callable[P, T]) -> Callable[P, T]:
                 return function(*args, **kwargs)
             except RecursionError as error:
                 if isinstance(error, RelaxpyError) or not is_user_frame(sys._getframe().f_back):
-                    raise  # it is reported already, or an outer frame has stack space to report it
+                    raise  # already reported, or an outer frame has enough stack to report it
                 raise nested_too_deeply() from None
         except RelaxpyError as error:
             attach_position(error, sys._getframe().f_back, args, kwargs)
@@ -65,7 +65,7 @@ def nested_too_deeply() -> MisuseError:
     """Return the error that replaces a RecursionError."""
     return MisuseError(
         "the program is nested too deeply for Python's stack",
-        hint="bind parts of it to variables, or allow more with sys.setrecursionlimit(...)",
+        hint="bind subexpressions to variables, or use sys.setrecursionlimit(...)",
     )
 
 
@@ -137,10 +137,10 @@ def attribute_span(frame: FrameType, name: str) -> Span | None:
     start = position[3] - len(name.encode())
     if line[max(start, 0) : position[3]].decode(errors="replace") != name:
         return None
-    word = ast.Name(name)
-    word.lineno = word.end_lineno = position[2]
-    word.col_offset, word.end_col_offset = start, position[3]
-    return span_of(word, source)
+    node = ast.Name(name)
+    node.lineno = node.end_lineno = position[2]
+    node.col_offset, node.end_col_offset = start, position[3]
+    return span_of(node, source)
 
 
 def _source_of(frame: FrameType) -> Source | None:

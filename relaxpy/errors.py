@@ -369,7 +369,7 @@ class RuntimeCheckError(RelaxpyError, ValueError, TypeError, RuntimeError):
 
 
 class AssertionFailedError(RuntimeCheckError, AssertionError):
-    """The condition of an `R.assert_op` does not hold."""
+    """The condition of an `R.assert_op` is false."""
 
 
 class MatchCastError(RuntimeCheckError):
@@ -446,7 +446,7 @@ class BuilderStateError(MisuseError):
 
 
 class RelaxpyWarning(UserWarning):
-    """A check is undecided at compile time, or the program is probably not what is meant."""
+    """A check is undecided at compile time, or the program is probably not what the user means."""
 
     diagnostic: Diagnostic | None = None
 

@@ -42,7 +42,7 @@ def user_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def keep_callback_frames(error: BaseException) -> None:
-    """Keep only user frames and generated lines of an error that user code raised in a callback.
+    """Keep only the user's frames and generated lines of an error that a callback raised.
 
     The traceback of an error inside relaxpy itself stays complete.
     """

@@ -37,16 +37,16 @@ def render(tree: ast.Module) -> str:
 
 def _wrapped(tokens: Iterable[str]) -> str:
     """Fold long lines with astor, except for lines with too many tokens."""
-    done: list[str] = []
+    lines: list[str] = []
     line: list[str] = []
     for token in tokens:
         line.append(token)
         if token.startswith("\n"):
             text = "".join(line)
             fits = len(text) <= _WIDTH or len(line) > _MAX_FOLDED_TOKENS
-            done.append(text if fits else pretty_source(line))
+            lines.append(text if fits else pretty_source(line))
             line = []
-    return "".join([*done, *line])
+    return "".join([*lines, *line])
 
 
 class GeneratedSource:

@@ -71,7 +71,7 @@ class Rule:
 
 @cache
 def all_rules() -> Mapping[str, Rule]:
-    """All rules by ID, in the order of families and numbers."""
+    """Return all rules by ID, in the order of families and numbers."""
     text = files("relaxpy").joinpath("rules.toml").read_text(encoding="utf-8")
     rules = {}
     for name, table in tomllib.loads(text).items():
@@ -86,7 +86,7 @@ def all_rules() -> Mapping[str, Rule]:
 
 @user_facing
 def explain(rule: str) -> Rule:
-    """The rule of this ID, which errors show in brackets, to be printed or shown in a notebook.
+    """Return the rule with this ID, which errors show in brackets; `print` explains it.
 
     >>> print(explain("DT-6"))
     DT-6 (datatypes): A Boolean element is 1 for true and 0 for false.
@@ -104,6 +104,6 @@ def explain(rule: str) -> Rule:
     name = f"{family.upper()}-{number.lower()}"
     if name in rules:
         return rules[name]
-    alike = [known for known in rules if known.startswith(name)]
-    hint = f"there are {', '.join(alike)}" if alike else close_names(name, rules)
+    candidates = [known for known in rules if known.startswith(name)]
+    hint = f"there are {', '.join(candidates)}" if candidates else close_names(name, rules)
     raise UnknownNameError(f"there is no rule {rule!r}", hint=hint, about=rule)

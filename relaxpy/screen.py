@@ -37,32 +37,32 @@ def coloured(text: str, styled: Iterable[Sequence[StyledText]], stream: TextIO) 
     from rich.console import Console
     from rich.text import Text
 
-    shown = Text()
+    styled_text = Text()
     rest = text
     for sections in styled:
         plain = "".join(section for section, _ in sections)
         before, match, after = rest.partition(plain) if plain else (rest, "", "")
         if match:
-            shown.append(before)
+            styled_text.append(before)
             for section, style in sections:
-                shown.append(section, style)
+                styled_text.append(section, style)
             rest = after
     console = Console(file=stream)
     with console.capture() as capture:
-        console.print(shown.append(rest), soft_wrap=True, end="")
+        console.print(styled_text.append(rest), soft_wrap=True, end="")
     return capture.get()
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as plain text and as HTML; the first `words` columns are text, the others numbers.
+    """A table as plain text and HTML; the first `text_columns` are text, the others numbers.
 
     A rule separates the last `totals` rows.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    words: int
+    text_columns: int
     totals: int = 0
 
     @override
@@ -78,7 +78,7 @@ class Table:
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         padded = [
-            cell.ljust(width) if column < self.words else cell.rjust(width)
+            cell.ljust(width) if column < self.text_columns else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         return "  ".join(padded).rstrip()
@@ -86,17 +86,14 @@ class Table:
     def html(self) -> str:
         """Return the table as HTML without style sheets of its own."""
         head = self._html_row(self.header, "th")
-        body = "".join(self._html_row(row, "td") for row in self.rows[: self._shown])
-        foot = "".join(self._html_row(row, "th") for row in self.rows[self._shown :])
+        body_length = len(self.rows) - self.totals
+        body = "".join(self._html_row(row, "td") for row in self.rows[:body_length])
+        foot = "".join(self._html_row(row, "th") for row in self.rows[body_length:])
         tail = f"<tfoot>{foot}</tfoot>" if foot else ""
         return f"<table><thead>{head}</thead><tbody>{body}</tbody>{tail}</table>"
 
-    @property
-    def _shown(self) -> int:
-        return len(self.rows) - self.totals
-
     def _html_row(self, row: Sequence[str], tag: str) -> str:
-        sides = ("left" if column < self.words else "right" for column in range(len(row)))
+        sides = ("left" if column < self.text_columns else "right" for column in range(len(row)))
         cells = (
             f'<{tag} style="text-align: {side}">{html.escape(cell)}</{tag}>'
             for side, cell in zip(sides, row, strict=True)

@@ -26,8 +26,8 @@ def seen_by_type_checkers(face: str) -> dict[str, str]:
 @pytest.mark.parametrize("face", FACES)
 def test_every_place_lists_the_same_names(face: str) -> None:
     module = import_module(face)
-    assert seen_by_type_checkers(face) == module._HOMES
-    assert set(module.__all__) - {"__version__"} == set(module._HOMES)
+    assert seen_by_type_checkers(face) == module._LOCATIONS
+    assert set(module.__all__) - {"__version__"} == set(module._LOCATIONS)
     assert set(module.__all__) <= set(dir(module))
 
 

@@ -257,7 +257,7 @@ class Executable(CopiedByReference):
 
     def _repr_html_(self) -> str:
         signatures = tuple((str(entry.signature),) for entry in self._entries.values())
-        functions = Table((f"functions, for {self.target}",), signatures, words=1).html()
+        functions = Table((f"functions, for {self.target}",), signatures, text_columns=1).html()
         return functions + (self._report._repr_html_() if self._report.rows else "")
 
     @override

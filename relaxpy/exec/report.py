@@ -40,7 +40,7 @@ class ExecutionReport:
         header = ("kernel", "block", "runs as", "because")
         rows = tuple((row.kernel, row.block, row.method, row.reason) for row in self.rows)
         count = 4 if any(row.reason for row in self.rows) else 3
-        return Table(header[:count], tuple(row[:count] for row in rows), words=count)
+        return Table(header[:count], tuple(row[:count] for row in rows), text_columns=count)
 
     @override
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The language: its nodes and its laws. The names here are loaded when they are first asked for."""
+"""The language: its nodes and its rules. The names of this package are loaded on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ __all__ = [
     "structural_hash",
 ]
 
-_HOMES = {
+_LOCATIONS = {
     "AccessPath": "relaxpy.ir.equality.access_path:AccessPath",
     "Attrs": "relaxpy.ir.core.node:Attrs",
     "BaseFunc": "relaxpy.ir.relax.nodes:BaseFunc",
@@ -95,9 +95,9 @@ _HOMES = {
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 
     def __getattr__(name):
-        if name not in _HOMES:
+        if name not in _LOCATIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
+        module, _, attribute = _LOCATIONS[name].partition(":")
         value = getattr(import_module(module), attribute)
         globals()[name] = value
         return value

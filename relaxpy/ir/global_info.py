@@ -30,7 +30,7 @@ class VDevice(GlobalInfo):
     or a dictionary with the key "kind".
 
     Errors:
-        MisuseError (also TypeError): the number is not an integer >= 0, or a name not a string.
+        MisuseError (also TypeError): the number is not an integer >= 0, or a name is not a string.
     """
 
     _fields = ("target", "vdevice_id", "memory_scope")
@@ -44,7 +44,7 @@ class VDevice(GlobalInfo):
             raise MisuseError(f"devices are numbered from 0, found {number!r:.60}", about=number)
         if not isinstance(self.memory_scope, str):
             raise MisuseError(
-                f"a memory is named by a string, found {self.memory_scope!r:.60}",
+                f"a memory scope is a string, found {self.memory_scope!r:.60}",
                 about=self.memory_scope,
             )
         if isinstance(target, Mapping):

@@ -87,7 +87,7 @@ def _lines(run: _Run, total: float, depth: int) -> list[str]:
     seconds = run.seconds or 0.0
     time_taken = f"{seconds * 1e3:.3f} ms ({seconds / total if total else 1.0:.0%})"
     head = f"{'  ' * depth}{run.name}: {time_taken if run.seconds is not None else 'not done'}"
-    return [head, *(line for part in run.inner for line in _lines(part, seconds, depth + 1))]
+    return [head, *(line for inner in run.inner for line in _lines(inner, seconds, depth + 1))]
 
 
 class PassPrintingInstrument(PassInstrument):

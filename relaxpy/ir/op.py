@@ -29,7 +29,7 @@ class Op(Node):
     _fields = ("name",)
     _table: ClassVar[dict[str, Op]] = {}
     changes: ClassVar[int] = 0
-    """How often the record of an operator was set; what is compiled may be outdated after that."""
+    """How often the record of an operator was set; code compiled before that may be outdated."""
     name: str
     record: OpRecord
     _others: dict[str, object]
@@ -145,11 +145,11 @@ def register_op_attr(
     A value that was set at a higher level is kept.
     """
 
-    def enter(attr: Any) -> Any:
+    def set_attr(attr: Any) -> Any:
         present = _levels.get((op_name, attr_key))
         if present is None or present <= level:
             Op(op_name).set_attr(attr_key, attr)
             _levels[op_name, attr_key] = level
         return attr
 
-    return enter if value is None else enter(value)
+    return set_attr if value is None else set_attr(value)

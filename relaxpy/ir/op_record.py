@@ -131,7 +131,7 @@ def check_columns(columns: Columns) -> None:
 def apply_column(
     operator: str, column: str, function: Callable[..., Any], **arguments: object
 ) -> Any:
-    """The result of the function in a column of an operator, which takes `arguments` by position.
+    """Call the function in a column of an operator with `arguments` by position.
 
     Errors:
         MisuseError (also TypeError): it takes other arguments.
@@ -148,14 +148,14 @@ def _require_arguments(
 ) -> None:
     """Errors: MisuseError if a function does not take so many arguments."""
     try:
-        found = inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # a function in C may have no signature
         return
     try:
-        found.bind(*arguments)
+        signature.bind(*arguments)
     except TypeError:
         raise MisuseError(
-            f"the {column} of {operator} takes ({', '.join(arguments)}), found {found}",
+            f"the {column} of {operator} takes ({', '.join(arguments)}), found {signature}",
             about=function,
         ) from None
 
@@ -166,9 +166,9 @@ class OpRecord:
 
     name: str = ""
     function: Callable[..., Any] | None = None
-    """Its parameters are the operator's. It is the struct info rule, from the struct info of
-    operands and the values of attributes to that of the result, or, beside a rule `infer`, it
-    builds the call from what users write."""
+    """Its parameters are the operator's. It is the struct info rule: it maps the struct info of
+    operands and the values of attributes to the struct info of the result. If there is a rule
+    `infer`, it builds the call from the arguments that users write instead."""
     doc: str = ""
     pure: bool | None = None
     """Whether a call has no side effects (PU-14)."""
@@ -201,11 +201,11 @@ class OpRecord:
     runtime: Callable[..., Any] | None = None
     """The implementation on run-time values: operands by position, attributes by keyword."""
     calls_out: bool = False
-    """Whether `runtime` may run user code, which needs the caller's NumPy settings."""
+    """Whether `runtime` may run user code, which needs the NumPy settings of the caller."""
     adapt: Callable[[dict[str, Any]], None] | None = None
     """Adapts the arguments by name, before they are bound to operands and attributes."""
     variant: Callable[[dict[str, Any]], str | None] | None = None
-    """Returns the name of the operator of the call, if the arguments build one of another."""
+    """Returns the name of another operator, if the arguments build a call of that one."""
     unmake: Callable[[Call], CallArguments] | None = None
     """Returns the arguments of `function` that rebuild a call."""
 
@@ -216,7 +216,7 @@ class OpRecord:
 
 
 def is_of_relaxpy(function: object) -> bool:
-    """Whether a function is part of relaxpy, not of a user's program."""
+    """Return whether a function is part of relaxpy, not of a user's program."""
     return str(getattr(function, "__module__", None)).startswith("relaxpy.")
 
 

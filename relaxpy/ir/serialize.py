@@ -62,7 +62,7 @@ _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
 def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
-    """The concrete kinds of node in a module that are defined in its package."""
+    """Return the concrete kinds of node in a module that are defined in its package."""
     return {
         f"{prefix}.{name}": kind
         for name, kind in vars(module).items()
@@ -146,7 +146,7 @@ def _prim_func(params: Any, body: Any, ret_type: Any, buffer_map: Any, attrs: An
 
 
 def _derivation(sinfo: rx.FuncStructInfo) -> object:
-    """The name of the `derive_func` of a packed function; True if the result is always `ret`."""
+    """Return the name of a packed function's `derive_func`; True if the result is always `ret`."""
     func = sinfo.derive_func
     if func is None or func in _ENV_FUNCS.values():
         return func and func.name
@@ -222,7 +222,7 @@ class _Writer:
         self.rows: list[list[object]] = []
 
     def add(self, root: Node) -> int:
-        """Add `root` and all nodes in it, children first; returns the index of its row."""
+        """Add `root` and all nodes in it, children first; return the index of its row."""
         index = self.index
         stack: list[tuple[Node, tuple[object, ...] | None]] = [(root, None)]
         while stack:
@@ -239,10 +239,10 @@ class _Writer:
                 raise MisuseError(f"a {type(node).__name__} cannot be saved")
             if values is None:
                 values = kind.values(node)
-                below = [c for c in _nodes_in(values) if id(c) not in index]
-                if below:
+                operands = [c for c in _nodes_in(values) if id(c) not in index]
+                if operands:
                     stack.append((node, values))
-                    stack += [(c, None) for c in reversed(below)]
+                    stack += [(c, None) for c in reversed(operands)]
                     continue
             number = self.kinds.setdefault(kind.name, len(self.kinds))
             self.rows.append([number, *map(self.value, values)])
@@ -272,15 +272,17 @@ class _Writer:
             case PrimType(dtype=dtype):
                 return {"prim": str(dtype)}
             case np.ndarray() | np.generic():
-                return {"scalar" if isinstance(value, np.generic) else "array": _saved(value)}
+                return {
+                    "scalar" if isinstance(value, np.generic) else "array": _array_fields(value)
+                }
             case _:
                 raise MisuseError(
                     f"a value of type {type(value).__name__} cannot be saved: {value!r:.60}"
                 )
 
 
-def _saved(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
-    """The datatype, the shape, and the elements in little-endian order."""
+def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
+    """Return the datatype, the shape, and the elements in little-endian order."""
     data = np.ascontiguousarray(value)
     text = base64.b64encode(data.tobytes()).decode("ascii")
     return [str(DataType(data.dtype)), list(value.shape), text]
@@ -314,7 +316,7 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
 @user_facing
 @gc_paused
 def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
-    """The JSON text of a node or module, or of a list or table of nodes and plain values.
+    """Return the JSON text of a node or module, or of a list or dict of nodes and plain values.
 
     The text depends only on the program. It contains names and sharing, but no positions in source
     text.
@@ -322,21 +324,21 @@ def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
     Errors:
         MisuseError: the value of an attribute cannot be saved.
     """
-    return _written(_Writer(), _collected(node))
+    return _json_text(_Writer(), _frozen(node))
 
 
-def _collected(value: object) -> object:
+def _frozen(value: object) -> object:
     """Convert lists to tuples and dicts to Attrs."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(_collected, value))
+        return tuple(map(_frozen, value))
     return Attrs(value) if isinstance(value, Mapping) else value
 
 
-def _written(writer: _Writer, node: object) -> str:
+def _json_text(writer: _Writer, node: object) -> str:
     if not isinstance(node, (Node, tuple, Attrs)):
         raise MisuseError(f"expected a node or a module, found {node!r:.60}", about=node)
-    for part in _nodes_in(node):
-        writer.add(part)
+    for child in _nodes_in(node):
+        writer.add(child)
     root = writer.value(node)
     kinds = [[name, *_BY_NAME[name].fields] for name in writer.kinds]
     table = {"format": FORMAT, "version": VERSION, "kinds": kinds, "root": root}
@@ -345,13 +347,13 @@ def _written(writer: _Writer, node: object) -> str:
 
 @gc_paused
 def reduced(node: Node) -> tuple[Callable[..., Node], tuple[str, tuple[Node, ...]]]:
-    """The `__reduce__` of a node: a function, and as its arguments the text and the variables.
+    """Return the `__reduce__` of a node: a function, and its arguments, the text and variables.
 
     Errors:
         MisuseError: the value of an attribute cannot be saved.
     """
     writer = _Writer(external_variables=True)
-    text = _written(writer, node)
+    text = _json_text(writer, node)
     return _restored, (text, tuple(writer.external or ()))
 
 
@@ -419,7 +421,7 @@ class _Reader:
         self.nodes.append(kind.build(*map(self.value, values)))
 
     def _count(self, kind: _Kind, values: list[object]) -> int:
-        """The number of counted nodes in a node with these fields, shared ones once per use."""
+        """Count the counted nodes in a node with these fields, shared ones once per use."""
         if kind.max_count == 0:
             return 0
         count, worklist = int(kind.counted), list(values)

@@ -1,4 +1,4 @@
-"""Passes, and pipelines of them that have names."""
+"""Passes, and named pipelines of passes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
 
 @user_facing
 def get_pipeline(name: str = "default", **options: object) -> Pass:
-    """The pipeline `name`, whose results are in normal form and well-formed.
+    """Create the pipeline `name`.
 
     Errors:
         UnknownNameError (also ValueError, KeyError): there is no pipeline of that name.
@@ -69,7 +69,7 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
 
 
 def list_pipelines() -> list[str]:
-    """The names of all pipelines, sorted."""
+    """Return the sorted names of all pipelines."""
     return sorted(_pipelines)
 
 

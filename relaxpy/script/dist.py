@@ -42,12 +42,12 @@ def __getattr__(name: Any) -> Any:
 
 
 def _offers(name: str) -> bool:
-    """Whether there is an operator of this name."""
+    """Return whether there is an operator of this name."""
     return _directives.find(f"relax.dist.{name}") is not None
 
 
 def _public_names() -> set[str]:
-    """The names of operators."""
+    """Return the names of operators."""
     return _directives.public("relax.dist.")
 
 

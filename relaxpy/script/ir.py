@@ -47,7 +47,7 @@ def lookup_vdevice(target: str | None = None, device_index: int = -1) -> _record
     if not isinstance(target, str | None):
         raise MisuseError(f"a device's kind is a string, found {target!r:.60}", about=target)
     if isinstance(device_index, bool) or not isinstance(device_index, int):
-        raise MisuseError(f"devices are numbered, found {device_index!r:.60}", about=device_index)
+        raise MisuseError(f"a device has a number, found {device_index!r:.60}", about=device_index)
     return _records.DeviceForm(target or "vdevice", max(device_index, 0))
 
 
@@ -71,5 +71,5 @@ def module_global_infos(infos: Mapping[str, Sequence[object]]) -> _records.Globa
         )
     for listed in infos.values():
         if not isinstance(listed, (tuple, list)):
-            raise MisuseError(f"global infos are listed, found {listed!r:.60}", about=listed)
+            raise MisuseError(f"global infos are in a list, found {listed!r:.60}", about=listed)
     return _records.GlobalInfosForm({name: tuple(listed) for name, listed in infos.items()})

@@ -102,10 +102,10 @@ globals().update(_MEMBERS)
 if TYPE_CHECKING:
 
     class handle(Any):  # type: ignore[misc]  # noqa: N801
-        """A handle as an annotation, and as a call the type of one."""
+        """A handle as an annotation; a call returns a new handle."""
 
     class bool(Any):  # type: ignore[misc]  # noqa: N801
-        """A datatype as an annotation of a scalar, and as a call the scalar."""
+        """A datatype as an annotation of a scalar; a call returns the scalar."""
 
     int8: TypeAlias = bool
     int16: TypeAlias = bool

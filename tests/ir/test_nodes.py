@@ -286,7 +286,7 @@ def test_attributes_are_given_as_a_table(value: object):
 def test_attributes_do_not_hold_themselves():
     value: list[object] = []
     value.append(value)
-    with pytest.raises(MisuseError, match="holds itself"):
+    with pytest.raises(MisuseError, match="contains itself"):
         Attrs({"a": value})
 
 

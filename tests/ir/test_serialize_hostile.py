@@ -293,7 +293,7 @@ def test_a_function_of_neither_form_is_not_called() -> None:
 
 
 def doubled(program: IRModule, kind: str, fields: list[str]) -> str:
-    """The saved program, where a node of `kind` holds itself twice, that holds itself twice, …"""
+    """The saved program, with a node of `kind` that contains itself twice, at every depth."""
     table = json.loads(save_json(program))
     names = [name for name, *_ in table["kinds"]]
     place = next(i for i, row in enumerate(table["nodes"]) if names[row[0]] == kind)

@@ -67,11 +67,11 @@ def test_the_first_difference_is_found_before_a_difference_in_length():
     x, *vs = (rx.Var(n, Tensor((4,))) for n in "xabc")
     one = rx.BindingBlock([rx.VarBinding(vs[0], call("exp", x))])
     two = rx.BindingBlock([rx.VarBinding(vs[1], call("log", x)), rx.VarBinding(vs[2], x)])
-    assert str(first_mismatch(one, two).place) == "<root>.bindings[0].value.op.name"
+    assert str(first_mismatch(one, two).lhs_path) == "<root>.bindings[0].value.op.name"
     longer = rx.BindingBlock([*one.bindings, rx.VarBinding(vs[2], x)])
     found = first_mismatch(one, longer)
-    assert str(found.place) == "<root>.bindings[1]<missing>"
-    assert str(found.other_place) == "<root>.bindings[1]"
+    assert str(found.lhs_path) == "<root>.bindings[1]<missing>"
+    assert str(found.rhs_path) == "<root>.bindings[1]"
     params = rx.Function([x], x), rx.Function([x, vs[0]], x)
     assert str(first_mismatch(*params).path) == ".params[1]"
 
@@ -131,7 +131,7 @@ def test_a_difference_is_found_in_what_is_bound_before_its_variable():
     one, two = (
         rx.VarBinding(rx.Var("y", Tensor((n,))), call(op, x)) for n, op in ((4, "exp"), (5, "log"))
     )
-    assert str(first_mismatch(one, two).place) == "<root>.value.op.name"
+    assert str(first_mismatch(one, two).lhs_path) == "<root>.value.op.name"
     f, g = rx.Var("f"), rx.Var("g")
     assert_same(
         *(rx.VarBinding(v, rx.Function([x], rx.Call(v, [x]))) for v in (f, g)),
@@ -577,7 +577,7 @@ def test_what_has_no_end_or_no_hash_is_refused() -> None:
     endless: list[object] = []
     endless.append(endless)
     for ask in (structural_hash, lambda value: structural_equal(value, [])):
-        with pytest.raises(MisuseError, match="holds itself"):
+        with pytest.raises(MisuseError, match="contains itself"):
             ask(endless)
     with pytest.raises(MisuseError, match="have a hash"):
         structural_hash({"a": set()})

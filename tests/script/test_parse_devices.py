@@ -119,7 +119,7 @@ class Module:
         (lambda: R.cuda(True), "numbered from 0"),
         (lambda: R.device("gpu"), "no kind of device"),
         (lambda: R.device("cuda:"), "kind and number"),
-        (lambda: I.lookup_vdevice("cuda", "0"), "devices are numbered"),
+        (lambda: I.lookup_vdevice("cuda", "0"), "a device has a number"),
     ],
 )
 def test_devices_in_python_code(make: Callable[[], object], message: str) -> None:

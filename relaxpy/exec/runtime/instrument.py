@@ -86,7 +86,9 @@ class ProfileReport:
     @property
     def _table(self) -> Table:
         total = ProfileRow("total", sum(row.count for row in self.rows), self.duration)
-        return Table(_COLUMNS, tuple(map(self._cells, (*self.rows, total))), words=1, totals=1)
+        return Table(
+            _COLUMNS, tuple(map(self._cells, (*self.rows, total))), text_columns=1, totals=1
+        )
 
     def _repr_html_(self) -> str:
         return self._table.html()

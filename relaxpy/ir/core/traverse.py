@@ -58,15 +58,15 @@ def walk(root: Node) -> Iterator[Node]:
     The fields of variables are not visited: neither the struct info of a Relax Var nor the shape of
     a Buffer.
     """
-    seen = {id(root)}
+    visited = {id(root)}
     stack = [(root, iter(_children(root)))]
     while stack:
-        node, below = stack[-1]
-        for child in below:
+        node, remaining = stack[-1]
+        for child in remaining:
             key = id(child)
-            if key in seen:
+            if key in visited:
                 continue
-            seen.add(key)
+            visited.add(key)
             if not child._variable and (operands := _children(child)):
                 stack.append((child, iter(operands)))
                 break
@@ -120,7 +120,7 @@ def rebuild(node: N, **changes: object) -> N:
 
 
 def _same_struct_info(old: object, new: object) -> bool:
-    """Whether two operands, or two lists of them, have the same struct info."""
+    """Return whether two operands, or two lists of them, have the same struct info."""
     if isinstance(old, tuple) and isinstance(new, tuple):
         return len(old) == len(new) and all(map(_same_struct_info, old, new))
     known = getattr(old, "struct_info", None)
@@ -135,19 +135,19 @@ def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
     done: dict[int, Node] = {}
     stack: list[tuple[Node, Sequence[Node] | None]] = [(root, None)]
     while stack:
-        node, below = stack.pop()
+        node, operands = stack.pop()
         if id(node) in done:
             continue
-        if below is None:
-            below = _children(node) if node is root or not node._variable else ()
-            if below:
-                stack.append((node, below))
-                stack += [(child, None) for child in below if id(child) not in done]
+        if operands is None:
+            operands = _children(node) if node is root or not node._variable else ()
+            if operands:
+                stack.append((node, operands))
+                stack += [(child, None) for child in operands if id(child) not in done]
                 continue
-        same = all(done[id(child)] is child for child in below)
-        rebuilt = node if same else map_children(lambda child: done[id(child)], node)
-        changed = rule(rebuilt)
-        done[id(node)] = rebuilt if changed is None else changed
+        unchanged = all(done[id(child)] is child for child in operands)
+        rebuilt = node if unchanged else map_children(lambda child: done[id(child)], node)
+        result = rule(rebuilt)
+        done[id(node)] = rebuilt if result is None else result
     return done[id(root)]
 
 

@@ -60,8 +60,8 @@ class Mismatch:
     The paths are the same unless one side lacks the component.
     """
 
-    place: AccessPath
-    other_place: AccessPath
+    lhs_path: AccessPath
+    rhs_path: AccessPath
     lhs: object
     rhs: object
 
@@ -72,7 +72,7 @@ class Mismatch:
 
     @property
     def _present(self) -> AccessPath:
-        return self.other_place if self.lhs is ABSENT else self.place
+        return self.rhs_path if self.lhs is ABSENT else self.lhs_path
 
     @override
     def __str__(self) -> str:

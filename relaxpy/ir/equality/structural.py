@@ -24,7 +24,7 @@ from relaxpy.ir.equality.mismatch import (
 )
 from relaxpy.ir.equality.walk import KINDS, EndPair, EndScope, Visit, Walk, fields_of
 
-# Shared nodes give tokens at each use, so that the tokens may be too many to enumerate.
+# Shared nodes yield tokens at each use, so that there may be too many tokens to enumerate.
 _MAX_HASHED_TOKENS = 1 << 15
 _MAX_KEY_TOKENS = 1 << 12
 
@@ -47,8 +47,8 @@ class _LongKey(NamedTuple):
 
     @override
     def __eq__(self, other: object) -> bool:
-        alike = isinstance(other, _LongKey) and self.hash == other.hash
-        return alike and structural_equal(self.node, other.node)  # type: ignore[attr-defined]
+        same_hash = isinstance(other, _LongKey) and self.hash == other.hash
+        return same_hash and structural_equal(self.node, other.node)  # type: ignore[attr-defined]
 
 
 @gc_paused
@@ -216,16 +216,16 @@ def _first_member_mismatch(
         inner = _first_difference(left, right, lhs, rhs)
         if inner is not None:
             inner = _refined(inner, left, right) or inner
-            place = steps[0](mismatch.place, key)
+            path = steps[0](mismatch.lhs_path, key)
             return replace(
-                inner, place=place.join(inner.place), other_place=place.join(inner.other_place)
+                inner, lhs_path=path.join(inner.lhs_path), rhs_path=path.join(inner.rhs_path)
             )
     item, missing_item = steps
     for key in sorted(one.keys() ^ other.keys()):
-        here, there = (
-            (item if key in side else missing_item)(mismatch.place, key) for side in (one, other)
+        lhs_path, rhs_path = (
+            (item if key in side else missing_item)(mismatch.lhs_path, key) for side in (one, other)
         )
-        return Mismatch(here, there, one.get(key, ABSENT), other.get(key, ABSENT))
+        return Mismatch(lhs_path, rhs_path, one.get(key, ABSENT), other.get(key, ABSENT))
     return None
 
 
@@ -235,14 +235,14 @@ def _difference(left: object, right: object, lhs: Located, rhs: Located) -> Mism
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         steps, others = _members(one), _members(other)
         header = len(left) - len(steps)  # the kind and the number precede the fields
-        whole = not isinstance(one, Node) or left[0] == type(one).__name__  # not a use
-        if whole and len(steps) == len(others) and left[:header] == right[:header]:
+        is_use = isinstance(one, Node) and left[0] != type(one).__name__
+        if not is_use and len(steps) == len(others) and left[:header] == right[:header]:
             tokens = zip(left[header:], right[header:], steps, others, strict=True)
             for a, b, (step, value), (_, other_value) in tokens:
                 if a != b:
                     return _difference(a, b, ((path, step), value), ((path, step), other_value))
-    place = access_path(path)
-    return Mismatch(place, place, one, other)
+    difference = access_path(path)
+    return Mismatch(difference, difference, one, other)
 
 
 def _members(subject: object) -> list[tuple[Step, object]]:
@@ -262,7 +262,7 @@ def get_first_structural_mismatch(
 ) -> tuple[AccessPath, AccessPath] | None:
     """Return the paths to the first difference on both sides, or None if there is none."""
     mismatch = first_mismatch(lhs, rhs, map_free_vars, skip_tensor_content)
-    return None if mismatch is None else (mismatch.place, mismatch.other_place)
+    return None if mismatch is None else (mismatch.lhs_path, mismatch.rhs_path)
 
 
 def structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> bool:

@@ -328,7 +328,7 @@ class Walk:
 
 
 def _bound_shape_vars(scope: Node) -> Iterator[Node]:
-    """The shape variables that are whole dimensions in the parameters of a Func (SC-16)."""
+    """Yield the shape variables that are whole dimensions in the parameters of a Func (SC-16)."""
     stack = [getattr(scope, field) for field in scope._binds_bare_shape_vars]
     while stack:
         value = stack.pop()
@@ -343,9 +343,9 @@ def _bound_shape_vars(scope: Node) -> Iterator[Node]:
 
 
 def _outer_shape_vars(scope: Node) -> Iterable[Node]:
-    """The shape variables that a signature defines outside its nested signatures (SC-16).
+    """Return the shape variables that a signature defines outside its nested signatures (SC-16).
 
-    They have to be defined in advance only where there are nested signatures. Otherwise the first
+    They have to be defined in advance only if there are nested signatures. Otherwise the first
     occurrence of each is its definition.
     """
     variables: list[Node] = []

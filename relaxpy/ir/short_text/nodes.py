@@ -136,7 +136,7 @@ class ShortText:
         return Group(f"{self.name_of(buffer)}[", self.index_docs(indices), "]")
 
     def bounds_docs(self, start: tir.PrimExpr, extent: tir.PrimExpr) -> tuple[Doc, Doc]:
-        """Return the begin and the end of a range, such that `Range(begin, end)` is that range."""
+        """Return the begin and the end of a range, such that `Range(begin, end)` equals it."""
         stop = ops.add(start, extent)
         if isinstance(extent, tir.Sub) and extent.b is start:
             parsed = Range(start, extent.a)
@@ -155,7 +155,7 @@ class ShortText:
         indices = [self.range_doc(r) for r in region.region] or ["()"]
         return Group(f"{self.name_of(region.buffer)}[", indices, "]")
 
-    # Struct sinfo
+    # Struct info
 
     def dim_docs(
         self, values: Iterable[tir.PrimExpr], quoted: frozenset[tir.Var] = frozenset()

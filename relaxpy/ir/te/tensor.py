@@ -338,7 +338,7 @@ def compute(
     many = isinstance(result, (tuple, list))
     body = tuple(ops.convert(r) for r in (result if many else (result,)))
     if not body:
-        raise MisuseError(f"{name}: fcompute returns no element")
+        raise MisuseError(f"{name}: fcompute does not return an element")
     _check_reductions(name, body)
     op = ComputeOp(name, axes, body, tag=tagged(tag), attrs=as_attrs(attrs))
     outputs = tuple(op.output(k) for k in range(len(body)))

@@ -205,7 +205,7 @@ def test_a_function_with_wrong_parameters_leaves_nothing_open(x: rx.Var) -> None
         (lambda bb: bb.declare_global("f", Object), "known by its GlobalVar"),
         (lambda bb: bb.begin_scope(3), "parameters are a Var"),
         (lambda bb: bb.normalize(None), "expected a Relax expression"),
-        (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "returns no tensor"),
+        (lambda bb: bb.call_te(lambda a: (), rx.const(1)), "does not return a tensor"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(

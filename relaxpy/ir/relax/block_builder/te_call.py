@@ -245,7 +245,7 @@ def _add_kernel(
     returns_tuple = isinstance(result, (list, tuple))
     outputs = tuple(result) if isinstance(result, (list, tuple)) else (result,)
     if not outputs:
-        raise MisuseError(f"{name} returns no tensor")
+        raise MisuseError(f"{name} does not return a tensor")
     for k, output in enumerate(outputs):
         if not isinstance(output, te.Tensor):
             raise MisuseError(

@@ -177,7 +177,7 @@ class TensorDtype(_Property):
 
     __slots__ = ()
     display_name = "datatype of a tensor"
-    hint = "compare its .type_code, .bits and .lanes, or say it with R.match_cast first"
+    hint = "compare its .type_code, .bits and .lanes, or declare it with R.match_cast first"
     _name = "dtype"
 
     @property
@@ -231,7 +231,7 @@ class TensorSizes(_Property):
             raise refuse(
                 f"axis {position} is counted from the end, but the rank is not known",
                 axis,
-                hint="say the rank with R.match_cast first",
+                hint="declare the rank with R.match_cast first",
             )
         return PrimValue(ops.const(position, INT64))
 
@@ -248,7 +248,7 @@ class TensorSizes(_Property):
         if rank is None:
             raise MisuseError(
                 f"the rank of {_shown(self.tensor)} is not known",
-                hint="index it, or say the rank with R.match_cast first",
+                hint="index it, or declare the rank with R.match_cast first",
             )
         return rank
 

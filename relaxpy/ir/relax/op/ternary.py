@@ -48,7 +48,7 @@ def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) 
         if shapes is None:
             raise refuse(
                 f"x1, x2, x3 have one shape, which cannot be proved of {x1}, {x2}, {x3}",
-                hint="say that they have with R.match_cast first",
+                hint="declare one shape for them with R.match_cast first",
             )
         return tensor(shapes[0], dtype, vdevice)
     if x1.shape is not None and x1.shape is x2.shape is x3.shape:

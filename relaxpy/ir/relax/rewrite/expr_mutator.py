@@ -346,6 +346,6 @@ def mutator(mutator_cls: M) -> M:
     """The class, ready for use: `@relax.expr_functor.mutator` is the decorator of subclasses.
 
     Errors:
-        MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.
+        MisuseError (also TypeError): it is not a subclass, or one of a class that is decorated.
     """
     return decorated(mutator_cls, PyExprMutator)

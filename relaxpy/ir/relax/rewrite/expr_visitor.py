@@ -159,6 +159,6 @@ def visitor(visitor_cls: V) -> V:
     """The class, ready for use: `@relax.expr_functor.visitor` is the decorator of subclasses.
 
     Errors:
-        MisuseError (also TypeError): it is no subclass, or one of a class that is decorated.
+        MisuseError (also TypeError): it is not a subclass, or one of a class that is decorated.
     """
     return decorated(visitor_cls, PyExprVisitor)

@@ -176,7 +176,7 @@ def test_what_has_no_meaning_is_refused_where_it_stands() -> None:
             #           ^^^ the index of .shape is an integer, found 1.5
             b = x.shape[-1]
             #           ^^ axis -1 is counted from the end, but the rank is not known [DER-36]
-            # hint: say the rank with R.match_cast first
+            # hint: declare the rank with R.match_cast first
             c = y.shape[2]
             #           ^ axis 2 is out of range for rank 2 [DER-36]
             d = z.strides[-4]
@@ -191,13 +191,13 @@ def test_what_has_no_meaning_is_refused_where_it_stands() -> None:
             #   ^^^^^^^ only a tensor has .shape, found R.Shape([n])
             i = x.dtype == "float32"
             #   ^^^^^^^^^^^^^^^^^^^^ x.dtype is known only when the program runs
-            # hint: compare its .type_code, .bits and .lanes, or say it with R.match_cast first
+            # hint: compare its .type_code, .bits and .lanes, or declare it with R.match_cast first
             j = R.exp(x.shape)
             #         ^^^^^^^ relax.exp: expected a Relax expression, found TensorShape x.shape
             # hint: name its sizes with R.match_cast first, or take R.shape_of
             for n in x.shape:
             #        ^^^^^^^ the rank of x is not known
-            # hint: index it, or say the rank with R.match_cast first
+            # hint: index it, or declare the rank with R.match_cast first
                 pass
             return x
     """)

@@ -75,7 +75,7 @@ def _with_name(
 def wrong_kind(parameter: Parameter, arg: Expr, sinfo: StructInfo) -> StructInfoTypeError:
     """The error of an operand that is not of the kinds that its parameter takes."""
     vague = isinstance(sinfo, ObjectStructInfo)
-    hint = "say what it is with R.match_cast first" if vague else None
+    hint = "declare its struct info with R.match_cast first" if vague else None
     numbers = _as_numbers(arg) if TensorStructInfo in parameter.kinds else None
     if numbers is not None:
         hint = f"for a tensor of these numbers write R.const({numbers}, dtype)"
