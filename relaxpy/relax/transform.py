@@ -5,6 +5,7 @@ from relaxpy.ir.relax.dpl.fusion import (
     PatternCheckContext as PatternCheckContext,
 )
 from relaxpy.ir.relax.transform import (
+    AlterOpImpl as AlterOpImpl,
     BindingRewriter as BindingRewriter,
     CanonicalizeBindings as CanonicalizeBindings,
     ConvertLayout as ConvertLayout,
@@ -15,6 +16,7 @@ from relaxpy.ir.relax.transform import (
     LegalizeOps as LegalizeOps,
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,
+    OptimizeLayoutTransform as OptimizeLayoutTransform,
     ToNonDataflow as ToNonDataflow,
     dataflowblock_pass as dataflowblock_pass,
     function_pass as function_pass,

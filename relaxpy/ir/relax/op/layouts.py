@@ -63,7 +63,7 @@ def _padding(call: Call, dtype: DataType) -> PrimExpr:
     return ops.const(value or 0, dtype)
 
 
-def _of_sizes(index_map: IndexMap) -> IndexMap:
+def of_sizes(index_map: IndexMap) -> IndexMap:
     """The map on indices of the datatype of sizes, so that symbolic sizes are not converted."""
     inverse = index_map.inverse_index_map
     if all(var.dtype == INT64 for var in index_map.initial_indices):
@@ -71,13 +71,13 @@ def _of_sizes(index_map: IndexMap) -> IndexMap:
     return IndexMap.from_func(
         lambda *indices: index_map.map_indices(indices),
         len(index_map.initial_indices),
-        None if inverse is None else _of_sizes(inverse),
+        None if inverse is None else of_sizes(inverse),
     )
 
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     [x] = call.args
-    index_map = _of_sizes(cast("IndexMap", call.attrs["index_map"]))
+    index_map = of_sizes(cast("IndexMap", call.attrs["index_map"]))
     if inverse_index_map(index_map, known_shape(builder, x)) is None:
         return call
     sinfo = builder.struct_info_of(x)
@@ -98,7 +98,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
 def _gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
     """The gradient in the layout of the operand, without that of padding."""
     shape = require_shape(x, "layout_transform")
-    index_map = _of_sizes(cast("IndexMap", call.attrs["index_map"]))
+    index_map = of_sizes(cast("IndexMap", call.attrs["index_map"]))
     inverse = inverse_index_map(index_map, shape)
     if inverse is None:
         raise refuse(
@@ -163,7 +163,7 @@ def layout_transform(
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, len(index_map.final_indices))
     try:
-        sizes = _of_sizes(index_map).map_shape(shape)
+        sizes = of_sizes(index_map).map_shape(shape)
     except MisuseError as error:
         raise refuse(
             f"index_map has no shape for x {x}: {error.diagnostic.message}", index_map

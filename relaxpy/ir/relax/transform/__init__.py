@@ -18,7 +18,11 @@ from relaxpy.ir.relax.transform.function_pass import (
     function_pass as function_pass,
 )
 from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
+from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
 from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as ConvertLayout
+from relaxpy.ir.relax.transform.layout.optimize_layout_transform import (
+    OptimizeLayoutTransform as OptimizeLayoutTransform,
+)
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
