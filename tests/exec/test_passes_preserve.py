@@ -25,9 +25,15 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "CanonicalizeBindings": transform.CanonicalizeBindings(),
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow(1)": transform.ConvertToDataflow(min_size=1),
+    "DeadCodeElimination": transform.DeadCodeElimination(),
+    "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
+    "EliminateCommonSubexpr(call_only)": transform.EliminateCommonSubexpr(call_only=True),
     "LegalizeOps": transform.LegalizeOps(),
     "Normalize": transform.Normalize(),
     "ToNonDataflow": transform.ToNonDataflow(),
+    "TopologicalSort(breadth)": transform.TopologicalSort("breadth-first"),
+    "TopologicalSort(depth)": transform.TopologicalSort(),
+    "TopologicalSort(outputs)": transform.TopologicalSort(direction="from-outputs"),
 }
 """Passes that keep the value and the effects of `main`; some need others before them."""
 NOT_IDEMPOTENT: Mapping[str, str] = {

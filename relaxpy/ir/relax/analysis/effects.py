@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import (
@@ -13,6 +14,7 @@ from relaxpy.ir.relax.nodes import (
     Call,
     DataflowBlock,
     Expr,
+    FuncStructInfo,
     Function,
     GlobalVar,
     If,
@@ -24,9 +26,13 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 
 _KERNEL_CALLS: Final = ("relax.call_tir", "relax.call_tir_with_grad")
+
+_TOTAL: Final = tuple(f"relax.{n}" for n in ("add", "subtract", "multiply", "maximum", "minimum"))
+"""Operators that every tensor and itself are operands of."""
 
 
 class Effects:
@@ -67,6 +73,14 @@ class Effects:
         return isinstance(value, If) or (isinstance(value, Call) and not self.is_pure(value))
 
 
+def cast_may_fail(cast: MatchCast) -> bool:
+    """Whether a cast is not known to succeed, or binds a shape variable (OPT-9)."""
+    actual, sinfo = cast.value.struct_info, cast.struct_info
+    if actual is None or any(isinstance(node, FuncStructInfo) for node in walk(sinfo)):
+        return True
+    return not is_base_of(sinfo, actual)
+
+
 def may_fail(binding: Binding) -> bool:
     """Whether a pure binding may raise an error or not terminate; OPT-3 keeps such ones in order.
 
@@ -85,6 +99,8 @@ def may_fail(binding: Binding) -> bool:
         return False
     if not isinstance(value.op, Op) or not value.op.has_attr("FLegalize"):
         return True
+    if value.op.name in _TOTAL and value.args[0] is value.args[1]:
+        return not isinstance(value.args[0].struct_info, TensorStructInfo)
     return not (_is_known_sinfo(value.struct_info) and all(map(_is_known, value.args)))
 
 

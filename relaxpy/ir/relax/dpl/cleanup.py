@@ -8,7 +8,7 @@ from dataclasses import replace
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.effects import may_fail
-from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.dpl.alternatives import is_same_program
 from relaxpy.ir.relax.dpl.replacing import Replacer
 from relaxpy.ir.relax.nodes import (
@@ -19,7 +19,6 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     MatchCast,
     SeqExpr,
-    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
@@ -108,7 +107,7 @@ def _without_aliases(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
 def _merged(seq: SeqExpr, replacer: Replacer) -> SeqExpr:
     """The sequence with equal calls merged if a rewriter made one of them."""
     renaming = _Renaming(replacer.introduced)
-    uses = _Uses(seq, replacer)
+    uses = Escapes(seq, replacer.effects)
     for run in uses.runs:
         known: dict[object, list[VarBinding]] = {}
         here = {binding.var for binding in run}
@@ -152,48 +151,3 @@ def _key(value: Expr) -> object:
     """A key that is the same for equal values."""
     head = value.op if isinstance(value, Call) else value.index  # type: ignore[attr-defined]
     return head, *_operands(value)
-
-
-class _Uses:
-    """The runs of bindings without effects, and the users of each variable with their runs."""
-
-    def __init__(self, seq: SeqExpr, replacer: Replacer) -> None:
-        self.runs: list[list[Binding]] = []
-        self.users: dict[Var, list[tuple[int, Binding | None]]] = {}
-        self.run_of: dict[Var, int] = {}
-        for block in seq.blocks:
-            self.runs.append([])
-            for binding in block.bindings:
-                if not isinstance(block, DataflowBlock) and replacer.effects.is_barrier(binding):
-                    self._enter(binding, -1)
-                    self.runs.append([])
-                else:
-                    self.runs[-1].append(binding)
-                    self._enter(binding, len(self.runs) - 1)
-        for var in occurring_vars(seq.body):
-            self.users.setdefault(var, []).append((-1, None))
-
-    def _enter(self, binding: Binding, run: int) -> None:
-        if binding.var is not None:
-            self.run_of[binding.var] = run
-        for var in occurring_vars(binding.value):
-            self.users.setdefault(var, []).append((run, binding))
-
-    def escapes(self, var: Var) -> bool:
-        """Whether a value may be used by code that changes it or sees it changed.
-
-        That is any code except for operators that compute new values from it in the same run.
-        """
-        run = self.run_of[var]
-        waiting, seen = [var], {var}
-        while waiting:
-            for user_run, binding in self.users.get(waiting.pop(), ()):
-                if binding is None or user_run != run:
-                    return True
-                if isinstance(binding.value, (Var, Tuple, TupleGetItem)):
-                    if binding.var is not None and binding.var not in seen:
-                        seen.add(binding.var)
-                        waiting.append(binding.var)
-                elif not _computes(binding.value):
-                    return True
-        return False

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.analysis.purity import makes_impure_call
+from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import (
@@ -21,7 +23,9 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
+from relaxpy.ir.tir import expr as tir
 
 E = TypeVar("E", bound=Expr)
 Keep = Callable[[Binding], bool]
@@ -41,18 +45,24 @@ def remove_all_unused(func: E) -> E:
 
 def without_unused(expr: E, keep: Keep) -> E:
     """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
-    needed = needed_variables(expr, keep)
-    return map_bindings(expr, lambda binding, _: None if binding.var in needed else ())
+    needed = needed_bindings(expr, keep)
+    return map_bindings(expr, lambda binding, _: None if _key(binding) in needed else ())
 
 
-def needed_variables(root: Expr, keep: Keep = lambda _: False) -> set[Var | None]:
-    """The variables that results, effects and bindings to `keep` depend on.
+def _key(binding: Binding) -> Var | Binding:
+    """What identifies a binding: its variable, or else the cast itself."""
+    return binding if binding.var is None else binding.var
 
-    None stands for casts without a variable.
+
+def needed_bindings(root: Expr, keep: Keep = lambda _: False) -> set[Var | Binding]:
+    """The variables that results, effects and bindings to `keep` depend on, and the other casts.
+
+    A cast is also needed for the shape variables that it binds (OPT-9).
     """
-    needed: set[Binding] = set()
+    needed: set[Var | Binding] = set()
     used: set[Var] = set()
     binders: dict[Var, list[Binding]] = {}
+    casts = _casts_by_shape_var(root)
     waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
@@ -62,8 +72,8 @@ def needed_variables(root: Expr, keep: Keep = lambda _: False) -> set[Var | None
                     used.add(node)
                     waiting += (*occurring_vars(node), *binders.get(node, ()))
             case VarBinding() | MatchCast():
-                if node not in needed:
-                    needed.add(node)
+                if _key(node) not in needed:
+                    needed.add(_key(node))
                     waiting += binding_operands(node)
             case SeqExpr(blocks=blocks, body=body):
                 waiting.append(body)
@@ -73,7 +83,7 @@ def needed_variables(root: Expr, keep: Keep = lambda _: False) -> set[Var | None
                             binders.setdefault(binding.var, []).append(binding)
                         dataflow = isinstance(block, DataflowBlock)
                         effects = not dataflow and makes_impure_call(binding.value)
-                        if binding.var is None or binding.var in used or effects or keep(binding):
+                        if binding.var in used or effects or keep(binding):
                             waiting.append(binding)
             case If(cond=cond, true_branch=yes, false_branch=no):
                 waiting += (cond, yes, no)
@@ -81,4 +91,24 @@ def needed_variables(root: Expr, keep: Keep = lambda _: False) -> set[Var | None
                 waiting += (*params, body) if ret is None else (*params, ret, body)
             case _:
                 waiting += occurring_vars(node)
-    return {None, *used, *(binding.var for binding in needed)}
+                if casts:
+                    for size in used_shape_vars(node, of_variables=False):
+                        waiting += casts.pop(size, ())
+    return needed | used
+
+
+def _casts_by_shape_var(root: Expr) -> dict[tir.Var, list[MatchCast]]:
+    """The casts that may bind each shape variable that is not bound by a parameter."""
+    casts: dict[tir.Var, list[MatchCast]] = {}
+    nodes = list(walk(root))
+    for node in nodes:
+        if isinstance(node, MatchCast):
+            for var in definable_shape_vars(node.struct_info):
+                casts.setdefault(var, []).append(node)
+    for node in nodes if casts else ():
+        if isinstance(node, Function):
+            for param in node.params:
+                if param.struct_info is not None:
+                    for var in definable_shape_vars(param.struct_info):
+                        casts.pop(var, None)
+    return casts

@@ -10,7 +10,14 @@ from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import (
 from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import (
     ConvertToDataflow as ConvertToDataflow,
 )
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
+    DeadCodeElimination as DeadCodeElimination,
+)
+from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import (
+    EliminateCommonSubexpr as EliminateCommonSubexpr,
+)
 from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
+from relaxpy.ir.relax.transform.cleanup.topological_sort import TopologicalSort as TopologicalSort
 from relaxpy.ir.relax.transform.function_pass import (
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.analysis.effects import computes
+from relaxpy.ir.relax.analysis.effects import cast_may_fail, computes
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
@@ -24,7 +24,6 @@ from relaxpy.ir.relax.nodes import (
     DataflowBlock,
     DataflowVar,
     Expr,
-    FuncStructInfo,
     Function,
     If,
     MatchCast,
@@ -78,28 +77,35 @@ class CanonicalizeBindings(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(
-            map_functions(normalize_module(mod), Function, with_known_shape_vars)
-        )
-        return normalize_module(map_functions(mod, Function, _canonical))
+        mod = map_functions(normalize_module(mod), Function, with_known_shape_vars)
+        mod = normalize_module(mod)
+        changed: set[Var] = set()
 
+        def canonical(func: Function) -> Function:
+            values = _Values(func)
+            rewriter = _Canonicalizer(values, _Uses(func, values))
+            after = rewriter.expr(func)
+            changed.update(rewriter.changed)
+            return after
 
-def _canonical(func: Function) -> Function:
-    values = _Values(func)
-    return _Canonicalizer(values, _Uses(func, values)).expr(func)
+        mod = normalize_module(map_functions(normalize_module(mod), Function, canonical))
+        if not changed:
+            return mod
+        return normalize_module(map_functions(mod, Function, _Sharper(changed).expr))
 
 
 class _Values:
     """What variables are bound to.
 
     `originals` has the variable with the same value for each alias, `constants` the constants, and
-    `homes` the blocks that bind the other variables.
+    `homes` the blocks that bind the other variables. `bound` are the values as they are written.
     """
 
     def __init__(self, func: Function) -> None:
         self.originals: dict[Var, Var] = {}
         self.constants: dict[Var, Constant] = {}
         self.homes: dict[Var, BindingBlock] = {}
+        self.bound: dict[Var, Expr] = {}
         self._known: dict[Var, Expr] = {}
         self._enter(func.body)
 
@@ -123,11 +129,14 @@ class _Values:
 
     def _bind(self, var: Var, binding: Binding, block: BindingBlock) -> None:
         value = self._simplified(binding.value)
-        if isinstance(value, Var) and not is_needed_cast(binding):
+        if isinstance(value, Var) and not (
+            isinstance(binding, MatchCast) and cast_may_fail(binding)
+        ):
             self.originals[var] = value
             return
         self.homes[var] = block
         if isinstance(binding, VarBinding):
+            self.bound[var] = binding.value
             self._known[var] = value
             if isinstance(value, Constant):
                 self.constants[var] = value
@@ -158,16 +167,6 @@ class _Values:
         if source is None or not isinstance(source.struct_info, TupleStructInfo):
             return None
         return source if len(source.struct_info.fields) == len(fields) else None
-
-
-def is_needed_cast(binding: Binding) -> bool:
-    """Whether a binding is a cast that may fail, or that binds a shape variable (OPT-9)."""
-    if not isinstance(binding, MatchCast):
-        return False
-    actual, sinfo = binding.value.struct_info, binding.struct_info
-    if actual is None or any(isinstance(node, FuncStructInfo) for node in walk(sinfo)):
-        return True
-    return not is_base_of(sinfo, actual)
 
 
 class _Uses:
@@ -235,6 +234,7 @@ class _Canonicalizer(BindingRewriter):
         super().__init__()
         self.values, self.uses = values, uses
         self.old_vars: dict[Var, Var] = {}
+        self.changed: set[Var] = set()
         names = {old: alias for alias, old in reversed(values.originals.items())}
         for var, block in values.homes.items():
             if isinstance(block, DataflowBlock):
@@ -250,11 +250,13 @@ class _Canonicalizer(BindingRewriter):
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         var = binding.var
         if var is None:
-            return None if is_needed_cast(binding) else ()
+            return None if isinstance(binding, MatchCast) and cast_may_fail(binding) else ()
         if var in self.values.originals:
             self._images[var] = self._with_images(self.values.originals[var])
             return ()
         old = self.old_vars.get(var, var)
+        if binding.value is not self.values.bound.get(old):
+            self.changed.add(var)
         if old in self.values.constants and self._can_inline(old, var, binding.value):
             self._images[old] = self.values.constants[old]
         return None
@@ -266,3 +268,19 @@ class _Canonicalizer(BindingRewriter):
         escapes = self.uses.escapes[old]
         once = escapes == 1 and not self.uses.reads[old] and isinstance(value, Constant)
         return once or not escapes
+
+
+class _Sharper(BindingRewriter):
+    """Gives variables whose values `changed` the struct info of these if it is more precise."""
+
+    def __init__(self, changed: Container[Var]) -> None:
+        super().__init__()
+        self.changed = changed
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        if isinstance(binding, VarBinding) and binding.var in self.changed:
+            declared, actual = binding.var.struct_info, binding.value.struct_info
+            if declared != actual and actual and declared and is_base_of(declared, actual):
+                self._images[binding.var] = replace(binding.var, struct_info=actual)
+        return super().binding(binding, block)

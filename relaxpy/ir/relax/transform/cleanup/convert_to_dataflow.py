@@ -18,7 +18,7 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Function, SeqExpr, Var
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
-from relaxpy.ir.relax.rewrite.unused import needed_variables
+from relaxpy.ir.relax.rewrite.unused import needed_bindings
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 
 
@@ -67,15 +67,15 @@ class ConvertToDataflow(Pass):
 
         def converted(func: Function) -> Function:
             effects = Effects(Context(), mod.functions_by_name, func)
-            return _Converter(effects, needed_variables(func), self.min_size).expr(func)
+            return _Converter(effects, needed_bindings(func), self.min_size).expr(func)
 
         return CanonicalizeBindings().transform(map_functions(mod, Function, converted), ctx)
 
 
 class _Converter(BindingRewriter):
-    """Regroups bindings; results and effects depend on the variables that are `needed`."""
+    """Regroups bindings; results and effects depend on those of the variables that are `needed`."""
 
-    def __init__(self, effects: Effects, needed: Container[Var | None], min_size: int) -> None:
+    def __init__(self, effects: Effects, needed: Container[Var | Binding], min_size: int) -> None:
         super().__init__()
         self.effects, self.needed, self.min_size = effects, needed, min_size
 
@@ -108,5 +108,5 @@ class _Converter(BindingRewriter):
         """Whether a binding may be in a dataflow block, and loses nothing there."""
         if isinstance(block, DataflowBlock):
             return True
-        is_check = binding.var not in self.needed or binding.var is None
+        is_check = binding.var is None or binding.var not in self.needed
         return not self.effects.is_barrier(binding) and not (is_check and may_fail(binding))

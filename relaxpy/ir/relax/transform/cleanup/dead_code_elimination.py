@@ -1,0 +1,107 @@
+"""DeadCodeElimination: unused bindings and functions are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import UnknownNameError, close_names
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Function, MatchCast
+from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+@dataclass(frozen=True)
+class DeadCodeElimination(Pass):
+    """Removes bindings that nothing uses, and functions that no public function or entry reaches.
+
+    Impure calls stay. Outside dataflow blocks so does what may fail or not terminate (OPT-8); in
+    them a cast stays only if the shape variables that it binds are used (OPT-5, OPT-9).
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function(private=True)
+            def unused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                return x
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    z = R.log(y)
+                    R.output(y, z)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    R.output(y)
+                return y
+
+    Errors:
+        UnknownNameError: the module has no function of an entry's name.
+
+    """
+
+    entry_functions: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        names = listed(self.entry_functions, "names of functions")
+        object.__setattr__(self, "entry_functions", names)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = self._reachable(normalize_module(mod))
+        mod = map_functions(
+            mod, Function, lambda func: without_unused(func, set(_kept(func)).__contains__)
+        )
+        return self._reachable(normalize_module(mod))
+
+    def _reachable(self, mod: IRModule) -> IRModule:
+        """The module without the private functions that no other function leads to."""
+        functions = mod.functions_by_name
+        for name in self.entry_functions or ():
+            if name not in functions:
+                hint = close_names(name, functions)
+                raise UnknownNameError(f"the module has no function {name}", hint=hint)
+        reached = {
+            name
+            for name, func in functions.items()
+            if "global_symbol" in func.attrs or not isinstance(func, (Function, PrimFunc))
+        }
+        reached.update(self.entry_functions or ())
+        waiting = list(reached)
+        while waiting:
+            func = functions[waiting.pop()]
+            new = [n for n in mentioned_globals(func) if n in functions and n not in reached]
+            reached.update(new)
+            waiting += new
+        if len(reached) == len(functions):
+            return mod
+        result = mod.clone()
+        for name in functions.keys() - reached:
+            del result[name]
+        return result
+
+
+def _kept(func: Function) -> Iterator[Binding]:
+    """The bindings outside dataflow blocks whose errors are part of what the program does."""
+    for block in walk(func):
+        if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock):
+            for binding in block.bindings:
+                is_cast = isinstance(binding, MatchCast)
+                if cast_may_fail(binding) if is_cast else may_fail(binding):
+                    yield binding

@@ -1,0 +1,203 @@
+"""EliminateCommonSubexpr: a value that has been computed already is not computed again."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import Effects
+from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.analysis.purity import makes_impure_call
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(Pass):
+    """Uses the first of equal values for later ones, whose variables become its aliases.
+
+    This is done for pure calls and for other expressions, or only for calls with `call_only`.
+    Two new tensors stay two if mutation could show that they are one (OPT-11).
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    b = R.exp(x)
+                    c = R.multiply(a, b)
+                    R.output(c)
+                return c
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    a = R.exp(x)
+                    b = a
+                    c = R.multiply(a, a)
+                    R.output(c)
+                return c
+
+    """
+
+    call_only: bool = False
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def merged(func: Function) -> Function:
+            effects = Effects(Context(), mod.functions_by_name, func)
+            return _Eliminator(effects, call_only=self.call_only).expr(func)
+
+        return normalize_module(map_functions(mod, Function, merged))
+
+
+class _Eliminator(BindingRewriter):
+    """The first bindings of values: `lasting` ones never change, `computed` ones by effects."""
+
+    def __init__(self, effects: Effects, *, call_only: bool) -> None:
+        super().__init__()
+        self.effects, self.call_only = effects, call_only
+        self.lasting: ChainMap[object, tuple[Binding, ...]] = ChainMap()
+        self.computed: ChainMap[object, tuple[Binding, ...]] = ChainMap()
+        self._home: dict[Var, Escapes] = {}
+        self._escaping: dict[Var, bool] = {}
+        self._firsts: dict[Var, Var] = {}
+        self._local: set[Var] = set()
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer = self.lasting, self.computed, self.effects.in_pure_function
+        self.lasting, self.computed = ChainMap(), ChainMap()
+        self.effects.enter_function(func)
+        after = super().function(func)
+        self.lasting, self.computed, self.effects.in_pure_function = outer
+        return after
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        escapes = Escapes(seq, self.effects)
+        for block in seq.blocks:
+            self._home.update((b.var, escapes) for b in block.bindings if b.var is not None)
+        outer = self.lasting, self.computed
+        self.lasting, self.computed = self.lasting.new_child(), self.computed.new_child()
+        after = super().sequence(seq)
+        self.lasting, self.computed = outer
+        return after
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        if not isinstance(block, DataflowBlock):
+            return super().block(block)
+        outer = self.lasting, self.computed
+        inner = self.lasting, self.computed = self.lasting.new_child(), self.computed.new_child()
+        after = super().block(block)
+        self.lasting, self.computed = outer
+        for table, new in zip(outer, inner, strict=True):
+            for key, bindings in new.maps[0].items():
+                table[key] = tuple(b for b in bindings if not isinstance(b.var, DataflowVar))
+        for var in self._local:
+            del self._images[var]
+        self._local.clear()
+        return after
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        if not isinstance(binding.value, Function) or not self._local:
+            return super().binding(binding, block)
+        hidden = {var: self._images.pop(var) for var in self._local}  # WF-11
+        after = super().binding(binding, block)
+        self._images |= hidden
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value, var = binding.value, binding.var
+        if self.effects.is_barrier(binding):
+            if not isinstance(value, If) or makes_impure_call(value):
+                self.computed = ChainMap()
+            return None
+        if var is None or isinstance(value, Function):
+            return None
+        if isinstance(value, Var) and not isinstance(binding, MatchCast):
+            return None
+        if self.call_only and not isinstance(value, Call):
+            return None
+        is_new = isinstance(binding, VarBinding) and _is_new(value)
+        table = self.computed if is_new else self.lasting
+        key = structural_hash(value)
+        known = table.get(key, ())
+        first = next((b for b in known if _is_same(b, binding)), None)
+        if first is None:
+            table[key] = (*known, binding)
+            return None
+        assert first.var is not None
+        if is_new and self._both_escape(first.var, var):
+            return None
+        self._images[var] = first.var
+        if isinstance(first.var, DataflowVar) and not isinstance(var, DataflowVar):
+            self._local.add(var)
+            table[key] = (*known, binding)
+        return VarBinding(var, first.var, binding.span)
+
+    def _both_escape(self, first: Var, var: Var) -> bool:
+        """Whether mutation may show that two variables have one value; they have it if not."""
+        first = self._firsts.get(first, first)
+        one, other = self._escapes(first), self._escapes(var)
+        if one and other:
+            return True
+        self._firsts[var] = first
+        self._escaping[first] = one or other
+        return False
+
+    def _escapes(self, var: Var) -> bool:
+        if var not in self._escaping:
+            self._escaping[var] = self._home[var].escapes(var)
+        return self._escaping[var]
+
+
+def _is_new(value: Expr) -> bool:
+    """Whether a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
+    return isinstance(value, Call) or any(isinstance(node, Constant) for node in walk(value))
+
+
+def _is_same(first: Binding, later: Binding) -> bool:
+    """Whether two bindings have equal values, and that of the first is known as precisely."""
+    if type(first) is not type(later) or not structural_equal(first.value, later.value):
+        return False
+    if isinstance(first, MatchCast) and isinstance(later, MatchCast):
+        return structural_equal(first.struct_info, later.struct_info)
+    assert first.var is not None
+    assert later.var is not None
+    known, other = first.var.struct_info, later.var.struct_info
+    return known is not None and other is not None and is_base_of(other, known)

@@ -1,0 +1,201 @@
+"""DeadCodeElimination: what goes, and what stays for its effects, its errors and its symbols."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MatchCastError, MisuseError, UnknownNameError
+from relaxpy.relax.transform import DeadCodeElimination
+from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import check, stays
+
+X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
+
+
+@I.ir_module
+class Bindings:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.abs(a)
+            R.output(b)
+        c = R.add(x, x)
+        d = R.sqrt(c)
+        e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
+        return x
+
+
+@I.ir_module
+class BindingsAfter:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        c = R.add(x, x)
+        e = R.call_packed("tests.dce.touch", c, sinfo_args=R.Object)
+        return x
+
+
+@pytest.mark.rule("OPT-4")
+def test_impure_calls_stay_with_what_they_use() -> None:
+    check(DeadCodeElimination(), Bindings, BindingsAfter)
+    stays(DeadCodeElimination(), BindingsAfter)
+    touched = []
+    relaxpy.register_func("tests.dce.touch", touched.append, override=True)
+    relaxpy.compile(DeadCodeElimination()(Bindings), target="numpy")["main"](X)
+    np.testing.assert_array_equal(touched, [X + X])
+
+
+@I.ir_module
+class MayFail:
+    @R.function
+    def ordinary(x: R.Tensor(("n",), "float32"), y: R.Tensor("float32")):
+        a = R.match_cast(x, R.Tensor((4,), "float32"))
+        b = R.add(x, y)
+        return x
+
+    @R.function
+    def dataflow(x: R.Tensor(("n",), "float32"), y: R.Tensor("float32")):
+        with R.dataflow():
+            a = R.match_cast(x, R.Tensor((4,), "float32"))
+            b = R.add(x, y)
+            c = R.abs(x)
+            R.output(c)
+        return c
+
+
+@pytest.mark.rule("OPT-5", "OPT-7", "OPT-8")
+@pytest.mark.parametrize("target", ["numpy", "reference"])
+def test_errors_stay_outside_dataflow_blocks_and_only_there(target: str) -> None:
+    executable = relaxpy.compile(DeadCodeElimination()(MayFail), target=target)
+    three, two = X[:3], X[:2]
+    with pytest.raises(MatchCastError):
+        executable["ordinary"](three, three)
+    with pytest.raises(relaxpy.errors.RelaxpyError):
+        executable["ordinary"](X, two)
+    np.testing.assert_array_equal(executable["ordinary"](X, X), X)
+    np.testing.assert_array_equal(executable["dataflow"](three, two), abs(three))
+
+
+@I.ir_module
+class Endless:
+    @R.function(private=True)
+    def spin(x: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        y = Endless.spin(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((), "int64")):
+        with R.dataflow():
+            a = Endless.spin(x)
+            b = R.add(x, x)
+            R.output(b)
+        return b
+
+    @R.function
+    def outside(x: R.Tensor((), "int64")):
+        a = Endless.spin(x)
+        return x
+
+
+@pytest.mark.rule("OPT-6")
+def test_an_endless_pure_call_goes_from_a_dataflow_block_only() -> None:
+    after = DeadCodeElimination()(Endless)
+    assert relaxpy.compile(after, target="reference")["main"](np.array(4)) == 8
+    [block] = after["outside"].body.blocks
+    assert len(block.bindings) == 1
+
+
+@I.ir_module
+class Symbols:
+    @R.function
+    def main(x: R.Tensor, y: R.Tensor):
+        with R.dataflow():
+            n, m = T.int64(), T.int64()
+            a = R.match_cast(x, R.Tensor((n,), "float32"))
+            b = R.match_cast(y, R.Tensor((m,), "float32"))
+            c = R.zeros(R.shape([n]), "float32")
+            R.output(c)
+        return c
+
+
+@I.ir_module
+class SymbolsAfter:
+    @R.function
+    def main(x: R.Tensor, y: R.Tensor):
+        with R.dataflow():
+            n = T.int64()
+            a = R.match_cast(x, R.Tensor((n,), "float32"))
+            c = R.zeros(R.shape([n]), "float32")
+            R.output(c)
+        return c
+
+
+@pytest.mark.rule("OPT-9")
+def test_an_unused_cast_stays_for_a_symbol_that_is_used() -> None:
+    check(DeadCodeElimination(), Symbols, SymbolsAfter, X, X)
+    stays(DeadCodeElimination(), SymbolsAfter)
+
+
+@I.ir_module
+class SymbolOfUnusedCall:
+    @R.function
+    def main(x: R.Tensor):
+        with R.dataflow():
+            n = T.int64()
+            a = R.match_cast(x, R.Tensor((n,), "float32"))
+            b = R.zeros(R.shape([n]), "float32")
+            c = R.shape_of(x)
+            R.output(c)
+        return c
+
+
+def test_a_symbol_that_only_unused_values_mention_is_not_used() -> None:
+    [block] = DeadCodeElimination()(SymbolOfUnusedCall)["main"].body.blocks
+    assert [b.var.name_hint for b in block.bindings] == ["c"]
+
+
+@I.ir_module
+class Functions:
+    @T.prim_func(private=True)
+    def kernel(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            b[i] = a[i] * T.float32(2)
+
+    @T.prim_func
+    def public_kernel(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            b[i] = a[i]
+
+    @R.function(private=True)
+    def helper(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = R.call_tir(Functions.kernel, (x,), R.Tensor((4,), "float32"))
+        return y
+
+    @R.function(private=True)
+    def recursive(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = Functions.recursive(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            y = Functions.helper(x)
+            R.output(y)
+        return x
+
+
+def test_functions_stay_if_they_are_public_or_used_in_the_end() -> None:
+    def names(*entries: str) -> set[str]:
+        after = DeadCodeElimination(entries or None)(Functions)
+        return {var.name_hint for var in after}
+
+    assert names() == {"main", "public_kernel"}
+    assert names("recursive") == {"main", "public_kernel", "recursive"}
+    assert names("helper") == {"main", "public_kernel", "helper", "kernel"}
+
+
+def test_entries_are_names_of_functions() -> None:
+    with pytest.raises(UnknownNameError, match="no function mian"):
+        DeadCodeElimination(["mian"])(Functions)
+    with pytest.raises(MisuseError):
+        DeadCodeElimination("main")

@@ -1,0 +1,147 @@
+"""TopologicalSort: the four orders, and what limits them."""
+
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.relax.transform import TopologicalSort
+from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import check, stays
+
+X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
+
+
+@I.ir_module
+class Unsorted:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            b2 = R.exp(x)
+            b1 = R.abs(x)
+            c2 = R.add(x, b2)
+            c1 = R.add(x, b1)
+            d = R.add(c1, c2)
+            R.output(d)
+        return d
+
+
+@I.ir_module
+class ByInputs:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            b2 = R.exp(x)
+            c2 = R.add(x, b2)
+            b1 = R.abs(x)
+            c1 = R.add(x, b1)
+            d = R.add(c1, c2)
+            R.output(d)
+        return d
+
+
+@I.ir_module
+class ByOutputs:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            b1 = R.abs(x)
+            c1 = R.add(x, b1)
+            b2 = R.exp(x)
+            c2 = R.add(x, b2)
+            d = R.add(c1, c2)
+            R.output(d)
+        return d
+
+
+def test_depth_first_follows_a_value_to_its_end() -> None:
+    check(TopologicalSort(), Unsorted, ByInputs, X)
+    check(TopologicalSort(direction="from-outputs"), Unsorted, ByOutputs, X)
+    stays(TopologicalSort(), ByInputs)
+    stays(TopologicalSort(direction="from-outputs"), ByOutputs)
+
+
+def test_breadth_first_goes_level_by_level() -> None:
+    check(TopologicalSort(order="breadth-first"), ByInputs, Unsorted, X)
+
+
+@I.ir_module
+class Unused:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            k2 = R.const(2.0, "float32")
+            k1 = R.const(1.0, "float32")
+            c1 = R.add(x, k1)
+            c2 = R.add(x, k2)
+            d1 = R.abs(c1)
+            e = R.add(c1, c2)
+            R.output(e)
+        return e
+
+
+@I.ir_module
+class UnusedAfter:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            k2 = R.const(2.0, "float32")
+            c2 = R.add(x, k2)
+            k1 = R.const(1.0, "float32")
+            c1 = R.add(x, k1)
+            d1 = R.abs(c1)
+            e = R.add(c1, c2)
+            R.output(e)
+        return e
+
+
+def test_unused_bindings_and_those_without_operands_are_kept() -> None:
+    check(TopologicalSort(), Unused, UnusedAfter, X, X)
+
+
+@I.ir_module
+class Sizes:
+    @R.function
+    def main(x: R.Tensor, y: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            n = T.int64()
+            a = R.match_cast(x, R.Tensor((n,), "float32"))
+            b = R.exp(y)
+            c = R.zeros(R.shape([n]), "float32")
+            d = R.add(c, a)
+            R.output(b, d)
+        return (b, d)
+
+
+@pytest.mark.rule("OPT-9")
+@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
+@pytest.mark.parametrize("direction", ["from-inputs", "from-outputs"])
+def test_a_cast_precedes_what_mentions_its_symbols(
+    order: Literal["depth-first", "breadth-first"],
+    direction: Literal["from-inputs", "from-outputs"],
+) -> None:
+    [block] = TopologicalSort(order, direction)(Sizes)["main"].body.blocks
+    names = [binding.var.name_hint for binding in block.bindings]
+    assert names.index("a") < names.index("c") < names.index("d")
+
+
+@I.ir_module
+class Ordinary:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = R.abs(x)
+        c = R.sqrt(a)
+        return (b, c)
+
+
+def test_ordinary_bindings_keep_their_order() -> None:
+    stays(TopologicalSort(), Ordinary)
+
+
+def test_there_are_two_orders_and_two_directions() -> None:
+    with pytest.raises(MisuseError, match="order is 'depth-first' or 'breadth-first'"):
+        TopologicalSort("random")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="direction is 'from-inputs' or 'from-outputs'"):
+        TopologicalSort(direction="inwards")  # type: ignore[arg-type]
