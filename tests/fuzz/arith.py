@@ -40,10 +40,10 @@ class WrongAnswerError(AssertionError):
 class Session:
     """One analyzer with some facts, and the points at which these hold."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, dtypes: tuple[str, ...] | None = None) -> None:
         self.chosen = random.Random(seed)
         self.seed = seed
-        self.source = Expressions(self.chosen)
+        self.source = Expressions(self.chosen, dtypes)
         self.analyzer = Analyzer()
         self.told: list[str] = []
         self.tests: list[Callable[[Env], bool]] = []

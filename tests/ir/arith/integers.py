@@ -1,10 +1,8 @@
-"""Integer expressions for tests: a direct evaluator, and hypothesis strategies."""
+"""The value of an integer expression, straight from the definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-from hypothesis import strategies as st
+from collections.abc import Callable, Mapping
 
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import expr as tir
@@ -79,51 +77,3 @@ def _binary(kind: type[tir.BinaryOpExpr], x: int, y: int) -> int:
             tir.GE: x >= y,
         }[kind]
     )
-
-
-VARIABLES = tuple(tir.Var(name, "int64") for name in "xyz")
-_LITERALS = (-7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12)
-_ARITHMETIC = (tir.Add, tir.Add, tir.Sub, tir.Sub, tir.Mul, tir.Min)
-_DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
-_COMPARISONS = (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ, tir.NE)
-
-
-def literal(value: int) -> tir.PrimExpr:
-    return tir.IntImm("int64", value)
-
-
-@st.composite
-def expressions(
-    draw: st.DrawFn, variables: Sequence[tir.Var] = VARIABLES, size: int = 8
-) -> tir.PrimExpr:
-    """Integer expressions over `variables` with up to `size` leaves, divisions by anything too."""
-    if size < 2 or draw(st.integers(0, 5)) == 0:
-        return draw(st.sampled_from([*variables, *variables, *map(literal, _LITERALS)]))
-    share = draw(st.integers(1, size - 1))
-    left = draw(expressions(variables, share))
-    if draw(st.integers(0, 9)) == 0:
-        return tir.Select(draw(_comparisons(variables, 2)), left, draw(expressions(variables, 2)))
-    kind: type[tir.BinaryOpExpr] = draw(st.sampled_from([*_ARITHMETIC, *_DIVISIONS, tir.Max]))
-    if kind in _DIVISIONS and draw(st.booleans()):
-        return kind(left, literal(draw(st.sampled_from([v for v in _LITERALS if v]))))
-    return kind(left, draw(expressions(variables, size - share)))
-
-
-@st.composite
-def _comparisons(draw: st.DrawFn, variables: Sequence[tir.Var], size: int) -> tir.PrimExpr:
-    kind = draw(st.sampled_from(_COMPARISONS))
-    return kind(draw(expressions(variables, size)), draw(expressions(variables, size)))
-
-
-@st.composite
-def conditions(
-    draw: st.DrawFn, variables: Sequence[tir.Var] = VARIABLES, size: int = 3
-) -> tir.PrimExpr:
-    """Boolean expressions over up to `size` comparisons."""
-    shape = draw(st.integers(0, 4)) if size > 1 else 0
-    if shape < 2:
-        return draw(_comparisons(variables, 4))
-    first = draw(conditions(variables, size - 1))
-    if shape == 2:
-        return tir.Not(first)
-    return (tir.And if shape == 3 else tir.Or)(first, draw(conditions(variables, 1)))

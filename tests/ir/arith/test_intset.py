@@ -23,8 +23,8 @@ from relaxpy.arith import (
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
+from tests.fuzz.integers import VARIABLES, expressions
 from tests.ir.arith.boxes import holds, points, value
-from tests.ir.arith.integers import VARIABLES, expressions
 
 E = T.PrimExpr
 x, y, z, h = (T.Var(name, "int32") for name in "xyzh")

@@ -13,6 +13,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from tests.counting import calls
+from tests.fuzz.integers import Integers
 from tests.ir.arith.boxes import Env, holds, points
 from tests.ir.arith.integers import evaluate
 
@@ -87,39 +88,10 @@ def test_joined_conditions_are_simplified(given: E, expected: E) -> None:
     assert simplify(given) is expected, f"{given} gives {simplify(given)}"
 
 
-def side(chosen: random.Random) -> E:
-    by = chosen.choice([2, 3, 4, 5, -2, -3])
-    inner = chosen.choice(
-        [x, y, x + chosen.randint(-9, 9), x - y * chosen.randint(1, 5), x * 2 + y]
-    )
-    kinds = [
-        lambda: inner,
-        lambda: fld(inner, by),
-        lambda: flm(inner, by),
-        lambda: tdiv(inner, by),
-        lambda: tmod(inner, by),
-        lambda: ops.minimum(inner, chosen.randint(-9, 9)),
-        lambda: ops.maximum(inner, y),
-        lambda: x * y,
-        lambda: ops.const(chosen.randint(-9, 9)),
-    ]
-    return chosen.choice(kinds)()
-
-
-def condition(chosen: random.Random, size: int) -> E:
-    if size == 1:
-        kind = chosen.choice([tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ, tir.NE])
-        return kind(side(chosen), side(chosen))
-    share = chosen.randint(1, size - 1)
-    kind = chosen.choice([both, both, either])
-    joined = kind(condition(chosen, share), condition(chosen, size - share))
-    return tir.Not(joined) if chosen.random() < 0.1 else joined
-
-
 @pytest.mark.parametrize("seed", range(120))
 def test_random_conditions_keep_their_truth(seed: int) -> None:
     chosen = random.Random(seed)
-    given = condition(chosen, chosen.randint(1, 4))
+    given = Integers(chosen, [x, y]).condition(chosen.randint(1, 4))
     simple = Canonical().simplify(given)
     for env in points({x: range(-12, 13), y: range(-6, 7)}):
         assert holds(given, env) == holds(simple, env), f"{given} gives {simple} at {env}"

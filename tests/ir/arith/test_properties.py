@@ -13,14 +13,8 @@ from relaxpy.ir.arith.canonical import Canonical
 from relaxpy.ir.arith.tvm.analyzer import Analyzer, ModularSet
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import Range
-from tests.ir.arith.integers import (
-    VARIABLES,
-    UndefinedError,
-    conditions,
-    evaluate,
-    expressions,
-    literal,
-)
+from tests.fuzz.integers import VARIABLES, conditions, expressions, literal
+from tests.ir.arith.integers import UndefinedError, evaluate
 
 POINTS = list(itertools.product((-9, -5, -3, -1, 0, 1, 2, 4, 7), repeat=3))
 SEEDS = st.integers(0, 1 << 30)

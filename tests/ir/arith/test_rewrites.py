@@ -10,6 +10,7 @@ import pytest
 from relaxpy.arith import Analyzer, ConstIntBound
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.tir import expr as tir, intrin, ops
+from tests.fuzz.integers import Integers
 from tests.ir.arith.boxes import holds, points, value
 
 E = tir.PrimExpr
@@ -421,26 +422,6 @@ def test_what_is_simple_already_is_left_alone(expr: E) -> None:
     assert Analyzer().simplify(expr) is expr
 
 
-def grown(chosen: random.Random, leaves: int) -> E:
-    """An expression with many extrema, choices, halves and divisions."""
-    if leaves < 2:
-        return chosen.choice([x, y, z, x, y, c(chosen.randint(-6, 6))])
-    share = chosen.randint(1, leaves - 1)
-    divide = chosen.choice([tir.FloorDiv, tir.FloorMod, Div, tir.Mod])
-    kind = chosen.random()
-    if kind < 0.25:
-        return divide(grown(chosen, leaves - 1), c(chosen.choice([-3, -2, 2, 2, 2, 3, 4, 5])))
-    one, other = grown(chosen, share), grown(chosen, leaves - share)
-    if kind < 0.32:
-        return divide(one, other)
-    if kind < 0.55:
-        return chosen.choice([tir.Min, tir.Max])(one, other)
-    if kind < 0.68:
-        test = chosen.choice([x < y, LT(x, chosen.randint(-4, 4)), EQ(z, chosen.randint(-4, 4))])
-        return Sel(test, one, other) if chosen.random() < 0.5 else ite(test, one, other)
-    return chosen.choice([tir.Add, tir.Sub, tir.Add, tir.Sub, tir.Mul])(one, other)
-
-
 @pytest.mark.parametrize("seed", range(150))
 def test_random_expressions_keep_their_values(seed: int) -> None:
     chosen = random.Random(seed)
@@ -450,7 +431,7 @@ def test_random_expressions_keep_their_values(seed: int) -> None:
         low = chosen.randint(-3, 2)
         sides[var] = range(low, low + chosen.randint(1, 6))
         made.update(var, ConstIntBound(low, sides[var].stop - 1))
-    given = grown(chosen, chosen.randint(2, 9))
+    given = Integers(chosen, [x, y, z]).number(chosen.randint(2, 9))
     simple, bound, known = (
         made.simplify(given),
         made.const_int_bound(given),

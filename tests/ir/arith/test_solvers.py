@@ -18,6 +18,7 @@ from relaxpy.arith import (
 from relaxpy.errors import MisuseError
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Range
+from tests.fuzz.integers import Integers
 from tests.ir.arith.boxes import Env, holds, points, value
 
 E = T.PrimExpr
@@ -61,25 +62,12 @@ def check_transform(found: IntConstraintsTransform, sides: dict[T.Var, range]) -
             assert env in old
 
 
-def random_system(
-    chosen: random.Random, variables: list[T.Var], count: int, kinds: tuple[type[T.CmpExpr], ...]
-) -> list[E]:
-    found: list[E] = []
-    for _ in range(count):
-        left, right = (
-            sum((v * chosen.randint(-3, 3) for v in variables), ops.const(chosen.randint(-4, 4)))
-            for _ in range(2)
-        )
-        found.append(chosen.choice(kinds)(left, right))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_random_equations_keep_their_solutions(seed: int) -> None:
     chosen = random.Random(seed)
     variables = [x, y, z][: chosen.randint(1, 3)]
-    relations = random_system(
-        chosen, variables, chosen.randint(1, 3), (EQUATION, EQUATION, *ORDERS)
+    relations = Integers(chosen, variables).system(
+        chosen.randint(1, 3), (EQUATION, EQUATION, *ORDERS)
     )
     sides = {var: range(-4, 5) for var in variables}
     ranges = {var: Range(-4, 5) for var in variables}
@@ -90,7 +78,9 @@ def test_random_equations_keep_their_solutions(seed: int) -> None:
 def test_random_inequalities_keep_their_solutions(seed: int) -> None:
     chosen = random.Random(seed)
     variables = [x, y, z][: chosen.randint(1, 3)]
-    relations = random_system(chosen, variables, chosen.randint(1, 4), (EQUATION, *ORDERS, *ORDERS))
+    relations = Integers(chosen, variables).system(
+        chosen.randint(1, 4), (EQUATION, *ORDERS, *ORDERS)
+    )
     sides = {var: range(-4, 5) for var in variables}
     ranges = {var: Range(-4, 5) for var in variables}
     system = IntConstraints(variables, ranges, relations)
