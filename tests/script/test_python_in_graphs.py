@@ -6,7 +6,7 @@ import pytest
 from relaxpy import relax, tir
 from relaxpy.errors import MisuseError, ParseError
 from relaxpy.script import from_source, relax as R
-from tests.script.test_errors_relax import check_marks
+from tests.script.marked import check_marks
 
 X = relax.Var("x", R.Tensor((3,), "float32"))
 Y = relax.Var("y", R.Tensor((3,), "float32"))

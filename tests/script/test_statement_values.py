@@ -8,7 +8,7 @@ from relaxpy.errors import MatchCastError, StructInfoError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source, relax as R
-from tests.script.test_errors_relax import check_marks
+from tests.script.marked import check_marks
 
 CHOICE = """
 @R.function

@@ -198,8 +198,11 @@ class BinaryOpExpr(PrimExpr):
     b: PrimExpr
 
     def __new__(cls, a: ExprLike, b: ExprLike, span: Span | None = None) -> Self:
-        """Errors: MisuseError (also TypeError) if the datatypes differ."""
+        """Errors: MisuseError (also TypeError) if the datatypes differ; arithmetic on strings."""
         left, right = ops.same_dtype(cls.__name__, a, b)
+        if (type(left) is StringImm or type(right) is StringImm) and not issubclass(cls, CmpExpr):
+            text = left if type(left) is StringImm else right
+            raise MisuseError(f"{cls.__name__} needs numbers, found {text!s:.60}", about=text)
         return cls._make(cls._result(left.dtype), left, right)
 
     @classmethod
@@ -505,7 +508,7 @@ class Call(PrimExpr):
             if not op.startswith("tir."):
                 raise MisuseError(f"an intrinsic's name begins with 'tir.', found {op!r}", about=op)
             op = Op(op)
-        elif not isinstance(op, Node):
+        elif not isinstance(op, Node) or isinstance(op, PrimExpr):
             raise MisuseError(f"a call needs an Op or a GlobalVar, found {op!r:.60}", about=op)
         if not isinstance(args, (list, tuple)):
             raise MisuseError(f"expected a list of arguments, found {args!r:.60}", about=args)

@@ -267,6 +267,10 @@ def infinity(dtype: str) -> PrimExpr:
 
 def call_intrin(dtype: str, func_name: str | Op, *args: ExprLike | Node) -> PrimExpr:
     """Call the intrinsic `func_name` with a result of `dtype`."""
+    if not isinstance(func_name, (str, Op)):
+        raise MisuseError(
+            f"an intrinsic is an Op or its name, found {func_name!r:.60}", about=func_name
+        )
     return Call(dtype, func_name, [_argument(a) for a in args])
 
 
@@ -297,6 +301,8 @@ def _argument(value: Any) -> PrimExpr:
 def ret(value: ExprLike) -> PrimExpr:
     """Return from the function with this value."""
     result = ops.convert(value)
+    if isinstance(result, StringImm):
+        raise MisuseError(f"a kernel returns a scalar, found {result.value!r:.60}", about=value)
     return Call(result.dtype, "tir.ret", (result,))
 
 

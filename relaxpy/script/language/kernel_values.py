@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import HANDLE, DataType
 from relaxpy.ir.core.types import PrimType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -47,7 +47,7 @@ def scalar(value: object, dtype: DataType | None) -> PrimExpr:
     """
     if dtype is not None and isinstance(value, (bool, int, float, np.number, np.bool_)):
         return ops.const(value, dtype)
-    if isinstance(value, str):
+    if isinstance(value, str) and dtype != HANDLE:
         raise MisuseError(f"expected a scalar expression, found {value!r}", about=value)
     expr = ops.convert(value)
     if not expr.dtype:

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, index_count, vector_index
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
@@ -537,7 +537,8 @@ class KernelReader(KernelBuilder):
         if node.value is None:
             raise self.error(node, "return in a kernel has a value", hint="leave it out otherwise")
         value = self.values.value(node.value)
-        if not isinstance(value, (PrimExpr, bool, int, float, np.generic)):
+        scalars = (PrimExpr, bool, int, float, np.generic)
+        if not isinstance(value, scalars) or isinstance(value, StringImm):
             raise self.error(
                 node.value,
                 f"a kernel returns a scalar, found {describe(value)}",
