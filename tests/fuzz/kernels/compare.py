@@ -45,6 +45,10 @@ class Outcome:
     """How many calls ended well, in an error, or tested nothing."""
 
 
+class Hangs(BaseException):
+    """A program takes far too long."""
+
+
 def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = True) -> Outcome:
     """Run `program` on all `targets` and compare each with the oracle."""
     outcome = Outcome()
@@ -77,8 +81,13 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
         expected = _expected(oracle, call)
         outcome.calls[type(expected).__name__.removesuffix("Error").lower()] += 1
         for target, executable in executables.items():
-            with _blocks(program):
-                found = _found(target, executable, oracle.name, call, expected)
+            try:
+                with _blocks(program):
+                    found = _found(target, executable, oracle.name, call, expected)
+            except Hangs:
+                if isinstance(expected, UndefinedError):
+                    return outcome  # a bound that was never written may be any number
+                raise
             if found is not None:
                 kind = f"{found.kind} ({target})"
                 outcome.failures.append(Failure(kind, found.detail, number))

@@ -73,6 +73,9 @@ class Expressions:
         self.plain = self.chance(0.5)
         self.style = random.choices(["small", "special", "smooth"], [7, 2, 1])[0]
         self.names: set[str] = set()
+        """The names in scope."""
+        self.lasting: set[str] = set()
+        """The names of scratch, which is declared before all statements, wherever it is used."""
         self.loops: list[Index] = []
         self.integers: list[Index] = []
         """Sizes and scalar arguments that are integers."""

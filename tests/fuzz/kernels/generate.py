@@ -244,6 +244,7 @@ class Generator(Arguments):
     def _scratch(self, dtype: str, shape: tuple[Size, ...]) -> Tensor:
         """A new buffer of the whole function."""
         buffer = Tensor(self.fresh(), dtype, shape, filled=False)
+        self.lasting.add(buffer.name)
         scope = self.pick(["", "", "", ', scope="shared"', ', scope="local"'])
         self.local[buffer.name] = (
             f"{buffer.name} = T.alloc_buffer({_tuple(shape)}, {dtype!r}{scope})"

@@ -33,6 +33,7 @@ class Nests(Expressions):
         if len(self.lines) == before:
             self.write("T.evaluate(0)")
         self.lets, self.buffers, self.loops, self.names, self.nested = outer
+        self.names |= self.lasting
         self.depth -= 1
 
     @contextmanager

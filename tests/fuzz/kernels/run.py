@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import FrameType
 
-from tests.fuzz.kernels.compare import Failure, Outcome, examine
+from tests.fuzz.kernels.compare import Failure, Hangs, Outcome, examine
 from tests.fuzz.kernels.generate import generate
 from tests.fuzz.kernels.shrink import shrink
 
@@ -22,10 +22,6 @@ SHORTENED = 20
 """Kinds of failures of which a program is shortened."""
 SECONDS = 30
 """Of computing, after which a program is taken to hang."""
-
-
-class Hangs(BaseException):
-    """A program takes far too long."""
 
 
 def _alarm(number: int, frame: FrameType | None) -> None:

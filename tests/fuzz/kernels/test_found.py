@@ -77,6 +77,40 @@ FOUND = {
         call(ints(0, 0, 0, 0), 0),
         call(ints(0, 0, 0, 0), 2),
     ),
+    "the extent of a loop over an empty loop may stop the program": (
+        """
+        def f(h: T.handle):
+            n = T.int64()
+            A = T.match_buffer(h, (n,), "int32")
+            for i in range(n // n):
+                for j in range(0):
+                    A[j] = 1
+        """,
+        call(ints()),
+        call(ints(0)),
+    ),
+    "an extent that reads outside, over a loop that is provably empty": (
+        """
+        def f(A: T.Buffer((4,), "int32"), m: T.int64):
+            for i in range(A[m]):
+                for j in range(3, 2):
+                    A[j] = 1
+        """,
+        call(ints(2, 0, 0, 0), 4),
+        call(ints(2, 0, 0, 0), 0),
+    ),
+    "both values of a choice are kept until it is made": (
+        """
+        def f(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):
+            for i in range(3):
+                for j in range(2):
+                    if i * 2 + j < 3:
+                        B[i * 2 + j] = T.max(
+                            A[T.Select(i * 2 + j < 3, i * 2 + j, i * 2 + j - 3)], j
+                        )
+        """,
+        call(ints(4, 5, 6), ints(0, 0, 0)),
+    ),
     "an evaluation may stop the program": (
         """
         def f(a: T.handle):

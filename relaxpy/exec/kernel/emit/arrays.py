@@ -169,13 +169,23 @@ class ArrayEmitter:
         return invariant, masked
 
     def _count(self, expr: PrimExpr) -> None:
-        """Count the uses of each subexpression; one with several uses is computed once."""
+        """Count the uses of each subexpression; one with several uses is computed once.
+
+        Operands count again below an expression that was counted before and is not kept: it is
+        computed again, and no operand may be overwritten that is needed afterwards.
+        """
         stack: list[Node] = [expr]
+        expanded: set[PrimExpr] = set()
         while stack:
             node = stack.pop()
             if isinstance(node, PrimExpr):
                 self.uses[node] += 1
-                if self.uses[node] == 1 and not isinstance(node, BufferLoad):
+                if (
+                    node not in expanded
+                    and node not in self.done
+                    and not isinstance(node, BufferLoad)
+                ):
+                    expanded.add(node)
                     stack += children(node)
 
     # ---- subexpressions

@@ -260,9 +260,12 @@ class Coalesced:
 def coalesced_axis(outer: Axis, inner: Axis, shape_vars: Container[Var]) -> Coalesced | None:
     """The axis of `outer * size + inner`, or None if an axis does not start at 0.
 
-    Or if both extents may be negative, as their product would be positive.
+    Or if both extents may be negative, as their product would be positive; or if one is 0, as the
+    product would not stop the program where evaluating the other does.
     """
     if not (as_poly(outer.start).same(0) and as_poly(inner.start).same(0)):
+        return None
+    if as_poly(outer.stop).same(0) or as_poly(inner.stop).same(0):
         return None
     if not any(as_poly(axis.stop).is_at_least(0, shape_vars) for axis in (outer, inner)):
         return None

@@ -366,12 +366,21 @@ class _Collector:
         written = set(map(self.nest.memory, stored_buffers(items)))
         return any(self.nest.memory(load.buffer) in written for load in loads(expr))
 
+    def bounds_may_fail(self, box: Box) -> bool:
+        """Whether evaluating the bounds of these loops may stop the program."""
+        return any(
+            may_fail(bound, box[:k], self.shape_vars)
+            for k, axis in enumerate(box)
+            for bound in (axis.start, axis.stop)
+        )
+
     def statements(
         self, store: Store, box: Box, guards: tuple[PrimExpr, ...], ordered: frozenset[Var]
     ) -> Iterator[Statement]:
         """The store over its box, split by the conditions of if_then_else in the value."""
         box = _points_eliminated(box) if _is_triangular(box) else box
-        if any(is_empty(a, self.shape_vars) for a in box):
+        empty = next((k for k, a in enumerate(box) if is_empty(a, self.shape_vars)), None)
+        if empty is not None and not self.bounds_may_fail(box[:empty]):
             return
         indices, value = (
             _points_substituted(store.indices, box),
