@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import assert_structural_equal
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block
 from relaxpy.script import ir as I, relax as R, tir as T
 
 
@@ -253,6 +258,131 @@ class ReshapeKernel:
                 ]
 
 
+@I.ir_module
+class Gelu:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        return R.nn.gelu_tanh(x)
+
+
+@I.ir_module
+class GeluKernel:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        cls = GeluKernel
+        return R.call_tir(cls.gelu_tanh, (x,), out_sinfo=R.Tensor((2, 3), "float32"))
+
+    @T.prim_func(private=True)
+    def gelu_tanh(
+        x: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+        out: T.Buffer((T.int64(2), T.int64(3)), "float32"),
+    ):
+        T.func_attr({"tir.noalias": True})
+        half = T.alloc_buffer((T.int64(2), T.int64(3)))
+        scaled = T.alloc_buffer((T.int64(2), T.int64(3)))
+        linear = T.alloc_buffer((T.int64(2), T.int64(3)))
+        square = T.alloc_buffer((T.int64(2), T.int64(3)))
+        factor = T.alloc_buffer((T.int64(2), T.int64(3)))
+        argument = T.alloc_buffer((T.int64(2), T.int64(3)))
+        tanh = T.alloc_buffer((T.int64(2), T.int64(3)))
+        more = T.alloc_buffer((T.int64(2), T.int64(3)))
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply"):
+                a, b = T.axis.remap("SS", [i, j])
+                half[a, b] = T.float32(0.5) * x[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply_1"):
+                a, b = T.axis.remap("SS", [i, j])
+                scaled[a, b] = T.float32(0.7978845608028654) * x[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply_2"):
+                a, b = T.axis.remap("SS", [i, j])
+                linear[a, b] = T.float32(0.044715) * x[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply_3"):
+                a, b = T.axis.remap("SS", [i, j])
+                square[a, b] = linear[a, b] * x[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_add"):
+                a, b = T.axis.remap("SS", [i, j])
+                factor[a, b] = T.float32(1.0) + square[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply_4"):
+                a, b = T.axis.remap("SS", [i, j])
+                argument[a, b] = scaled[a, b] * factor[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("compute"):
+                a, b = T.axis.remap("SS", [i, j])
+                tanh[a, b] = T.tanh(argument[a, b])
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_add_1"):
+                a, b = T.axis.remap("SS", [i, j])
+                more[a, b] = T.float32(1.0) + tanh[a, b]
+        for i, j in T.grid(T.int64(2), T.int64(3)):
+            with T.block("T_multiply_5"):
+                a, b = T.axis.remap("SS", [i, j])
+                out[a, b] = half[a, b] * more[a, b]
+
+
+@I.ir_module
+class RootMeanSquare:
+    @R.function
+    def main(x: R.Tensor((1, "n", 8), "float16"), weight: R.Tensor((8,), "float16")):
+        return R.nn.rms_norm(x, weight, axes=[-1])
+
+
+@I.ir_module
+class RootMeanSquareKernel:
+    @R.function
+    def main(x: R.Tensor((1, "n", 8), "float16"), weight: R.Tensor((8,), "float16")):
+        cls = RootMeanSquareKernel
+        n = T.int64()
+        return R.call_tir(cls.rms_norm, (x, weight), out_sinfo=R.Tensor((1, n, 8), "float16"))
+
+    @T.prim_func(private=True)
+    def rms_norm(px: T.handle, weight: T.Buffer((T.int64(8),), "float16"), pout: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n = T.int64()
+        x = T.match_buffer(px, (T.int64(1), n, T.int64(8)), "float16")
+        out = T.match_buffer(pout, (T.int64(1), n, T.int64(8)), "float16")
+        wide = T.alloc_buffer((T.int64(1), n, T.int64(8)))
+        square = T.alloc_buffer((T.int64(1), n, T.int64(8)))
+        total = T.alloc_buffer((T.int64(1), n))
+        rsqrt = T.alloc_buffer((T.int64(1), n))
+        scale = T.alloc_buffer((T.int64(8),))
+        norm = T.alloc_buffer((T.int64(1), n, T.int64(8)))
+        for i, j, k in T.grid(T.int64(1), n, T.int64(8)):
+            with T.block("T_cast"):
+                a, b, c = T.axis.remap("SSS", [i, j, k])
+                wide[a, b, c] = T.Cast("float32", x[a, b, c])
+        for i, j, k in T.grid(T.int64(1), n, T.int64(8)):
+            with T.block("T_multiply"):
+                a, b, c = T.axis.remap("SSS", [i, j, k])
+                square[a, b, c] = wide[a, b, c] * wide[a, b, c]
+        for i, j, k in T.grid(T.int64(1), n, T.int64(8)):
+            with T.block("T_multiply_red"):
+                a, b, r = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    total[a, b] = T.float32(0)
+                total[a, b] = total[a, b] + square[a, b, r]
+        for i, j in T.grid(T.int64(1), n):
+            with T.block("rsqrt"):
+                a, b = T.axis.remap("SS", [i, j])
+                rsqrt[a, b] = T.rsqrt(total[a, b] / T.float32(8) + T.float32(1e-5))
+        for k in range(T.int64(8)):
+            with T.block("T_cast_1"):
+                c = T.axis.spatial(T.int64(8), k)
+                scale[c] = T.Cast("float32", weight[c])
+        for i, j, k in T.grid(T.int64(1), n, T.int64(8)):
+            with T.block("T_rms_norm"):
+                a, b, c = T.axis.remap("SSS", [i, j, k])
+                norm[a, b, c] = rsqrt[a, b] * wide[a, b, c] * scale[c]
+        for i, j, k in T.grid(T.int64(1), n, T.int64(8)):
+            with T.block("T_cast_2"):
+                a, b, c = T.axis.remap("SSS", [i, j, k])
+                out[a, b, c] = T.Cast("float16", norm[a, b, c])
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -261,8 +391,47 @@ class ReshapeKernel:
         (Elementwise, ElementwiseKernels),
         (Reshape, ReshapeKernel),
         (Where, WhereKernel),
+        (Gelu, GeluKernel),
+        (RootMeanSquare, RootMeanSquareKernel),
     ],
-    ids=["softmax", "log_softmax", "elementwise", "reshape", "where"],
+    ids=["softmax", "log_softmax", "elementwise", "reshape", "where", "gelu_tanh", "rms_norm"],
 )
 def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
     assert_structural_equal(LegalizeOps()(before), after)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (op.sigmoid, ["compute"]),
+        (op.tanh, ["compute"]),
+        (op.negative, ["compute"]),
+        (op.square, ["T_multiply"]),
+        (op.logical_not, ["T_logical_not"]),
+        (lambda x: op.astype(x, "float16"), ["compute"]),
+        (lambda x: op.clip(x, 0, 1), ["compute"]),
+        (op.nn.relu, ["compute"]),
+        (op.nn.leakyrelu, ["compute"]),
+        (op.nn.softplus, ["compute"]),
+        (op.nn.silu, ["compute", "T_multiply"]),
+        (op.nn.gelu, ["T_multiply", "compute", "T_multiply_1", "T_add", "T_multiply_2"]),
+        (lambda x: op.flip(x, 0), ["T_reverse_sequence"]),
+        (lambda x: op.permute_dims(x), ["T_transpose"]),
+        (lambda x: op.concat((x, x)), ["T_concat"]),
+        (lambda x: op.split(x, 2), ["T_split", "T_split_1"]),
+        (lambda x: op.sum(x), ["x_red"]),
+        (lambda x: op.matmul(x, x), ["matmul"]),
+        (lambda x: op.nn.pad(x, (1, 1, 0, 0)), ["PadInput"]),
+        (lambda x: op.triu(x), ["trilu"]),
+        (lambda x: op.broadcast_to(x, (3, 4, 4)), ["T_broadcast_to"]),
+    ],
+)
+def test_blocks_have_the_names_that_tvm_gives_them(make: Any, names: list[str]) -> None:
+    x = rx.Var("x", rx.TensorStructInfo((4, 4), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(make(x)))
+    module = LegalizeOps()(builder.finalize())
+    [kernel] = (f for f in module.functions.values() if isinstance(f, PrimFunc))
+    blocks = [s.name_hint for s in walk(kernel.body) if isinstance(s, Block)]
+    assert [name for name in blocks if name != "root"] == names

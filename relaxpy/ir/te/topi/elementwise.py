@@ -116,7 +116,7 @@ def map_elements(function: Unary, x: Tensor, name: str, tag: str = ELEMENTWISE) 
 
 def identity(x: Tensor) -> Tensor:
     """A copy."""
-    return map_elements(lambda v: v, x, "T_identity")
+    return map_elements(lambda v: v, x, "compute")
 
 
 def _through_float32(function: Unary) -> Unary:
@@ -175,6 +175,8 @@ _UNARY: Mapping[str, Unary] = {
     "negative": _negative,
 }
 _NEEDS_FLOAT = frozenset(("sqrt", "rsqrt", "log10"))
+_NAMED = frozenset(("logical_not", "bitwise_not", "sign"))
+"""The functions whose blocks TVM names after them."""
 
 
 def _unary(name: str) -> Callable[[Tensor], Tensor]:
@@ -183,7 +185,7 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     def apply(x: Tensor) -> Tensor:
         if name in _NEEDS_FLOAT and x.dtype.is_int:
             x = cast(x, "float32")
-        return map_elements(function, x, f"T_{name}")
+        return map_elements(function, x, f"T_{name}" if name in _NAMED else "compute")
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"{name} of each element."
@@ -244,12 +246,12 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
 
 def square(x: Tensor) -> Tensor:
     """x * x."""
-    return map_elements(lambda v: ops.mul(v, v), x, "T_square")
+    return map_elements(lambda v: ops.mul(v, v), x, "T_multiply")
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
     """Convert each element to `dtype` as in C: toward zero, and to Bool by != 0."""
-    return map_elements(lambda v: ops.cast_to(v, dtype), x, "T_cast")
+    return map_elements(lambda v: ops.cast_to(v, dtype), x, "compute")
 
 
 def accumulator(dtype: DataType) -> DataType:
@@ -259,13 +261,13 @@ def accumulator(dtype: DataType) -> DataType:
 
 def as_dtype(x: Tensor, dtype: DataType) -> Tensor:
     """Convert x to `dtype`, or return x if it has that datatype."""
-    return x if x.dtype == dtype else cast(x, dtype)
+    return x if x.dtype == dtype else map_elements(lambda v: ops.cast_to(v, dtype), x, "T_cast")
 
 
 def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
     """max(min(x, a_max), a_min); the bounds are converted to the datatype of x."""
     low, high = (ops.cast_to(_scalar(bound, x.dtype), x.dtype) for bound in (a_min, a_max))
-    return map_elements(lambda v: ops.maximum(ops.minimum(v, high), low), x, "T_clip")
+    return map_elements(lambda v: ops.maximum(ops.minimum(v, high), low), x, "compute")
 
 
 def _scalar(value: ExprLike, dtype: DataType) -> PrimExpr:

@@ -206,14 +206,14 @@ def lrn(
 def relu(x: Tensor) -> Tensor:
     """max(x, 0)."""
     zero = ops.const(0, x.dtype)
-    return elementwise.map_elements(lambda v: ops.maximum(v, zero), x, "T_relu")
+    return elementwise.map_elements(lambda v: ops.maximum(v, zero), x, "compute")
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """Return x where it is positive, else alpha * x."""
     zero, slope = ops.const(0, x.dtype), ops.const(alpha, x.dtype)
     return elementwise.map_elements(
-        lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "T_leaky_relu"
+        lambda v: tir.Select(v > zero, v, ops.mul(v, slope)), x, "compute"
     )
 
 
@@ -226,20 +226,22 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
         value = x(*index)
         return tir.Select(value > zero, value, ops.mul(value, slope(channel)))
 
-    return elementwise.computed(x.shape, element, "T_prelu", elementwise.BROADCAST)
+    return elementwise.computed(x.shape, element, "compute", elementwise.BROADCAST)
 
 
 def selu(x: Tensor) -> Tensor:
     """scale * x where x is positive, else scale * alpha * (exp(x) - 1).
 
-    Klambauer, Unterthiner, Mayr & Hochreiter, NeurIPS 2017.
+    exp(x) - 1 is tanh(x / 2) * (exp(x) + 1), whose factors are exact to the last digits also where
+    x is almost 0 (Klambauer, Unterthiner, Mayr & Hochreiter, NeurIPS 2017).
     """
-    zero = ops.const(0, x.dtype)
+    zero, one, half = (ops.const(v, x.dtype) for v in (0, 1, 0.5))
     scale, slope = (ops.const(v, x.dtype) for v in (SELU_SCALE, SELU_SCALE * SELU_ALPHA))
 
     def element(v: PrimExpr) -> PrimExpr:
-        below = ops.mul(slope, ops.sub(intrin.exp(ops.minimum(v, zero)), ops.const(1, x.dtype)))
-        return tir.Select(v > zero, ops.mul(scale, v), below)
+        low = ops.minimum(v, zero)
+        below = ops.mul(intrin.tanh(ops.mul(low, half)), ops.add(intrin.exp(low), one))
+        return tir.Select(v > zero, ops.mul(scale, v), ops.mul(slope, below))
 
     return elementwise.map_elements(element, x, "T_selu")
 
@@ -253,7 +255,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
         log_term = intrin.log1p(intrin.exp(ops.minimum(power, limit)))
         return tir.Select(power > limit, v, ops.div(log_term, by))
 
-    return elementwise.map_elements(element, x, "T_softplus")
+    return elementwise.map_elements(element, x, "compute")
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -270,7 +272,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
     def number(value: float) -> PrimExpr:
         return ops.const(value, x.dtype)
 
-    cubic = add(number(1.0), multiply(number(0.044715), multiply(x, x)))
+    cubic = add(number(1.0), multiply(multiply(number(0.044715), x), x))
     argument = multiply(multiply(number(math.sqrt(2 / math.pi)), x), cubic)
     result: Tensor = multiply(
         multiply(number(0.5), x), add(number(1.0), elementwise.tanh(argument))
@@ -429,13 +431,19 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Sequence[int], epsilon: float =
     """
     axes = [normal_axis(a, data.ndim) for a in axis]
     x = _single(data)
-    power = reduction.mean(multiply(x, x), axes, keepdims=True)
+    scale = elementwise.as_dtype(weight, x.dtype)
+    total = reduction.sum(multiply(x, x), axes)
+    count = ops.cast_to(product([x.shape[a] for a in axes]), x.dtype)
+
+    def inverse_root(*index: PrimExpr) -> PrimExpr:
+        mean = tir.Div(total(*index), count)
+        return intrin.rsqrt(ops.add(mean, ops.const(epsilon, x.dtype)))
+
+    inverse = elementwise.computed(total.shape, inverse_root, "rsqrt", elementwise.INJECTIVE)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        param_index = [index[a] for a in axes]
-        moment_index = [ops.const(0, i.dtype) if a in axes else i for a, i in enumerate(index)]
-        inverse = intrin.rsqrt(ops.add(power(*moment_index), ops.const(epsilon, x.dtype)))
-        value = ops.mul(x(*index), ops.mul(inverse, ops.cast_to(weight(*param_index), x.dtype)))
-        return ops.cast_to(value, data.dtype)
+        kept = [i for a, i in enumerate(index) if a not in axes]
+        return ops.mul(ops.mul(inverse(*kept), x(*index)), scale(*(index[a] for a in axes)))
 
-    return elementwise.computed(data.shape, element, "T_rms_norm", elementwise.BROADCAST)
+    result = elementwise.computed(x.shape, element, "T_rms_norm", elementwise.INJECTIVE)
+    return elementwise.as_dtype(result, data.dtype)

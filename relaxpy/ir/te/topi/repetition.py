@@ -24,7 +24,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
         last = ops.sub(a.shape[axis], ops.const(1, index[axis].dtype))
         return a(*index[:axis], ops.sub(last, index[axis]), *index[axis + 1 :])
 
-    return injective(a.shape, element, "T_flip")
+    return injective(a.shape, element, "T_reverse_sequence")
 
 
 def roll(a: Tensor, shift: int, axis: int) -> Tensor:

@@ -156,6 +156,13 @@ def _more_activations() -> Iterator[Case]:
         op.nn.selu,
         lambda v: scale * np.where(v <= 0, slope * np.expm1(np.minimum(v, 0)), v),
     )
+    yield Case(
+        "relax.nn.selu",
+        "almost 0",
+        (np.array([-1e-7, -3e-6, 2e-6, -7e-9], "float32"),),
+        op.nn.selu,
+        lambda v: scale * np.where(v <= 0, slope * np.expm1(v), v),
+    )
     for beta, threshold in ((1.0, 20.0), (2.5, 1.0)):
         yield Case(
             "relax.nn.softplus",
