@@ -13,6 +13,7 @@ from relaxpy.ir.relax.transform import (
     DataflowBlockPass as DataflowBlockPass,
     DeadCodeElimination as DeadCodeElimination,
     EliminateCommonSubexpr as EliminateCommonSubexpr,
+    FoldBatchnormToConv2D as FoldBatchnormToConv2D,
     FunctionPass as FunctionPass,
     Gradient as Gradient,
     LegalizeOps as LegalizeOps,

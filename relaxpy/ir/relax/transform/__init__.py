@@ -4,6 +4,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter as BindingRewriter,
     map_bindings as map_bindings,
 )
+from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
+    FoldBatchnormToConv2D as FoldBatchnormToConv2D,
+)
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import (
     CanonicalizeBindings as CanonicalizeBindings,
 )

@@ -1,0 +1,174 @@
+"""FoldBatchnormToConv2D: a normalisation after a convolution becomes part of its weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    TensorStructInfo,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.tir.layout import Layout
+
+
+@dataclass(frozen=True)
+class FoldBatchnormToConv2D(Pass):
+    """Scales the weight of a `conv2d` and adds a bias, in place of the `batch_norm` of its result.
+
+    This is for inference: the moving mean and variance are used, whatever `training` is. The
+    convolution has no other use than the normalisation, of which only the first result is used.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(
+                x: R.Tensor(("n", 3, 8, 8), "float32"),
+                w: R.Tensor((4, 3, 3, 3), "float32"),
+                gamma: R.Tensor((4,), "float32"),
+                beta: R.Tensor((4,), "float32"),
+                mean: R.Tensor((4,), "float32"),
+                var: R.Tensor((4,), "float32"),
+            ):
+                with R.dataflow():
+                    conv = R.nn.conv2d(x, w)
+                    norm = R.nn.batch_norm(conv, gamma, beta, mean, var, axis=1, epsilon=1e-3)
+                    y = norm[0]
+                    R.output(y)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(
+                x: R.Tensor(("n", 3, 8, 8), "float32"),
+                w: R.Tensor((4, 3, 3, 3), "float32"),
+                gamma: R.Tensor((4,), "float32"),
+                beta: R.Tensor((4,), "float32"),
+                mean: R.Tensor((4,), "float32"),
+                var: R.Tensor((4,), "float32"),
+            ):
+                with R.dataflow():
+                    scale = gamma / R.sqrt(var + R.const(1e-3, "float32"))
+                    factors = R.expand_dims(scale, (1, 2, 3))
+                    scaled = R.multiply(w, factors)
+                    conv = R.nn.conv2d(x, scaled)
+                    bias = R.subtract(beta, R.multiply(mean, scale))
+                    y = R.add(conv, R.expand_dims(bias, (0, 2, 3)))
+                    R.output(y)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return normalize_module(map_functions(normalize_module(mod), Function, _folded))
+
+
+def _folded(func: Function) -> Function:
+    after = _Folding(func).expr(func)
+    return func if after is func else remove_all_unused(after)
+
+
+class _Folding(BindingRewriter):
+    """Folds the normalisations of one function."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        nodes = walk(func)
+        self._mentions = Counter(c for node in nodes for c in children(node) if isinstance(c, Var))
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        match binding:
+            case VarBinding(value=TupleGetItem(tuple_value=result, index=0)):
+                norm = self._only_use(result, "relax.nn.batch_norm")
+            case _:
+                return None
+        conv = None if norm is None else self._only_use(norm.args[0], "relax.nn.conv2d")
+        if norm is None or conv is None or not _can_be_folded(conv, norm):
+            return None
+        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        return _Bindings(binding, kind).fold(conv, norm)
+
+    def _only_use(self, var: Expr, name: str) -> Call | None:
+        """The call of an operator to which a variable is bound that is used once."""
+        value = self.value_of(var)
+        if not isinstance(value, Call) or value.op != Op.get(name):
+            return None
+        return value if self._mentions[cast("Var", var)] == 2 else None  # bound, and used once
+
+
+def _can_be_folded(conv: Call, norm: Call) -> bool:
+    """Whether channels are one axis, along which is normalised, and all have one datatype."""
+    sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
+    if not all(isinstance(s, TensorStructInfo) for s in sinfos):
+        return False
+    if len({cast("TensorStructInfo", sinfo).dtype for sinfo in sinfos}) > 1:
+        return False
+    out, kernel = (Layout.of(cast("str", conv.attrs[n])) for n in ("out_layout", "kernel_layout"))
+    axis = cast("int", norm.attrs["axis"]) % len(out)
+    return out.factor_of("C") < 0 and kernel.factor_of("O") < 0 and axis == out.index_of("C")
+
+
+class _Bindings:
+    """The bindings that replace one of a normalised tensor."""
+
+    def __init__(self, binding: VarBinding, kind: type[Var]) -> None:
+        self.binding, self.kind = binding, kind
+        self.bindings: list[Binding] = []
+
+    def fold(self, conv: Call, norm: Call) -> list[Binding]:
+        """The convolution with the scaled weight, and the bias added to it."""
+        [x, weight], [_, gamma, beta, mean, variance] = cast("Any", conv.args), norm.args
+        dtype = cast("TensorStructInfo", variance.struct_info).dtype
+        epsilon = const(norm.attrs["epsilon"], dtype)
+        deviation = self.bound(R.sqrt(self.bound(R.add(variance, epsilon))))
+        one = const(1, dtype)
+        scale = self.bound(R.divide(gamma if norm.attrs["scale"] else one, deviation))
+        factors = self.beside(scale, conv.attrs["kernel_layout"], "O")
+        scaled = self.bound(R.multiply(weight, factors))
+        result = self.bound(rebuild(conv, args=(x, scaled)))
+        shift = self.bound(R.multiply(mean, scale))
+        bias = self.bound(R.subtract(beta, shift) if norm.attrs["center"] else R.negative(shift))
+        channels = self.beside(bias, conv.attrs["out_layout"], "C")
+        value = R.add(result, channels)
+        return [*self.bindings, self.bind(self.binding.var, value)]
+
+    def beside(self, vector: Expr, layout: object, letter: str) -> Expr:
+        """A vector along the axis with a letter in a layout, of size 1 along the others."""
+        order = Layout.of(cast("str", layout))
+        others = [axis for axis in range(len(order)) if axis != order.index_of(letter)]
+        return self.bound(R.expand_dims(vector, others))
+
+    def bound(self, value: Expr) -> Var:
+        var = self.kind(self.binding.var.name_hint)
+        self.bindings.append(self.bind(var, value))
+        return var
+
+    def bind(self, var: Var, value: Expr) -> VarBinding:
+        span = self.binding.span
+        return VarBinding(var, replace(cast("Call", value), span=value.span or span), span)

@@ -1,0 +1,176 @@
+"""FoldBatchnormToConv2D: values before and after, and normalisations that stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax.transform import FoldBatchnormToConv2D
+from relaxpy.script import from_source
+from tests.counting import calls
+
+CONV = "R.nn.conv2d(x, w)"
+VECTORS = ", ".join(
+    f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
+)
+NORM = "R.nn.batch_norm(conv, gamma, beta, mean, var, axis=1, training=False)"
+
+
+def program(
+    conv: str = CONV,
+    norm: str = NORM,
+    shapes: str = '("n", 4, 6, 6), (4, 4, 3, 3)',
+    *more: str,
+    result: str = "y",
+) -> IRModule:
+    x, w = (s.strip(" ()") for s in shapes.split("), ("))
+    vectors = ", ".join(
+        f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
+    )
+    extra = "\n            ".join(more)
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(({x}), "float32"), w: R.Tensor(({w}), "float32"), {VECTORS}):
+        with R.dataflow():
+            conv = {conv}
+            norm = {norm}
+            y = norm[0]
+            {extra}
+            R.output({result})
+        return {result}
+""")
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+def data(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    vectors = [rng.standard_normal(4) for _ in range(3)] + [rng.random(4) + 0.5]
+    return [a.astype("float32") for a in (*(rng.standard_normal(s) for s in shapes), *vectors)]
+
+
+@pytest.mark.parametrize(
+    ("conv", "norm", "shapes"),
+    [
+        (CONV, NORM, ((2, 4, 6, 6), (4, 4, 3, 3))),
+        (CONV, NORM.replace("axis=1", "axis=-3, epsilon=0.5"), ((2, 4, 6, 6), (4, 4, 3, 3))),
+        (CONV, NORM.replace("axis=1", "axis=1, scale=False"), ((2, 4, 6, 6), (4, 4, 3, 3))),
+        (CONV, NORM.replace("axis=1", "axis=1, center=False"), ((2, 4, 6, 6), (4, 4, 3, 3))),
+        (
+            "R.nn.conv2d(x, w, strides=2, padding=1, groups=2)",
+            NORM,
+            ((2, 4, 6, 6), (4, 2, 3, 3)),
+        ),
+        (
+            'R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO")',
+            NORM.replace("axis=1", "axis=3"),
+            ((2, 6, 6, 4), (3, 3, 4, 4)),
+        ),
+    ],
+)
+def test_the_value_is_that_of_the_normalisation(
+    conv: str, norm: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    before = program(conv, norm, ", ".join(map(str, shapes)))
+    after = FoldBatchnormToConv2D()(before)
+    assert "batch_norm" not in after.script()
+    assert check_well_formed(after, normal_form=True) == []
+    assert after["main"].struct_info == before["main"].struct_info
+    assert FoldBatchnormToConv2D()(after) is after
+    inputs = data(*shapes)
+    first, second = (relaxpy.compile(m)["main"](*inputs) for m in (before, after))
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
+
+
+def test_the_moving_statistics_are_used_in_any_mode() -> None:
+    training = FoldBatchnormToConv2D()(program(norm=NORM.replace(", training=False", "")))
+    inputs = data((2, 4, 6, 6), (4, 4, 3, 3))
+    expected = relaxpy.compile(program())["main"](*inputs)
+    np.testing.assert_allclose(
+        relaxpy.compile(training)["main"](*inputs), expected, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_a_normalisation_in_a_branch_is_folded() -> None:
+    vectors = ", ".join(
+        f'{name}: R.Tensor((4,), "float32")' for name in ("gamma", "beta", "mean", "var")
+    )
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 3, 3), "float32"), {VECTORS},
+             c: R.Tensor((), "bool")):
+        if c:
+            conv = {CONV}
+            norm = {NORM}
+            y = norm[0]
+        else:
+            y = {CONV}
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    after = FoldBatchnormToConv2D()(mod)
+    assert "batch_norm" not in after.script()
+    for condition in (True, False):
+        inputs = [*data((1, 4, 6, 6), (4, 4, 3, 3)), np.array(condition)]
+        first, second = (relaxpy.compile(m)["main"](*inputs) for m in (mod, after))
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
+
+
+NARROW = 'R.nn.conv2d(R.astype(x, "float16"), R.astype(w, "float16"), out_dtype="float32")'
+STATIC = "(1, 4, 6, 6), (4, 4, 3, 3)"
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        program(CONV, NORM, STATIC, "z = R.exp(conv)", result="y, z"),
+        program(CONV, NORM, STATIC, "z = norm[1]", result="y, z"),
+        program(CONV, NORM, "(1, 4, 6, 6), (4, 4, 3, 3)", result="norm"),
+        program(CONV, NORM.replace("axis=1", "axis=2"), "(1, 4, 6, 6), (4, 4, 3, 3)"),
+        program('R.nn.conv2d(x, w, out_layout="NCHW4c")', NORM.replace("axis=1", "axis=4"), STATIC),
+        program("R.nn.relu(x)", NORM, STATIC),
+        program(NARROW, NORM, STATIC),
+    ],
+    ids=["used twice", "second result", "whole", "axis", "blocks", "operator", "datatype"],
+)
+def test_other_normalisations_stay(mod: IRModule) -> None:
+    assert FoldBatchnormToConv2D()(mod) is mod
+
+
+def chain(count: int) -> IRModule:
+    lines = []
+    for k in range(count):
+        source = f"y{k - 1}" if k else "x"
+        lines += [
+            f"c{k} = R.nn.conv2d({source}, w, padding=1)",
+            f"n{k} = R.nn.batch_norm(c{k}, g, g, g, g, axis=1)",
+            f"y{k} = n{k}[0]",
+        ]
+    body = "\n            ".join(lines)
+    mod = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 3, 3), "float32"),
+             g: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            {body}
+            R.output(y{count - 1})
+        return y{count - 1}
+""")
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+def test_work_grows_with_the_program() -> None:
+    FoldBatchnormToConv2D()(chain(2))
+    small, large = chain(10), chain(100)
+    first = calls(lambda: FoldBatchnormToConv2D()(small))
+    assert calls(lambda: FoldBatchnormToConv2D()(large)) < 11 * first
