@@ -39,7 +39,10 @@ INNER = {
 DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 #: What is there where a room is used: the plugin is loaded by pytest alone.
 LOADED_BY = {"pytest_plugin": {"pytest"}}
-LAZY_FACES = {"relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"}
+LAZY_FACES = {
+    *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
+    "relaxpy/ir/te/topi/__init__.py",
+}
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
 #: The rooms of each package from the ground up, and the modules beside them: each imports

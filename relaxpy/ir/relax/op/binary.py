@@ -122,7 +122,9 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
 
 def _legalization(name: str) -> Legalize:
     """A scalar literal becomes part of the kernel; a call on two known scalars is evaluated."""
-    function = getattr(topi, name)
+
+    def function(x1: Any, x2: Any) -> Any:
+        return getattr(topi, name)(x1, x2)
 
     def kernel(x1: Any, x2: Any, dtype: str) -> Tensor:
         return as_dtype(function(x1, x2), DataType(dtype))

@@ -255,7 +255,7 @@ def _gradient_index_tensor(
 @register(
     "relax.index_tensor",
     pure=True,
-    legalize=by_te(topi.index_tensor),
+    legalize=by_te("index_tensor"),
     gradient=_gradient_index_tensor,
 )
 def index_tensor(data: TensorStructInfo, indices: TupleStructInfo) -> TensorStructInfo:

@@ -129,7 +129,7 @@ def _gradient_cumprod_backward(
 @register(
     "relax.grad.cumprod_backward",
     pure=True,
-    legalize=by_te(topi.cumprod_grad, "cumprod_backward"),
+    legalize=by_te("cumprod_grad", "cumprod_backward"),
     gradient=_gradient_cumprod_backward,
 )
 def cumprod_backward(
@@ -167,7 +167,7 @@ def _gradient_linear_recurrence(
 @register(
     "relax.grad.linear_recurrence",
     pure=True,
-    legalize=by_te(topi.linear_recurrence, "linear_recurrence"),
+    legalize=by_te("linear_recurrence", "linear_recurrence"),
     gradient=_gradient_linear_recurrence,
 )
 def linear_recurrence(

@@ -102,7 +102,7 @@ def _gradient_grid_sample(
 @register(
     "relax.image.grid_sample",
     pure=True,
-    legalize=by_te(topi.image.grid_sample, "grid_sample"),
+    legalize=by_te("image.grid_sample", "grid_sample"),
     gradient=_gradient_grid_sample,
 )
 def grid_sample(

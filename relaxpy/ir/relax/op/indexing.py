@@ -73,7 +73,7 @@ def _gradient_take(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
 
 
 @register(
-    "relax.take", layout=taken_layout, pure=True, legalize=by_te(topi.take), gradient=_gradient_take
+    "relax.take", layout=taken_layout, pure=True, legalize=by_te("take"), gradient=_gradient_take
 )
 def take(
     x: TensorStructInfo,

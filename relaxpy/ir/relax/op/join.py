@@ -143,7 +143,7 @@ def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     layout=stack_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.stack),
+    legalize=by_te("stack"),
     gradient=_gradient_stack,
 )
 def stack(tensors: TupleStructInfo, axis: int = 0) -> TensorStructInfo:

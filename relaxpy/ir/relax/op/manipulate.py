@@ -318,7 +318,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=expanded_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.expand_dims),
+    legalize=by_te("expand_dims"),
     gradient=of_operand(_gradient_expand_dims),
 )
 def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:
@@ -399,7 +399,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=permuted_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.transpose),
+    legalize=by_te("transpose"),
     gradient=of_operand(_gradient_permute_dims),
 )
 def permute_dims(x: TensorStructInfo, axes: tuple[int, ...] | None = None) -> TensorStructInfo:

@@ -154,7 +154,7 @@ def _gradient_flip(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.flip",
     layout=along("axis"),
     pure=True,
-    legalize=by_te(topi.flip),
+    legalize=by_te("flip"),
     gradient=of_operand(_gradient_flip),
 )
 def flip(data: TensorStructInfo, axis: int) -> TensorStructInfo:
@@ -221,7 +221,7 @@ def _gradient_meshgrid(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     return [Tuple(tuple(out))]
 
 
-@register("relax.meshgrid", pure=True, legalize=by_te(topi.meshgrid), gradient=_gradient_meshgrid)
+@register("relax.meshgrid", pure=True, legalize=by_te("meshgrid"), gradient=_gradient_meshgrid)
 def meshgrid(tensors: TupleStructInfo, indexing: Literal["ij", "xy"] = "ij") -> TupleStructInfo:
     """The coordinates of a grid: each vector along its own axis, repeated along the others.
 

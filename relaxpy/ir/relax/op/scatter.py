@@ -126,7 +126,7 @@ def _gradient_scatter_elements(
     "relax.scatter_elements",
     layout=along("axis", together=True),
     pure=True,
-    legalize=by_te(topi.scatter_elements),
+    legalize=by_te("scatter_elements"),
     gradient=_gradient_scatter_elements,
 )
 def scatter_elements(
@@ -262,7 +262,7 @@ def _gradient_index_put(var: Var, call: Call, gradient: Expr, builder: BlockBuil
 @register(
     "relax.index_put",
     pure=True,
-    legalize=by_te(topi.index_put),
+    legalize=by_te("index_put"),
     gradient=_gradient_index_put,
 )
 def index_put(

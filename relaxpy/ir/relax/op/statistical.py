@@ -23,7 +23,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse_type,
     tensor,
 )
-from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import reduced_sizes
 
 
@@ -120,7 +119,7 @@ def _prod_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
 _reduction = Rows(
     _infer,
     _DOC.format("{}", ""),
-    lambda name: by_te(getattr(topi, name), name),
+    lambda name: by_te(name, name),
     layout=reduction_layout,
 )
 _mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))

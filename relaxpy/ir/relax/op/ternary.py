@@ -16,7 +16,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
     unified_shapes,
 )
-from relaxpy.ir.te import topi
 
 _gradient = elementwise(
     lambda g, a, b, c, y: g * b, lambda g, a, b, c, y: g * a, lambda g, a, b, c, y: g
@@ -28,7 +27,7 @@ _gradient = elementwise(
     layout=elementwise_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.fused_multiply_add, "ewise_fma"),
+    legalize=by_te("fused_multiply_add", "ewise_fma"),
     gradient=_gradient,
 )
 def ewise_fma(x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) -> TensorStructInfo:

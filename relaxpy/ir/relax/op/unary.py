@@ -17,7 +17,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     require_float,
     with_dtype,
 )
-from relaxpy.ir.te import topi
 
 
 def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
@@ -53,7 +52,7 @@ Errors:
     return Rows(
         rule,
         doc,
-        lambda name: by_te(getattr(topi, name), f"tir_{name}"),
+        lambda name: by_te(name, f"tir_{name}"),
         gradient=no_gradient,
         precision_policy=1,
         layout=same_layout,
@@ -69,7 +68,7 @@ UNARY = family(
     _number(
         "bitwise_not",
         "The bits of x, each inverted.",
-        legalize=of_bits(by_te(topi.bitwise_not, "tir_bitwise_not")),
+        legalize=of_bits(by_te("bitwise_not", "tir_bitwise_not")),
     ),
     _number("logical_not", "1 where x is 0, else 0, in the datatype of x."),
     _number("ceil", "The least integer not below x."),
@@ -114,7 +113,7 @@ UNARY = family(
     _float(
         "erf",
         "2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
-        legalize=by_te(topi.erf, "erf"),
+        legalize=by_te("erf", "erf"),
         gradient=elementwise(lambda g, x, y: g * R.exp(-x * x) * (2 / math.sqrt(math.pi))),
     ),
     _float("exp", "e to the power x.", gradient=elementwise(lambda g, x, y: g * y)),
@@ -140,7 +139,7 @@ UNARY = family(
     layout=same_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.clip, "tir_clip"),
+    legalize=by_te("clip", "tir_clip"),
     gradient=elementwise(lambda g, x, low, high, y: masked(g, R.equal(x, y)), None, None),
 )
 def clip(x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:

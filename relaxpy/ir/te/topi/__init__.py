@@ -1,51 +1,24 @@
-"""Common tensor functions as tensor expressions, which operators are legalised to."""
+"""Common tensor functions as tensor expressions, which operators are legalised to.
 
-from relaxpy.ir.te.topi import (
-    contraction,
-    creation,
-    elementwise,
-    image,
-    indexing,
-    layouts,
-    nn,
-    quantization,
-    reduction,
-    repetition,
-    scan,
-    sequences,
-    sorting,
-    transform,
-    utils,
-)
-from relaxpy.ir.te.topi.arguments import checked
-from relaxpy.ir.te.topi.contraction import *
-from relaxpy.ir.te.topi.creation import *
-from relaxpy.ir.te.topi.elementwise import *
-from relaxpy.ir.te.topi.indexing import *
-from relaxpy.ir.te.topi.layouts import *
-from relaxpy.ir.te.topi.quantization import *
-from relaxpy.ir.te.topi.reduction import *
-from relaxpy.ir.te.topi.repetition import *
-from relaxpy.ir.te.topi.scan import *
-from relaxpy.ir.te.topi.sequences import *
-from relaxpy.ir.te.topi.sorting import *
-from relaxpy.ir.te.topi.transform import *
+They are loaded when the first of them is used: parsing and inference need none.
+"""
 
-__all__ = ["image", "nn", "utils"]
-_SPACES = tuple(__all__)
-__all__ += contraction.__all__
-__all__ += creation.__all__
-__all__ += elementwise.__all__
-__all__ += indexing.__all__
-__all__ += layouts.__all__
-__all__ += quantization.__all__
-__all__ += reduction.__all__
-__all__ += repetition.__all__
-__all__ += scan.__all__
-__all__ += sequences.__all__
-__all__ += sorting.__all__
-__all__ += transform.__all__
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-# Users call functions that check their arguments; these functions call each other unchecked.
-for _space, _names in ((globals(), __all__), (vars(image), image.__all__), (vars(nn), nn.__all__)):
-    _space |= {_name: checked(_space[_name]) for _name in _names if _name not in _SPACES}
+if TYPE_CHECKING:
+    from relaxpy.ir.te.topi.functions import *
+    from relaxpy.ir.te.topi.functions import __all__ as __all__
+else:
+
+    def __getattr__(name):
+        functions = vars(import_module(f"{__name__}.functions"))
+        names = functions.get("__all__", ())  # a module of this folder may be loading right now
+        if name != "__all__" and name not in names:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals().update({"__all__": names}, **{name: functions[name] for name in names})
+        return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir import arith
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
 from relaxpy.ir.te.topi.padding import pad
@@ -70,7 +70,7 @@ def transform_layout(
     data = _with_padding(data, index_map, inverse, shape, fill)
 
     def element(*index: PrimExpr) -> PrimExpr:
-        analyzer = Analyzer()
+        analyzer = arith.Analyzer()
         for i, size in zip(index, shape, strict=True):
             assert isinstance(i, tir.Var)
             analyzer.bind(i, Range(0, size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from relaxpy.errors import StructInfoError, StructInfoTypeError
@@ -24,7 +25,12 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.short_text.nodes import ShortText
-from relaxpy.ir.te.topi import shapes as te_shapes
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.topi.shapes import (
+    broadcast_sizes as te_broadcast_sizes,
+    is_const,
+    normal_axis as te_normal_axis,
+)
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import PrimExpr
 
@@ -46,8 +52,8 @@ def refuse_type(message: str, about: object = None, hint: str | None = None) -> 
     return StructInfoTypeError(message, rule=RULE, hint=hint, about=about)
 
 
-normal_axis = partial(te_shapes.normal_axis, refuse=refuse)
-is_one = partial(te_shapes.is_const, value=1)
+normal_axis = partial(te_normal_axis, refuse=refuse)
+is_one = partial(is_const, value=1)
 
 
 def shown(size: PrimExpr) -> str:
@@ -233,7 +239,7 @@ def broadcast_sizes(
             about,
         )
 
-    sizes = te_shapes.broadcast_sizes(first, second, lambda a, b: None, clash)
+    sizes = te_broadcast_sizes(first, second, lambda a, b: None, clash)
     return None if any(size is None for size in sizes) else cast("Sizes", sizes)
 
 
@@ -283,13 +289,17 @@ def unified_shapes(
     return [shape for _, shape in known] if decided else None
 
 
-def by_te(function: Callable[..., Any], name: str | None = None) -> Legalize:
-    """The legalisation that calls the topi function `function` on operands and attributes."""
+def by_te(function: Callable[..., Any] | str, name: str | None = None) -> Legalize:
+    """The legalisation that calls a tensor function on operands and attributes.
+
+    A function of topi is given by its name there: topi is loaded when it is first used.
+    """
 
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         record = find(call.op) if isinstance(call.op, Op) else None
         operands = call.args if record is None else record.operands(call)
-        return builder.call_te_cached(function, operands, call.attrs, name=name)
+        compute = attrgetter(function)(topi) if isinstance(function, str) else function
+        return builder.call_te_cached(compute, operands, call.attrs, name=name)
 
     return legalize
 

@@ -28,7 +28,6 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
 )
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.topi.nn import SELU_ALPHA, SELU_SCALE
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -43,7 +42,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=same_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te(topi.nn.relu),
+    legalize=by_te("nn.relu"),
     gradient=of_operand(_gradient_relu),
 )
 def relu(data: TensorStructInfo) -> TensorStructInfo:
@@ -93,7 +92,7 @@ def _gradient_silu(g: Any, x: Any, y: Any, call: Call) -> Any:
 _activation = Rows(
     _infer_float,
     _DOC,
-    lambda name: by_te(getattr(topi.nn, name), name),
+    lambda name: by_te(f"nn.{name}", name),
     precision_policy=1,
     layout=same_layout,
 )
@@ -118,7 +117,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.nn.leakyrelu",
     layout=same_layout,
     pure=True,
-    legalize=by_te(topi.nn.leaky_relu, "leaky_relu"),
+    legalize=by_te("nn.leaky_relu", "leaky_relu"),
     gradient=of_operand(_gradient_leakyrelu),
 )
 def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
@@ -135,7 +134,8 @@ def leakyrelu(data: TensorStructInfo, alpha: float = 0.01) -> TensorStructInfo:
 
 
 def _gradient_selu(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return g * R.where(R.greater(x, 0), R.full_like(x, SELU_SCALE), y + SELU_SCALE * SELU_ALPHA)
+    scale, alpha = topi.nn.SELU_SCALE, topi.nn.SELU_ALPHA
+    return g * R.where(R.greater(x, 0), R.full_like(x, scale), y + scale * alpha)
 
 
 SELU = _activation(
@@ -155,7 +155,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
     "relax.nn.softplus",
     layout=same_layout,
     pure=True,
-    legalize=by_te(topi.nn.softplus),
+    legalize=by_te("nn.softplus"),
     gradient=of_operand(_gradient_softplus),
 )
 def softplus(
@@ -189,7 +189,7 @@ def _gradient_prelu(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
     "relax.nn.prelu",
     layout=along("axis"),
     pure=True,
-    legalize=by_te(topi.nn.prelu),
+    legalize=by_te("nn.prelu"),
     gradient=_gradient_prelu,
 )
 def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> TensorStructInfo:

@@ -52,7 +52,7 @@ from relaxpy.ir.tir.layout import Layout
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
-_ADAPTIVE = {1: topi.nn.adaptive_pool1d, 2: topi.nn.adaptive_pool, 3: topi.nn.adaptive_pool3d}
+_ADAPTIVE = {1: "adaptive_pool1d", 2: "adaptive_pool", 3: "adaptive_pool3d"}
 
 
 def _window_counts(count: int, output_size: Ints | None) -> Mapping[str, int] | None:
@@ -82,7 +82,8 @@ def _adaptive(
     data: Tensor, output_size: Ints | None, layout: str, out_layout: str, *, count: int
 ) -> Tensor:
     sizes = output_size or (None,) * count
-    return between_layouts(_ADAPTIVE[count](data, sizes, "avg", layout), layout, out_layout)
+    pool = getattr(topi.nn, _ADAPTIVE[count])
+    return between_layouts(pool(data, sizes, "avg", layout), layout, out_layout)
 
 
 def _legalize_adaptive(count: int) -> Legalize:

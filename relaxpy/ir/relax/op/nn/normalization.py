@@ -51,7 +51,7 @@ Rule:
 _along = Rows(
     _infer_along,
     _ALONG_DOC,
-    lambda name: by_te(getattr(topi.nn, name), name),
+    lambda name: by_te(f"nn.{name}", name),
     layout=along("axis"),
 )
 

@@ -56,7 +56,6 @@ Kind: TypeAlias = Literal["max", "avg"]
 Gradients: TypeAlias = Callable[[Var, Call, Expr, "BlockBuilder"], list[Expr]]
 
 RANKS = (1, 2, 3)
-_POOLS = {1: topi.nn.pool1d, 2: topi.nn.pool2d, 3: topi.nn.pool3d}
 
 
 def require_numbers(data: TensorStructInfo) -> None:
@@ -155,7 +154,7 @@ def _pool(
     kind: Kind,
     count: int,
 ) -> Tensor:
-    result = _POOLS[count](
+    result = getattr(topi.nn, f"pool{count}d")(
         data, pool_size, strides, dilation, padding, kind, ceil_mode, layout, count_include_pad
     )
     return between_layouts(result, layout, out_layout)
