@@ -1,7 +1,7 @@
 """The decorator of the dataclasses of relaxpy, which creates them faster than the standard one.
 
 `dataclasses.dataclass` compiles the text of every method when a class is created, which would take
-almost half of the time of importing relaxpy. Here only constructors are compiled.
+almost half of the time of importing relaxpy. Here only constructors are compiled, on first use.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import Field
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
-
-Field = dataclasses.Field[Any]
 
 
 class _Factory:
@@ -51,14 +50,14 @@ def _dataclass(
         own = _own_fields(cls, kw_only)
         cls = _with_slots(cls, own) if slots else _with_defaults(cls, own)
         inherited = (vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[:0:-1])
-        members: dict[str, Field] = {}
+        members: dict[str, Field[Any]] = {}
         for more in (*inherited, own):
             members |= more
         cls.__dataclass_fields__ = members  # type: ignore[attr-defined]
         cls.__dataclass_params__ = _FROZEN if frozen else _CHANGEABLE  # type: ignore[attr-defined]
         fields = dataclasses.fields(cls)
         if init:
-            _add(cls, "__init__", _constructor(cls, fields, frozen=frozen))
+            _add(cls, "__init__", _Constructor(cls, fields, frozen=frozen))
         if repr:
             _add(cls, "__repr__", _representation(tuple(f.name for f in fields if f.repr)))
         if eq:
@@ -82,7 +81,9 @@ else:
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)
 class _Changeable:
-    """A class with the parameters that a standard dataclass looks for in its base classes."""
+    """A class with what the functions of the standard library look for in dataclasses."""
+
+    field: int
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)
@@ -92,20 +93,28 @@ class _Frozen:
 
 _CHANGEABLE: Final = _Changeable.__dataclass_params__  # type: ignore[attr-defined]
 _FROZEN: Final = _Frozen.__dataclass_params__  # type: ignore[attr-defined]
+_FIELD_TYPE: Final = dataclasses.fields(_Changeable)[0]._field_type  # type: ignore[attr-defined]
 
 
-def _own_fields(cls: type, kw_only: bool) -> Mapping[str, Field]:
-    """The fields that the body of a class declares, which the standard library reads."""
-    annotations = inspect.get_annotations(cls)
-    values = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
-    body = {"__annotations__": annotations, "__module__": cls.__module__, "__doc__": "_", **values}
-    create = dataclasses.dataclass(
-        init=False, repr=False, eq=False, match_args=False, kw_only=kw_only
-    )
-    return {field.name: field for field in dataclasses.fields(create(type("_", (), body)))}
+def _own_fields(cls: type, kw_only: bool) -> Mapping[str, Field[Any]]:
+    """The fields that the body of a class declares."""
+    own: dict[str, Field[Any]] = {}
+    for name, kind in inspect.get_annotations(cls).items():
+        if str(kind).startswith(("ClassVar", "typing.ClassVar")):
+            continue
+        value = vars(cls).get(name, dataclasses.MISSING)
+        field: Any = value if isinstance(value, Field) else dataclasses.field(default=value)
+        if type(field.default).__hash__ is None:
+            raise ValueError(f"field {name} needs a default_factory: its default can be changed")
+        field.name, field.type = name, kind
+        field._field_type = _FIELD_TYPE
+        if field.kw_only is dataclasses.MISSING:
+            field.kw_only = kw_only
+        own[name] = field
+    return own
 
 
-def _with_slots(cls: type, own: Mapping[str, Field]) -> type:
+def _with_slots(cls: type, own: Mapping[str, Field[Any]]) -> type:
     """The class again, with its own fields in slots."""
     inherited: set[str] = set()
     for base in cls.__mro__[1:-1]:
@@ -119,7 +128,7 @@ def _with_slots(cls: type, own: Mapping[str, Field]) -> type:
     return type(cls)(cls.__name__, cls.__bases__, body)
 
 
-def _with_defaults(cls: type, own: Mapping[str, Field]) -> type:
+def _with_defaults(cls: type, own: Mapping[str, Field[Any]]) -> type:
     """The class, in which a default value is an attribute and not a Field."""
     for name, field in own.items():
         if field.default is not dataclasses.MISSING:
@@ -137,7 +146,24 @@ def _add(cls: type, name: str, value: object) -> None:
         setattr(cls, name, value)
 
 
-def _constructor(cls: type, fields: tuple[Field, ...], *, frozen: bool) -> Callable[..., None]:
+class _Constructor:
+    """The constructor of a class until it is first used, when a compiled one replaces it."""
+
+    def __init__(self, cls: type, fields: tuple[Field[Any], ...], *, frozen: bool) -> None:
+        self._cls, self._fields, self._frozen = cls, fields, frozen
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., None]:
+        function: Any = _compiled_constructor(self._cls, self._fields, frozen=self._frozen)
+        function.__qualname__ = f"{self._cls.__qualname__}.__init__"
+        if vars(self._cls).get("__init__") is self:
+            self._cls.__init__ = function
+        bound: Callable[..., None] = function.__get__(instance, owner)
+        return bound
+
+
+def _compiled_constructor(
+    cls: type, fields: tuple[Field[Any], ...], *, frozen: bool
+) -> Callable[..., None]:
     scope: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY}
     scope["_setattr"] = object.__setattr__
     positional, named, lines = ["self"], ["*"], []
@@ -191,7 +217,7 @@ def _key(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
     return get if len(names) > 1 else lambda value: (get(value),)
 
 
-def _add_equality(cls: type, fields: tuple[Field, ...], *, frozen: bool) -> None:
+def _add_equality(cls: type, fields: tuple[Field[Any], ...], *, frozen: bool) -> None:
     compared = _key(tuple(f.name for f in fields if f.compare))
     hashed = _key(tuple(f.name for f in fields if (f.compare if f.hash is None else f.hash)))
 

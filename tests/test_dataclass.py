@@ -172,3 +172,19 @@ def test_methods_of_the_body_are_kept() -> None:
     assert Even(1) != Even(2)
     assert repr(Even(1)) == "even"
     assert hash(Even(1)) == hash((1,))
+
+
+def test_a_mutable_default_is_refused() -> None:
+    with pytest.raises(ValueError, match="members needs a default_factory"):
+
+        @dataclass
+        class Group:
+            members: list[int] = []  # noqa: RUF012
+
+
+def test_a_class_that_is_no_dataclass_inherits_the_constructor() -> None:
+    class Named(Point):
+        name = "p"
+
+    assert (Named(1).x, Named(1, y=4).y) == (1, 4)
+    assert inspect.signature(Named) == inspect.signature(Point)

@@ -7,8 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy.ir.te.topi.functions import *
+    from relaxpy.ir.te.topi import image as image, nn as nn, utils as utils
+    from relaxpy.ir.te.topi.contraction import *
+    from relaxpy.ir.te.topi.creation import *
+    from relaxpy.ir.te.topi.elementwise import *
     from relaxpy.ir.te.topi.functions import __all__ as __all__
+    from relaxpy.ir.te.topi.indexing import *
+    from relaxpy.ir.te.topi.layouts import *
+    from relaxpy.ir.te.topi.quantization import *
+    from relaxpy.ir.te.topi.reduction import *
+    from relaxpy.ir.te.topi.repetition import *
+    from relaxpy.ir.te.topi.scan import *
+    from relaxpy.ir.te.topi.sequences import *
+    from relaxpy.ir.te.topi.sorting import *
+    from relaxpy.ir.te.topi.transform import *
 else:
 
     def __getattr__(name):
@@ -21,4 +33,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *import_module(f"{__name__}.functions").__all__})
