@@ -24,14 +24,14 @@ _SMALL = (
     *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "uint4", "int2"),
     *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "uint2"),
 )
-_PLAIN = (
+_NATIVE = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )
 small = SimpleNamespace(**{name: getattr(ml_dtypes, name) for name in _SMALL})
 """The scalar types that NumPy itself does not have."""
 types = SimpleNamespace(
-    **{name: np.dtype(name) for name in _PLAIN},
+    **{name: np.dtype(name) for name in _NATIVE},
     **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
 )
 """The dtype objects. Those of unpickled arrays are other objects, which are equal."""
@@ -99,7 +99,7 @@ def _described(array: Any) -> str:
 
 
 def _conversion(kind: str) -> str:
-    return f'.astype("{kind}")' if kind in _PLAIN else f".astype(ml_dtypes.{kind})"
+    return f'.astype("{kind}")' if kind in _NATIVE else f".astype(ml_dtypes.{kind})"
 
 
 def check_layout(title: str, array: Array, strides: tuple[int, ...], offset: int) -> None:
@@ -179,14 +179,14 @@ def rollback(title: str, *arrays: Array) -> Iterator[None]:
     kernel, _, names = title.partition(": ")
     named = zip(names.split(", "), arrays, strict=False)
     frozen = [name for name, array in named if not array.flags.writeable]
-    kept = [(a, a.copy()) for a in arrays if a.flags.writeable] if frozen else []
+    copies = [(a, a.copy()) for a in arrays if a.flags.writeable] if frozen else []
     try:
         yield
     except ValueError as error:
         if not frozen or "read-only" not in str(error):
             raise
-        for array, before in kept:
-            array[...] = before
+        for array, copy in copies:
+            array[...] = copy
         raise RuntimeCheckError(
             f"{kernel}: the memory of buffer {' or '.join(frozen)} is read-only",
             hint="pass a copy",
@@ -211,8 +211,8 @@ def reinterpreted(
     if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
         raise RuntimeCheckError(f"buffer {name} is declared over memory that is not contiguous")
     size = np.dtype(kind).itemsize
-    whole = array.reshape(-1).view(np.uint8)[max(offset, 0) * size :]
-    flat = whole[: whole.size // size * size].view(kind)
+    in_bytes = array.reshape(-1).view(np.uint8)[max(offset, 0) * size :]
+    flat = in_bytes[: in_bytes.size // size * size].view(kind)
     if shape is None:
         return flat
     shape = tuple(max(n, 0) for n in shape)

@@ -46,11 +46,11 @@ def report_of(plan: Plan) -> KernelReport:
 def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
     match step:
         case Serial(axis=axis, steps=steps, reason=why):
-            for inner in steps:
-                yield from _entries(inner, f"{prefix}loop over {axis.var.name}, ", why)
+            for member in steps:
+                yield from _entries(member, f"{prefix}loop over {axis.var.name}, ", why)
         case Blocked(steps=steps):
-            for inner in steps:
-                yield from _entries(inner, f"{prefix}in row blocks, ", reason)
+            for member in steps:
+                yield from _entries(member, f"{prefix}in row blocks, ", reason)
         case Scalar(statement=statement) if prefix:
             yield BlockReport(statement.name, "scalar loop", reason)
         case Scalar(statement=statement):

@@ -250,23 +250,23 @@ def contract(
     shape = (*head, *left.shape[batch : batch + rows], *right.shape[batch + summed :])
     if out is None:
         out = np.empty(shape, np.result_type(left, right))
-    of_left = 0 if _folds(left, batch, rows) else left.nbytes
-    of_right = 0 if _folds(right, batch, summed) else right.nbytes
-    copied, other = (of_right, left) if of_right > of_left else (of_left, right)
+    left_copied = 0 if _folds(left, batch, rows) else left.nbytes
+    right_copied = 0 if _folds(right, batch, summed) else right.nbytes
+    copied, other = (right_copied, left) if right_copied > left_copied else (left_copied, right)
     most = max(MOST_COPIED, other.nbytes)
-    own = range(batch, batch + rows) if other is right else range(batch + rows, len(shape))
-    axis = next((k for k in (*range(batch), *own) if shape[k] > 1), None)
+    own_axes = range(batch, batch + rows) if other is right else range(batch + rows, len(shape))
+    axis = next((k for k in (*range(batch), *own_axes) if shape[k] > 1), None)
     if copied > most and axis is not None:
         # Folding copies overlapping windows as often as they overlap: one piece after the other.
-        if of_left and of_right:
+        if left_copied and right_copied:
             left, right = (np.ascontiguousarray(x) if x is other else x for x in (left, right))
         at_left = axis if axis < batch + rows else None
         at_right = axis if axis < batch else axis - rows + summed if at_left is None else None
         step = max(1, shape[axis] * most // copied)
         for start in range(0, shape[axis], step):
-            part = slice(start, start + step)
-            operands = _cut(left, at_left, part), _cut(right, at_right, part)
-            contract(*operands, counts, _cut(out, axis, part))
+            chunk = slice(start, start + step)
+            operands = _cut(left, at_left, chunk), _cut(right, at_right, chunk)
+            contract(*operands, counts, _cut(out, axis, chunk))
         return out
     a, b = _matrix(left, batch, rows), _matrix(right, batch, summed)
     if _folds(out, batch, rows):
@@ -310,18 +310,18 @@ def _matrix(array: Array, batch: int, rows: int) -> Any:
 def _folds(array: Array, batch: int, rows: int) -> bool:
     """Whether `_matrix` makes a view of the array, not a copy."""
     for axes in (slice(batch, batch + rows), slice(batch + rows, None)):
-        found = zip(array.shape[axes], array.strides[axes], strict=True)
-        steps = [(size, stride) for size, stride in found if size != 1]
+        dimensions = zip(array.shape[axes], array.strides[axes], strict=True)
+        steps = [(size, stride) for size, stride in dimensions if size != 1]
         if any(stride != size * inner for (_, stride), (size, inner) in pairwise(steps)):
             return False
     return True
 
 
-def _cut(array: Array, axis: int | None, part: slice) -> Array:
+def _cut(array: Array, axis: int | None, chunk: slice) -> Array:
     """The part of the array along an axis that it has and that is not broadcast."""
     if axis is None or array.shape[axis] == 1:
         return array
-    return array[(slice(None),) * axis + (part,)]
+    return array[(slice(None),) * axis + (chunk,)]
 
 
 def first_true(truths: Array, none: int, out: Array) -> None:

@@ -74,11 +74,11 @@ def _double(value: Doubles) -> Doubles:
     small, large = _series()
     near = size <= _MIDDLE
     square = np.where(near, size, _MIDDLE) ** 2
-    inner = size * np.polynomial.polynomial.polyval(square, small)
+    near_value = size * np.polynomial.polynomial.polyval(square, small)
     safe = np.where(near, _MIDDLE, size)
     u = (1 / safe - 1 / _FAR) / (1 / _MIDDLE - 1 / _FAR) * 2 - 1
-    outer = 1 - np.exp(-safe * safe) * np.polynomial.chebyshev.chebval(u, large)
-    return np.copysign(np.where(near, inner, outer), value)
+    far_value = 1 - np.exp(-safe * safe) * np.polynomial.chebyshev.chebval(u, large)
+    return np.copysign(np.where(near, near_value, far_value), value)
 
 
 def erf(x: Any, out: npt.NDArray[Any] | None = None) -> Any:

@@ -53,8 +53,8 @@ def extent(scope: KernelScope, size: PrimExpr) -> ast.expr:
 
 def _overlay(scope: KernelScope, view: Buffer, root: Buffer) -> ast.expr:
     """The memory of `root` with the layout of `view`."""
-    whole = any(isinstance(s, Var) and s not in scope.variables for s in view.shape)
-    shape = None if whole else tuple(scope.index(s) for s in view.shape)
+    has_unset_size = any(isinstance(s, Var) and s not in scope.variables for s in view.shape)
+    shape = None if has_unset_size else tuple(scope.index(s) for s in view.shape)
     node = call("rt.overlay", scope.buffer(root), dtype_name(view.dtype), shape, text(view.name))
     if not as_poly(view.elem_offset).same(0) or view.strides:
         node.args.append(scope.index(view.elem_offset))

@@ -288,8 +288,10 @@ class ArrayEmitter:
 
     def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
         first = self._value(a)
-        holds = first.node if function == "np.logical_and" else call("np.logical_not", first.node)
-        second = self._only_where(holds, b)
+        evaluated = (
+            first.node if function == "np.logical_and" else call("np.logical_not", first.node)
+        )
+        second = self._only_where(evaluated, b)
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
@@ -306,9 +308,9 @@ class ArrayEmitter:
         dims = condition.dims | values[0].dims | values[1].dims
         return self._fresh(node, dims, yes.dtype)
 
-    def _cast(self, dtype: DataType, inner: PrimExpr) -> Value:
-        value = self.typed(inner, self._value(inner))
-        return self._fresh(converted(value.node, inner.dtype, dtype), value.dims, dtype)
+    def _cast(self, dtype: DataType, operand: PrimExpr) -> Value:
+        value = self.typed(operand, self._value(operand))
+        return self._fresh(converted(value.node, operand.dtype, dtype), value.dims, dtype)
 
     def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
         operations = BOOLEAN if expr.a.dtype.is_bool else ELEMENTWISE
@@ -433,17 +435,17 @@ class ArrayEmitter:
         gather = row_gather(load, self.layout)
         if gather is None or load.buffer in self.rows or self.guards:
             return None
-        inner = ArrayEmitter(
+        emitter = ArrayEmitter(
             self.scope, self.name, gather.over, self.outer, self.rows, self.proof, self.span
         )
-        index = inner.compute(_without_widening(gather.index))
-        self.lines += inner.lines
+        index = emitter.compute(_without_widening(gather.index))
+        self.lines += emitter.lines
         if index.dims != {a.var for a in gather.over}:
             return None
         name = self.scope.buffer(load.buffer)
         size = item(attribute(name, "shape"), gather.axis)
-        where = title(self.name, load.buffer)
-        indices = call("rt.checked_indices", index.node, size, gather.axis, where)
+        buffer_title = title(self.name, load.buffer)
+        indices = call("rt.checked_indices", index.node, size, gather.axis, buffer_title)
         node = call("np.take", name, indices, axis=gather.axis, mode=text("clip"))
         dims = frozenset(self.variables)
         if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:

@@ -54,34 +54,34 @@ class ContractionEmitter:
         variables = {a.var for a in self.step.axes}
         for index in self.step.statement.indices:
             linear = affine(index, variables)
-            inside = linear.coefficients if linear is not None else {}
-            order += [a for a in self.step.axes if a.var in inside and a not in order]
+            coefficients = linear.coefficients if linear is not None else {}
+            order += [a for a in self.step.axes if a.var in coefficients and a not in order]
         return tuple(order)
 
     def lines(self, *, accumulate: bool) -> list[ast.stmt]:
         """Lines that store the product to the target, or add it."""
         summed = {a.var for a in self.step.over}
-        inner = [f for f in self.step.factors if mentions(f, summed)]
-        outer = [f for f in self.step.factors if not mentions(f, summed)]
+        summed_factors = [f for f in self.step.factors if mentions(f, summed)]
+        scales = [f for f in self.step.factors if not mentions(f, summed)]
         target = self.emitter(self.spatial)
         statement = self.step.statement
         out = target.output(statement.target, statement.indices, lambda _: True)
         self.body += target.lines
-        roles = self._roles(inner) if len(inner) == 2 else None
+        roles = self._roles(summed_factors) if len(summed_factors) == 2 else None
         reads = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
-        direct = not (accumulate or outer or reads or self._wide() is not self.dtype)
+        direct = not (accumulate or scales or reads or self._wide() is not self.dtype)
         if roles is None:
-            product: ast.expr = self._einsum(inner, out.node if direct else None)
+            product: ast.expr = self._einsum(summed_factors, out.node if direct else None)
         else:
-            product = self._product(inner, roles, out.node if direct else None)
+            product = self._product(summed_factors, roles, out.node if direct else None)
         if direct:
             self.body.append(do(product))
             return self.body
-        for factor in outer:
+        for factor in scales:
             scale = self.emitter(self.spatial)
             value = scale.compute(factor)
             self.body += scale.lines
-            product = call("np.multiply", product, self._kept(value.node))
+            product = call("np.multiply", product, self._named(value.node))
         if self._wide() is not self.dtype:
             product = call(attribute(product, "astype"), dtype_name(self.dtype))
         if accumulate:
@@ -108,12 +108,12 @@ class ContractionEmitter:
             return None
         for count in range(len(self.spatial) + 1):
             # With fewer batch axes the matrices are larger.
-            batch, rest = self.spatial[:count], self.spatial[count:]
-            left = tuple(x for x in rest if x.var not in b)
-            right = tuple(x for x in rest if x.var not in a)
-            if rest == (*left, *right):
+            batch, matrix_axes = self.spatial[:count], self.spatial[count:]
+            left = tuple(x for x in matrix_axes if x.var not in b)
+            right = tuple(x for x in matrix_axes if x.var not in a)
+            if matrix_axes == (*left, *right):
                 return _Roles(batch, left, right, self.step.over)
-            if rest == (*right, *left):
+            if matrix_axes == (*right, *left):
                 return _Roles(batch, right, left, self.step.over)
         return None
 
@@ -128,9 +128,9 @@ class ContractionEmitter:
         wide = self._wide()
         if wide is not self.dtype:
             node = call(attribute(node, "astype"), dtype_name(wide))
-        return self._kept(node)
+        return self._named(node)
 
-    def _kept(self, factor: ast.expr) -> ast.expr:
+    def _named(self, factor: ast.expr) -> ast.expr:
         """A factor, assigned to a variable if factors are regrouped, to be tested for overflow."""
         if self.step.regrouped and not isinstance(factor, ast.Name):
             name = self.scope.names.fresh("t")

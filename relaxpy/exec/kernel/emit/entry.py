@@ -82,26 +82,26 @@ class Entry:
             lines.append(assign(name, checked))
         if not self.buffers:
             return lines
-        known = set(self.scalars)
+        bound = set(self.scalars)
         reads: list[ast.stmt] = []
         for buffer in self.buffers:
             for axis, size in enumerate(buffer.shape):
-                if isinstance(size, Var) and size not in known:
-                    known.add(size)
+                if isinstance(size, Var) and size not in bound:
+                    bound.add(size)
                     value = item(attribute(self.scope.buffer(buffer), "shape"), axis)
                     reads.append(assign(self.scope.variable(size), value))
             for axis, stride in enumerate(buffer.strides):
-                if isinstance(stride, Var) and stride not in known:
-                    known.add(stride)
+                if isinstance(stride, Var) and stride not in bound:
+                    bound.add(stride)
                     name = self.scope.buffer(buffer)
                     in_bytes = item(attribute(name, "strides"), axis)
                     elements = binary(in_bytes, ast.FloorDiv, attribute(name, "itemsize"))
                     reads.append(assign(self.scope.variable(stride), elements))
             offset = buffer.elem_offset
-            if isinstance(offset, Var) and offset not in known:
-                known.add(offset)
+            if isinstance(offset, Var) and offset not in bound:
+                bound.add(offset)
                 reads.append(assign(self.scope.variable(offset), 0))
-        self._all_known(known)
+        self._check_bound(bound)
         name = self.scope.names.fresh("fits")
         fits = assign(name, both(self._tests()))
         handler = ast.ExceptHandler(
@@ -131,9 +131,9 @@ class Entry:
             call("rt.check_layout", title, name, strides, self.scope.index(buffer.elem_offset))
         )
 
-    def _all_known(self, known: set[Var]) -> None:
+    def _check_bound(self, bound: set[Var]) -> None:
         for size in (v for b in self.buffers for v in variables_of(b)):
-            if size not in known:
+            if size not in bound:
                 raise CompileError(
                     f"{self.plan.name}: the variable {size.name} cannot be read from the arguments",
                     span=self.plan.func.span,

@@ -23,13 +23,13 @@ class RowGather:
 
 def row_gather(load: BufferLoad, layout: Sequence[Axis]) -> RowGather | None:
     """`load` over all iterations of `layout` as a gather of rows, or None if it is not one."""
-    computed = [n for n, i in enumerate(load.indices) if _whole_axis(i, load, n, layout) is None]
+    computed = [n for n, i in enumerate(load.indices) if _full_axis(i, load, n, layout) is None]
     if len(computed) != 1:
         return None
     [axis] = computed
-    before = [_whole_axis(i, load, n, layout) for n, i in enumerate(load.indices[:axis])]
+    before = [_full_axis(i, load, n, layout) for n, i in enumerate(load.indices[:axis])]
     after = [
-        _whole_axis(i, load, n, layout)
+        _full_axis(i, load, n, layout)
         for n, i in enumerate(load.indices[axis + 1 :], start=axis + 1)
     ]
     over = tuple(layout[len(before) : len(layout) - len(after)])
@@ -37,14 +37,14 @@ def row_gather(load: BufferLoad, layout: Sequence[Axis]) -> RowGather | None:
     if len(order) != len(layout) or any(a is not b for a, b in zip(order, layout, strict=True)):
         return None
     index = load.indices[axis]
-    inside = {a.var for a in over}
-    others = {a.var for a in layout} - inside
-    if mentions(index, others) or not all(mentions(index, {v}) for v in inside):
+    gathered = {a.var for a in over}
+    ungathered = {a.var for a in layout} - gathered
+    if mentions(index, ungathered) or not all(mentions(index, {v}) for v in gathered):
         return None
     return RowGather(axis, index, over) if over else None
 
 
-def _whole_axis(
+def _full_axis(
     index: PrimExpr, load: BufferLoad, dimension: int, layout: Sequence[Axis]
 ) -> Axis | None:
     """The axis that `index` is, if it covers the whole dimension; otherwise None."""
@@ -54,5 +54,5 @@ def _whole_axis(
     [(var, factor)] = linear.coefficients.items()
     axis = next(a for a in layout if a.var is var)
     size = as_poly(load.buffer.shape[dimension])
-    whole = as_poly(axis.start).same(0) and as_poly(axis.stop).same(size)
-    return axis if factor.same(1) and whole else None
+    is_covered = as_poly(axis.start).same(0) and as_poly(axis.stop).same(size)
+    return axis if factor.same(1) and is_covered else None

@@ -269,8 +269,8 @@ class NumpyEmitter:
                 tests += self._nonempty(step.over, always=True)
             elif self._nonempty(step.over, always=always):
                 # The initialisation also runs if the reduction has no iteration.
-                kept = tuple(a for a in statement.axes if a not in step.over)
-                init = replace(step.statement, axes=kept, value=step.initial, guards=())
+                outer = tuple(a for a in statement.axes if a not in step.over)
+                init = replace(step.statement, axes=outer, value=step.initial, guards=())
                 return [
                     *self._array_step(Map(init, step.axes)),
                     *self._array_step(replace(step, initial=None)),
@@ -541,10 +541,10 @@ class NumpyEmitter:
             body.append(self._block_rows(owner, rows, local=owner in step.local))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
-        for inner in step.steps:
-            [blocked] = [a.var for a in inner.axes if a.start is step.low]
+        for member in step.steps:
+            [blocked] = [a.var for a in member.axes if a.start is step.low]
             self.proof = {**outer[1], blocked: replace(step.axis, var=blocked)}
-            body += self._array_step(inner)
+            body += self._array_step(member)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
         run = do(call("rt.blocks", name, *bounds, self.scope.index(step.row_bytes)))

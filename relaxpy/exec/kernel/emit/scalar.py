@@ -107,12 +107,12 @@ class ScalarEmitter:
 
     def items(self, items: Iterable[Item]) -> list[ast.stmt]:
         """The Python statements that execute `items` in order."""
-        result = []
+        statements = []
         for item in items:
             lines = self._item(item)
             set_span(lines, getattr(item, "span", None))
-            result += lines
-        return result
+            statements += lines
+        return statements
 
     def _item(self, item: Item) -> list[ast.stmt]:
         match item:

@@ -69,7 +69,7 @@ def _is_sliceable(
     maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
 ) -> bool:
     """Whether slices suffice: each axis is in one dimension, and each dimension has at most one."""
-    seen: list[Var] = []
+    sliced: list[Var] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) > 1:
             return False
@@ -77,24 +77,24 @@ def _is_sliceable(
             step = factor.constant
             if step is None or (step < 1 and not _reverses(m, step, ranges[var], size)):
                 return False
-            seen.append(var)
-    return len(set(seen)) == len(seen)
+            sliced.append(var)
+    return len(set(sliced)) == len(sliced)
 
 
 def _split(
     maps: Sequence[Affine], sizes: Sequence[IndexPoly], ranges: dict[Var, Axis]
 ) -> tuple[list[IndexPoly], list[Affine]] | None:
     """The dimensions and maps, where a dimension indexed by several digits is split; or None."""
-    result: list[tuple[IndexPoly, Affine]] = []
+    dimensions: list[tuple[IndexPoly, Affine]] = []
     for m, size in zip(maps, sizes, strict=True):
         if len(m.coefficients) < 2:
-            result.append((size, m))
+            dimensions.append((size, m))
             continue
         digits = _digits(m, size, ranges)
         if digits is None:
             return None
-        result += digits
-    new_sizes, new_maps = [s for s, _ in result], [m for _, m in result]
+        dimensions += digits
+    new_sizes, new_maps = [s for s, _ in dimensions], [m for _, m in dimensions]
     return (new_sizes, new_maps) if _is_sliceable(new_maps, new_sizes, ranges) else None
 
 
@@ -102,14 +102,14 @@ def _digits(
     m: Affine, size: IndexPoly, ranges: dict[Var, Axis]
 ) -> list[tuple[IndexPoly, Affine]] | None:
     """The extent of each axis, largest stride first; None unless they cover the dimension."""
-    left = dict(m.coefficients)
+    remaining = dict(m.coefficients)
     digits: list[tuple[IndexPoly, Affine]] = []
     below = as_poly(1)
-    while left:
-        var = next((v for v, factor in left.items() if factor.same(below)), None)
+    while remaining:
+        var = next((v for v, factor in remaining.items() if factor.same(below)), None)
         if var is None or not as_poly(ranges[var].start).same(0):
             return None
-        del left[var]
+        del remaining[var]
         extent = ranges[var].extent
         digits.insert(0, (extent, Affine({var: as_poly(1)}, as_poly(0))))
         below = below * extent
@@ -143,31 +143,31 @@ def _with_new_axes(
     indices: list[ast.expr], maps: Sequence[Affine], layout: Sequence[Axis], used: list[Var]
 ) -> list[ast.expr]:
     """The indices, with None for each axis of `layout` that is missing after the first."""
-    result: list[ast.expr] = []
+    subscripts: list[ast.expr] = []
     order = [a.var for a in layout]
     last: int | None = None
     for index, m in zip(indices, maps, strict=True):
         for var in m.coefficients:
             position = order.index(var)
             if last is not None:
-                result += [code(None)] * (position - last - 1)
+                subscripts += [code(None)] * (position - last - 1)
             last = position
-        result.append(index)
+        subscripts.append(index)
     if last is not None:
-        result += [code(None)] * (len(order) - last - 1)
-    return result
+        subscripts += [code(None)] * (len(order) - last - 1)
+    return subscripts
 
 
 def _subscript(name: ast.expr, indices: Sequence[ast.expr], *, whole: bool = False) -> ast.expr:
-    kept = list(indices)
-    while kept and _is_full(kept[-1]):
-        kept.pop()
+    subscripts = list(indices)
+    while subscripts and _is_full(subscripts[-1]):
+        subscripts.pop()
     scalar = bool(indices) and not any(isinstance(i, ast.Slice) for i in indices)
     if scalar and whole:
-        kept.append(code(...))
+        subscripts.append(code(...))
     if not indices and not whole:
         return item(name)
-    return item(name, *kept) if kept else name
+    return item(name, *subscripts) if subscripts else name
 
 
 def _is_full(index: ast.expr) -> bool:

@@ -162,10 +162,10 @@ def is_one_to_one(maps: Sequence[Affine], axes: Sequence[Axis], shape_vars: Cont
     while unknown:
         determined: set[Var] = set()
         for m in maps:
-            left = {v: c for v, c in m.coefficients.items() if v in unknown}
-            alone = len(left) == 1 and next(iter(left.values())).constant is not None
-            if alone or (left and is_injective(Affine(left, as_poly(0)), axes, shape_vars)):
-                determined |= set(left)
+            terms = {v: c for v, c in m.coefficients.items() if v in unknown}
+            alone = len(terms) == 1 and next(iter(terms.values())).constant is not None
+            if alone or (terms and is_injective(Affine(terms, as_poly(0)), axes, shape_vars)):
+                determined |= set(terms)
         if not determined:
             return False
         unknown -= determined

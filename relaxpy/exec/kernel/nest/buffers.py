@@ -49,8 +49,8 @@ class BufferTable:
             self._fixed |= variables_of(buffer)
         for param in func.params:
             if param not in func.buffer_map and isinstance(param.type_annotation, PointerType):
-                whole = Buffer(param, DataType("uint8"), (Var(f"{param.name}_size", "int64"),))
-                self.pointers[param] = self._memory[param] = whole
+                memory = Buffer(param, DataType("uint8"), (Var(f"{param.name}_size", "int64"),))
+                self.pointers[param] = self._memory[param] = memory
 
     # ---- declarations
 
@@ -71,11 +71,11 @@ class BufferTable:
         var, dtype, extents = stmt.buffer_var, stmt.dtype, stmt.extents
         uses = [b for b in walk(stmt.body) if isinstance(b, Buffer) and b.data is var]
         alike = (b for b in uses if b.dtype == dtype and _is_compact(b, extents))
-        whole = next(alike, None) or Buffer(var, dtype, extents, name=var.name)
-        yield from self.add_local(whole, axes)
-        if whole in self._dynamic:
-            for dtype in {b.dtype for b in uses if b is not whole}:
-                yield Alloc(self._flattened(whole, dtype), whole)
+        allocated = next(alike, None) or Buffer(var, dtype, extents, name=var.name)
+        yield from self.add_local(allocated, axes)
+        if allocated in self._dynamic:
+            for dtype in {b.dtype for b in uses if b is not allocated}:
+                yield Alloc(self._flattened(allocated, dtype), allocated)
 
     def add_constant(self, buffer: Buffer, data: object) -> None:
         """Declare `buffer` as a constant with the elements `data`."""
@@ -144,14 +144,14 @@ class BufferTable:
         while (source := self._regions.get(buffer)) is not None:
             dropped = source.buffer.ndim - len(indices)
             mins = [r.min for r in source.region]
-            moved = []
+            absolute = []
             for low, index, size in zip(mins[dropped:], indices, buffer.shape, strict=True):
-                found = ops.add(low, index)
+                shifted = ops.add(low, index)
                 if not is_inside(index, size, axes, shape_vars):
                     test = ops.all_of(ops.convert(index >= 0), ops.convert(index < size))
-                    found = if_then_else(test, found, ops.const(-1, found.dtype))
-                moved.append(found)
-            indices = (*mins[:dropped], *moved)
+                    shifted = if_then_else(test, shifted, ops.const(-1, shifted.dtype))
+                absolute.append(shifted)
+            indices = (*mins[:dropped], *absolute)
             buffer = source.buffer
         if buffer in self._known:
             return buffer, indices
@@ -161,10 +161,10 @@ class BufferTable:
             self._known.add(buffer)
             self.views[buffer] = root
             return buffer, indices
-        inside = [*zip(indices, buffer.shape, strict=True), *self._ends(buffer, root)]
+        bounded = [*zip(indices, buffer.shape, strict=True), *self._ends(buffer, root)]
         tests = [
             ops.convert(test)
-            for index, size in inside
+            for index, size in bounded
             if not is_inside(index, size, axes, shape_vars)
             for test in (index >= 0, index < size)
         ]
@@ -235,11 +235,11 @@ class BufferTable:
         region: tuple[Range, ...] = ()
         ndim = buffer.ndim
         while (source := self._regions.get(buffer)) is not None:
-            inner = region or tuple(Range(0, s) for s in buffer.shape)
-            dropped = source.buffer.ndim - len(inner)
+            sub_region = region or tuple(Range(0, s) for s in buffer.shape)
+            dropped = source.buffer.ndim - len(sub_region)
             shifted = (
                 Range.from_min_extent(ops.add(*ops.match_dtypes(r.min, i.min)), i.extent)
-                for r, i in zip(source.region[dropped:], inner, strict=True)
+                for r, i in zip(source.region[dropped:], sub_region, strict=True)
             )
             region = (*source.region[:dropped], *shifted)
             buffer = source.buffer

@@ -65,8 +65,8 @@ def _split(condition: PrimExpr, box: Box, shape_vars: Container[Var]) -> Split |
         case IntImm(value=value):
             return Split((box,), ()) if value else Split((), (box,))
         case Not(a=a):
-            inner = _split(a, box, shape_vars)
-            return None if inner is None else Split(inner.fails, inner.holds)
+            negated = _split(a, box, shape_vars)
+            return None if negated is None else Split(negated.fails, negated.holds)
         case Or(a=a, b=b):
             return _either(a, b, box, shape_vars)
         case And(a=a, b=b):
@@ -97,8 +97,8 @@ def _both(a: PrimExpr, b: PrimExpr, box: Box, shape_vars: Container[Var]) -> Spl
         return None
     holds: list[Box] = []
     fails = list(first.fails)
-    for inner in first.holds:
-        second = _split(b, inner, shape_vars)
+    for held in first.holds:
+        second = _split(b, held, shape_vars)
         if second is None:
             return None
         holds += second.holds
@@ -207,7 +207,7 @@ def has_first_iteration(part: Axis, whole: Axis, shape_vars: Container[Var]) -> 
 def is_implied(test: PrimExpr, axes: Iterable[Axis], shape_vars: Container[Var]) -> bool:
     """Whether `test` provably holds if each of `axes` has an iteration."""
     conditions = (nonempty_condition(axis, shape_vars) for axis in axes)
-    known = [condition for condition in conditions if condition is not None]
+    assumed = [condition for condition in conditions if condition is not None]
     analyzer = Analyzer()
-    with analyzer.constraint_scope(ops.all_of(True, *known)):
+    with analyzer.constraint_scope(ops.all_of(True, *assumed)):
         return analyzer.can_prove(test)

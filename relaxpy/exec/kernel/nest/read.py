@@ -203,14 +203,14 @@ class _Reader:
 
     def _realize(self, realize: BlockRealize) -> Iterator[Item]:
         block = realize.block
-        bare = replace(block, iter_vars=(), reads=(), writes=())
+        unbound = replace(block, iter_vars=(), reads=(), writes=())
         items: list[Item] = []
         values: dict[Var, PrimExpr] = {}
         reduced: list[tuple[PrimExpr, PrimExpr]] = []
         spatial: set[Var] = set()
         for iter_var, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             value = ops.cast_to(bound, iter_var.var.dtype)
-            if self._is_bound_here(iter_var.var, value, bare):
+            if self._is_bound_here(iter_var.var, value, unbound):
                 var = Var(iter_var.var.name, iter_var.var.dtype)
                 values[iter_var.var] = var
                 items.append(Bind(var, self.value(value), self.span))
@@ -220,19 +220,21 @@ class _Reader:
                 spatial |= {node for node in walk(bound) if isinstance(node, Var)}
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
-        inner = substitute(bare, values)
-        for number in range(len(inner.match_buffers)):
-            inner = substitute(inner, self.buffers.layout_of(inner.match_buffers[number]))
+        bound_block = substitute(unbound, values)
+        for number in range(len(bound_block.match_buffers)):
+            bound_block = substitute(
+                bound_block, self.buffers.layout_of(bound_block.match_buffers[number])
+            )
         outer, self.block = self.block, block.name_hint or self.block
-        for buffer in inner.alloc_buffers:
+        for buffer in bound_block.alloc_buffers:
             items += self.buffers.add_local(buffer, self.axes)
-        for match in inner.match_buffers:
+        for match in bound_block.match_buffers:
             items += self._region(match)
             self.buffers.add_match(match)
-        if inner.init is not None:
-            init = tuple(self.items(inner.init))
+        if bound_block.init is not None:
+            init = tuple(self.items(bound_block.init))
             items += self._in_first_iteration(init, reduced, spatial)
-        items += self.items(inner.body)
+        items += self.items(bound_block.body)
         self.block = outer
         predicate = self.value(realize.predicate)
         if isinstance(predicate, IntImm) and predicate.value:
@@ -294,7 +296,7 @@ class _Reader:
     def _constant(self, stmt: AllocateConst) -> Iterator[Item]:
         """A constant: used itself if it is only read, or else copied to memory of its own."""
         var, body = stmt.buffer_var, stmt.body
-        whole = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
+        constant = Buffer(var, stmt.dtype, stmt.extents, name=var.name)
         changed = any(
             (isinstance(node, BufferStore) and node.buffer.data is var)
             or (isinstance(node, Call) and node.op in EXTERNAL_CALLS)
@@ -302,18 +304,20 @@ class _Reader:
         )
         if not changed:
             uses = (b for b in walk(body) if isinstance(b, Buffer) and b.data is var)
-            same = (b for b in uses if b.dtype == whole.dtype and b.ndim == whole.ndim)
-            whole = next((b for b in same if b.shape == whole.shape and not b.strides), whole)
-            self.buffers.add_constant(whole, stmt.data)
+            same = (b for b in uses if b.dtype == constant.dtype and b.ndim == constant.ndim)
+            constant = next(
+                (b for b in same if b.shape == constant.shape and not b.strides), constant
+            )
+            self.buffers.add_constant(constant, stmt.data)
             yield from self.items(body)
             return
         source = Buffer(var.renamed(var.name), stmt.dtype, stmt.extents, name=var.name)
         self.buffers.add_constant(source, stmt.data)
-        yield from self.buffers.add_local(whole, self.axes)
-        indices = [Var(f"{var.name}_{n}", "int64") for n in range(whole.ndim)]
+        yield from self.buffers.add_local(constant, self.axes)
+        indices = [Var(f"{var.name}_{n}", "int64") for n in range(constant.ndim)]
         load = BufferLoad(source, indices)
-        item: Item = Store(whole, tuple(indices), load, self.block, self.span)
-        for index, size in zip(reversed(indices), reversed(whole.shape), strict=True):
+        item: Item = Store(constant, tuple(indices), load, self.block, self.span)
+        for index, size in zip(reversed(indices), reversed(constant.shape), strict=True):
             axis = Axis(index, ops.const(0, "int64"), ops.cast_to(size, "int64"))
             item = Loop(axis, (item,))
         yield item
@@ -321,8 +325,8 @@ class _Reader:
 
     def _store(self, store: BufferStore) -> Iterator[Item]:
         if store.predicate is not None and store.predicate.dtype.lanes == 1:
-            plain = replace(store, predicate=None)
-            yield Branch(self.value(store.predicate), tuple(self._store(plain)))
+            unpredicated = replace(store, predicate=None)
+            yield Branch(self.value(store.predicate), tuple(self._store(unpredicated)))
             return
         lanes = store.indices[-1].dtype.lanes if store.indices else 1
         if lanes == 1 and store.value.dtype.lanes == 1:
@@ -339,9 +343,9 @@ class _Reader:
         lane = Var("lane", store.indices[-1].dtype.element)
         axis = Axis(lane, ops.const(0, lane.dtype), ops.const(lanes, lane.dtype))
         self.axes.append(axis)
-        inner = tuple(self._store(_scalar(store, lane)))
+        stores = tuple(self._store(_scalar(store, lane)))
         self.axes.pop()
-        yield Loop(axis, inner)
+        yield Loop(axis, stores)
 
     def _lanes_conflict(self, store: BufferStore) -> bool:
         """Whether a lane may read an element that another lane writes."""

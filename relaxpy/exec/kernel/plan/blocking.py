@@ -37,7 +37,7 @@ from relaxpy.ir.tir.substitution import mentions
 _COSTLY: frozenset[Node] = frozenset(
     Op(f"tir.{n}") for n in ("exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos")
 )
-_WORTH_IT = 4
+_LEAST_PASSES = 4
 """The number of passes over the elements from which blocks save more than they cost."""
 
 
@@ -108,8 +108,8 @@ class _Run:
         rows: dict[Buffer, Row | None] = {}
         for access in accesses(step):
             memory, row = self.memory(access.buffer), _row(access, axis)
-            known = rows.get(memory, self.rows.get(memory, row))
-            rows[memory] = row if known == row else None
+            previous = rows.get(memory, self.rows.get(memory, row))
+            rows[memory] = row if previous == row else None
         return rows
 
 
@@ -135,20 +135,20 @@ def _row(access: Access, axis: Axis) -> Row | None:
 def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether the rows of all iterations are provably inside the buffer."""
     first, end = as_poly(axis.start) + row.offset, as_poly(axis.stop) + row.offset
-    left = as_poly(buffer.shape[row.axis]) - end
-    return first.is_at_least(0, shape_vars) and left.is_at_least(0, shape_vars)
+    margin = as_poly(buffer.shape[row.axis]) - end
+    return first.is_at_least(0, shape_vars) and margin.is_at_least(0, shape_vars)
 
 
 def _blocked(
     run: _Run, steps: Sequence[Step], local: Container[Buffer], shape_vars: Container[Var]
 ) -> Sequence[Step]:
     """The steps of the run in blocks if that is worth the overhead, else as they are."""
-    if sum(map(_passes, run.steps)) < _WORTH_IT:
+    if sum(map(_passes, run.steps)) < _LEAST_PASSES:
         return run.steps
     axes = run.axes
-    whole = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
+    row_of = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
-    rows = {b: whole[run.memory(b)] for b in accessed if run.memory(b) in whole}
+    rows = {b: row_of[run.memory(b)] for b in accessed if run.memory(b) in row_of}
     inside = {step.statement for step in run.steps}
     elsewhere = {
         run.memory(a.buffer)
@@ -156,7 +156,7 @@ def _blocked(
         if step.statement not in inside
         for a in accesses(step)
     }
-    local_rows = frozenset(b for b in whole if b in local and b not in elsewhere)
+    local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
         _along(step, axis, Axis(axis.var, low, high))

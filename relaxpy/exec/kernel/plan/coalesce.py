@@ -47,24 +47,24 @@ def _coalesced_pair(
     pair = {outer.var, inner.var}
     if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
         return None
-    both = coalesced_axis(outer, inner, shape_vars)
-    if both is None:
+    joint = coalesced_axis(outer, inner, shape_vars)
+    if joint is None:
         return None
 
     def changed(expr: PrimExpr) -> PrimExpr:
-        return canonical(substitute(expr, {inner.var: both.inner}))
+        return canonical(substitute(expr, {inner.var: joint.inner}))
 
     indices = tuple(map(changed, statement.indices))
     value, guards = changed(statement.value), tuple(map(changed, statement.guards))
     exprs = (*indices, value, *guards)
     if any(mentions(e, pair) for e in exprs):
         return None
-    if not any(mentions(e, {both.axis.var}) for e in exprs):
+    if not any(mentions(e, {joint.axis.var}) for e in exprs):
         return None
 
     def merged(old: Sequence[Axis]) -> tuple[Axis, ...]:
-        kept = (a for a in old if a.var is not inner.var)
-        return tuple(both.axis if a.var is outer.var else a for a in kept)
+        remaining = (a for a in old if a.var is not inner.var)
+        return tuple(joint.axis if a.var is outer.var else a for a in remaining)
 
     result = replace(
         statement, axes=merged(statement.axes), indices=indices, value=value, guards=guards
@@ -76,16 +76,16 @@ def _guards_as_bounds(
     statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]]:
     """`statement` with guards on one axis as bounds of the axis."""
-    left: list[PrimExpr] = []
+    remaining: list[PrimExpr] = []
     stops = False
     for test in (t for guard in statement.guards for t in conjuncts(guard)):
         # A test that may stop the program must see all iterations that earlier tests leave.
         stops |= may_fail(test, statement.axes, shape_vars)
         boxes = None if stops else split(test, axes, shape_vars)
         if boxes is None or len(boxes.holds) != 1:
-            left.append(test)
+            remaining.append(test)
         else:
             [axes] = boxes.holds
     bounds = {a.var: a for a in axes}
     all_axes = tuple(bounds.get(a.var, a) for a in statement.axes)
-    return replace(statement, axes=all_axes, guards=tuple(left)), axes
+    return replace(statement, axes=all_axes, guards=tuple(remaining)), axes

@@ -59,8 +59,8 @@ def _overlapping_pairs(
         for dimension in range(rank):
             along = {use: dims[dimension] for use, dims in spans.items()}
             divided = [_disjoint_groups(g, along, shape_vars) for g in groups]
-            for members, (_, wide) in zip(groups, divided, strict=True):
-                yield from ((first, second) for first in wide for second in members)
+            for members, (_, overlapping) in zip(groups, divided, strict=True):
+                yield from ((first, second) for first in overlapping for second in members)
             groups = [g for disjoint, _ in divided for g in disjoint]
     boxes = {use: list(map(_constant_span, dims)) for use, dims in spans.items()}
     for members in groups:
@@ -86,10 +86,10 @@ def _constant_span(span: _Span) -> tuple[int, int] | None:
     return span[0].constant, span[1].constant
 
 
-def _are_disjoint(one: list[tuple[int, int] | None], other: list[tuple[int, int] | None]) -> bool:
+def _are_disjoint(a_box: list[tuple[int, int] | None], b_box: list[tuple[int, int] | None]) -> bool:
     return any(
         a is not None and b is not None and (a[1] < b[0] or b[1] < a[0])
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(a_box, b_box, strict=True)
     )
 
 
@@ -112,17 +112,17 @@ def _disjoint_groups(
     if None not in ends:
         group = sorted(group, key=lambda use: spans[use][1].constant or 0)
     groups: list[list[_Use]] = []
-    wide: list[_Use] = []
+    overlapping: list[_Use] = []
     for use in group:
         start = spans[use][0]
         if not groups:
             groups.append([use])
         elif not (start - spans[groups[-1][0]][0]).is_at_least(0, shape_vars):
-            wide.append(use)
+            overlapping.append(use)
         elif all(
             (start - spans[other][1]).is_at_least(1, shape_vars) for other in reversed(groups[-1])
         ):
             groups.append([use])
         else:
             groups[-1].append(use)
-    return groups, wide
+    return groups, overlapping

@@ -230,7 +230,7 @@ def _restrict(
                 if _is_nonzero_stride(factor, size, shape_vars):
                     possible[level] &= {SAME}
                 return True
-            return _one_axis(possible, level, factor, gap, ends[level], shape_vars)
+            return _restrict_shared(possible, level, factor, gap, ends[level], shape_vars)
         levels = [shared[v] for v in f.coefficients]
         alike = all(x_axes[level].has_bounds_of(y_axes[level]) for level in levels)
         if not gap.terms and alike and is_injective(f, x_axes, shape_vars):
@@ -253,7 +253,7 @@ def _is_nonzero_stride(factor: IndexPoly, size: PrimExpr, shape_vars: Container[
     return quotient(as_poly(size), factor) is not None
 
 
-def _one_axis(
+def _restrict_shared(
     possible: Directions,
     level: int,
     factor: IndexPoly,

@@ -57,18 +57,18 @@ def expand_locals(nest: Nest, arguments: Iterable[Buffer]) -> Nest:
             local.append(replace(entry, axes=()))
             continue
         shape = list(buffer.shape)
-        kept: list[Axis] = []
+        expanded_axes: list[Axis] = []
         for axis in reversed(entry.axes):
             extent = axis.extent.expr()
             if _element_count([extent, *shape]) > most:
                 break
             shape.insert(0, extent)
-            kept.insert(0, axis)
-        if not kept:
+            expanded_axes.insert(0, axis)
+        if not expanded_axes:
             local.append(replace(entry, axes=()))
             continue
         wide = decl_buffer(shape, buffer.dtype, buffer.name)
-        expanded[buffer] = wide, tuple(ops.sub(a.var, a.start) for a in kept)
+        expanded[buffer] = wide, tuple(ops.sub(a.var, a.start) for a in expanded_axes)
         local.append(Local(wide, ()))
     if not expanded:
         return replace(nest, local=tuple(local))
@@ -81,8 +81,8 @@ def _element_count(shape: Iterable[PrimExpr]) -> int:
     total = 1
     for size in shape:
         variables = {v for v in walk(size) if isinstance(v, Var)}
-        known = substitute(size, {v: ops.const(_UNKNOWN, v.dtype) for v in variables})
-        estimate = Analyzer().simplify(known)
+        estimated = substitute(size, {v: ops.const(_UNKNOWN, v.dtype) for v in variables})
+        estimate = Analyzer().simplify(estimated)
         total *= max(estimate.value, 1) if isinstance(estimate, IntImm) else _UNKNOWN
     return total
 

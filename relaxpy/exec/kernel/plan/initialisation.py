@@ -31,10 +31,12 @@ def _item(item: Item, shape_vars: Container[Var]) -> Iterator[Item]:
     match item:
         case Loop(axis=axis, body=body):
             yield Loop(axis, with_initialisation(body, shape_vars))
-            whole = reduction_loops(body).get(axis.var)
-            none = None if whole is None else empty_condition(whole, shape_vars)
-            if whole is not None and none is not None:
-                yield Branch(none, with_initialisation(tuple(_inits(body, whole, ())), shape_vars))
+            reduction = reduction_loops(body).get(axis.var)
+            is_empty = None if reduction is None else empty_condition(reduction, shape_vars)
+            if reduction is not None and is_empty is not None:
+                yield Branch(
+                    is_empty, with_initialisation(tuple(_inits(body, reduction, ())), shape_vars)
+                )
         case Branch(body=body, orelse=orelse):
             yes, no = with_initialisation(body, shape_vars), with_initialisation(orelse, shape_vars)
             yield replace(item, body=yes, orelse=no)
@@ -71,8 +73,8 @@ def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]
                 if inits:
                     yield from substituted((Loop(axis, inits),), start)
             case Bind(var=var, value=value):
-                rest = substituted(items[position + 1 :], {var: value})
-                yield from _inits(rest, loop, conditions)
+                following = substituted(items[position + 1 :], {var: value})
+                yield from _inits(following, loop, conditions)
                 return
             case Alloc():
                 yield item
@@ -82,9 +84,9 @@ def _inits(items: tuple[Item, ...], loop: Axis, conditions: tuple[PrimExpr, ...]
 
 def _init_at_start(init: Branch, loop: Axis) -> tuple[Item, ...]:
     """`init` in the first iteration of `loop`."""
-    here = ops.convert(loop.var.equal(loop.start))
-    tests = [test for test in conjuncts(init.condition) if test is not here]
-    others = tuple(axis for axis in init.init_loops if axis.var is not loop.var)
-    if not (tests or others):
+    is_start = ops.convert(loop.var.equal(loop.start))
+    tests = [test for test in conjuncts(init.condition) if test is not is_start]
+    remaining = tuple(axis for axis in init.init_loops if axis.var is not loop.var)
+    if not (tests or remaining):
         return init.body
-    return (replace(init, condition=ops.all_of(True, *tests), init_loops=others),)
+    return (replace(init, condition=ops.all_of(True, *tests), init_loops=remaining),)

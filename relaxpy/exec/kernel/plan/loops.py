@@ -73,8 +73,8 @@ class _Loops:
                 return item
 
     def _loop(self, loop: Loop, outer: tuple[Axis, ...]) -> Item:
-        while (both := _coalesced(loop, self.shape_vars)) is not None:
-            loop = both
+        while (joint := _coalesced(loop, self.shape_vars)) is not None:
+            loop = joint
         loop = self._narrowed(loop, outer)
         axes = (*outer, loop.axis)
         loop = self._simplified(loop, axes)
@@ -90,7 +90,7 @@ class _Loops:
                 pass
             case _:
                 return loop
-        axis, left = loop.axis, []
+        axis, remaining = loop.axis, []
         variables = {a.var for a in outer}
         stops = False
         for test in conjuncts(condition):
@@ -99,11 +99,11 @@ class _Loops:
             fixed = stops or mentions(test, variables)
             boxes = None if fixed else split(test, (axis,), self.shape_vars)
             if boxes is None or len(boxes.holds) != 1:
-                left.append(test)
+                remaining.append(test)
             else:
                 [(axis,)] = boxes.holds
-        inner: tuple[Item, ...] = (Branch(ops.all_of(*left), body),) if left else body
-        return Loop(axis, inner)
+        narrowed: tuple[Item, ...] = (Branch(ops.all_of(*remaining), body),) if remaining else body
+        return Loop(axis, narrowed)
 
     def _simplified(self, loop: Loop, axes: Sequence[Axis]) -> Loop:
         """`loop` with indices simplified by the bounds of `axes` and of the loops inside."""
@@ -124,13 +124,13 @@ class _Loops:
             Axis(axis.var.renamed(axis.var.name), ops.const(0, kind), ops.cast_to(e.expr(), kind))
             for e in extents
         ]
-        whole: PrimExpr = ops.const(0, kind)
+        joint_index: PrimExpr = ops.const(0, kind)
         for digit in digits:
-            whole = ops.add(ops.mul(whole, digit.stop), digit.var)
+            joint_index = ops.add(ops.mul(joint_index, digit.stop), digit.var)
         items = _with_init_conditions(loop.body, [axis], digits, self.shape_vars)
         if items is None:
             return None
-        nest = Loop(digits[-1], substituted(items, {axis.var: whole}))
+        nest = Loop(digits[-1], substituted(items, {axis.var: joint_index}))
         for digit in reversed(digits[:-1]):
             nest = Loop(digit, (nest,))
         nest = self._simplified(nest, [*outer, digits[0]])
@@ -151,9 +151,9 @@ def _simpler(
     def changed(item: Item) -> Item:
         match item:
             case Loop(axis=axis, body=body):
-                bare = map_expressions(Loop(axis, ()), change)
-                assert isinstance(bare, Loop)
-                return replace(bare, body=_simpler(body, (*axes, axis), shape_vars))
+                header = map_expressions(Loop(axis, ()), change)
+                assert isinstance(header, Loop)
+                return replace(header, body=_simpler(body, (*axes, axis), shape_vars))
             case _:
                 return map_expressions(item, change)
 
@@ -233,20 +233,20 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
             return None
     if mentions(inner.stop, {loop.axis.var}):
         return None
-    both = coalesced_axis(loop.axis, inner, shape_vars)
-    if both is None:
+    joint = coalesced_axis(loop.axis, inner, shape_vars)
+    if joint is None:
         return None
-    items = _with_init_conditions(body, [loop.axis, inner], [both.axis], shape_vars)
+    items = _with_init_conditions(body, [loop.axis, inner], [joint.axis], shape_vars)
     if items is None:
         return None
-    items = substituted(items, {inner.var: both.inner})
+    items = substituted(items, {inner.var: joint.inner})
     items = tuple(map_expressions(item, canonical) for item in items)
     exprs = [e for i in items for e in _all_expressions(i)]
     if any(mentions(e, {loop.axis.var}) for e in exprs):
         return None
-    if not any(mentions(e, {both.axis.var}) for e in exprs):
+    if not any(mentions(e, {joint.axis.var}) for e in exprs):
         return None
-    return Loop(both.axis, items)
+    return Loop(joint.axis, items)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -306,12 +306,12 @@ def _with_init_conditions(
 
     None if the `old` axes do not have the iteration in which a block is initialised.
     """
-    gone = {a.var: a for a in old}
+    old_axes = {a.var: a for a in old}
     starts = {ops.convert(a.var.equal(a.start)) for a in old}
     new_starts = [ops.convert(a.var.equal(a.start)) for a in new]
     branches = (i for i in walk_items(items) if isinstance(i, Branch))
-    changing = (a for branch in branches for a in branch.init_loops if a.var in gone)
-    if not all(has_first_iteration(gone[a.var], a, shape_vars) for a in changing):
+    changing = (a for branch in branches for a in branch.init_loops if a.var in old_axes)
+    if not all(has_first_iteration(old_axes[a.var], a, shape_vars) for a in changing):
         return None
 
     def changed(item: Item) -> Item:
@@ -320,13 +320,13 @@ def _with_init_conditions(
                 return replace(item, body=tuple(map(changed, body)))
             case Branch(condition=condition, body=body, orelse=orelse, init_loops=loops):
                 yes, no = tuple(map(changed, body)), tuple(map(changed, orelse))
-                left = tuple(a for a in loops if a.var not in gone)
-                if len(left) == len(loops):
+                remaining = tuple(a for a in loops if a.var not in old_axes)
+                if len(remaining) == len(loops):
                     return Branch(condition, yes, no, loops)
                 tests = list(conjuncts(condition))
                 if starts <= set(tests):
                     tests = [*new_starts, *(test for test in tests if test not in starts)]
-                return Branch(ops.all_of(*tests), yes, no, (*left, *new))
+                return Branch(ops.all_of(*tests), yes, no, (*remaining, *new))
             case _:
                 return item
 

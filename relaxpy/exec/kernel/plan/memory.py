@@ -73,13 +73,13 @@ def _covers(step: Map) -> bool:
     Its iterations store to different elements, so it does if there are as many of them.
     """
     sizes = [as_poly(size) for size in step.statement.target.shape]
-    left = [size for size in sizes if not size.same(1)]
+    uncovered = [size for size in sizes if not size.same(1)]
     for axis in step.axes:
-        of_axis = next((size for size in left if size.same(axis.extent)), None)
-        if of_axis is None:
+        covered = next((size for size in uncovered if size.same(axis.extent)), None)
+        if covered is None:
             return False
-        left.remove(of_axis)
-    return not left
+        uncovered.remove(covered)
+    return not uncovered
 
 
 def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
@@ -94,10 +94,10 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
         for access in accesses(step):
             users.setdefault(_root(plan, access), {})[number] = step
     written = {_root(plan, w) for step in steps for w in step.statement.writes}
-    done: set[Buffer] = set()
+    earlier: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
-        done.add(target)
-        others = [b for b in buffers if b in users and b not in done]
+        earlier.add(target)
+        others = [b for b in buffers if b in users and b not in earlier]
         allowed = _in_place_candidates(plan, users, target)
         same = [b for b in others if b in allowed]
         differ = [b for b in others if b not in same]

@@ -34,10 +34,10 @@ def scan_of(
         return None
     variables = {a.var for a in axes}
     maps = [affine(i, variables) for i in statement.indices]
-    known = [m for m in maps if m is not None]
-    if len(known) != len(maps) or not is_one_to_one(known, axes, shape_vars):
+    affine_maps = [m for m in maps if m is not None]
+    if len(affine_maps) != len(maps) or not is_one_to_one(affine_maps, axes, shape_vars):
         return None
-    if {v for m in known for v in m.coefficients} != variables:
+    if {v for m in affine_maps for v in m.coefficients} != variables:
         return None
     return Scan(statement, axes, axis, update, before)
 

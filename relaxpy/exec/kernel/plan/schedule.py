@@ -75,7 +75,7 @@ class _Scheduler:
                 if all(e.kept_by_vectorising for e in inside) and not self._forced(
                     statement, serial
                 ):
-                    yield self._whole(statement, serial)
+                    yield self._vectorised(statement, serial)
                     continue
             yield from self._cycle(component, inside, serial)
 
@@ -105,18 +105,18 @@ class _Scheduler:
                 yield scan
                 return
         common = min(common_axes(statements[0], p) for p in statements)
-        done = {a.var for a in serial}
-        levels = [n for n in range(common) if statements[0].axes[n].var not in done]
+        serial_vars = {a.var for a in serial}
+        levels = [n for n in range(common) if statements[0].axes[n].var not in serial_vars]
         if not levels:
             for statement in statements:
                 yield Scalar(statement)
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
-        best = min(allowed, key=lambda n: (self._left(n, levels, component, inside), n))
+        best = min(allowed, key=lambda n: (self._cycle_sizes(n, levels, component, inside), n))
         axis = loop_axis(statements, best, self.shape_vars)
-        left = {e for e in inside if not _satisfied(e, best)}
-        inner = tuple(self.steps(component, left, (*serial, axis)))
-        yield Serial(axis, inner, self._why(axis, statements, inside))
+        unsatisfied = {e for e in inside if not _satisfied(e, best)}
+        steps = tuple(self.steps(component, unsatisfied, (*serial, axis)))
+        yield Serial(axis, steps, self._why(axis, statements, inside))
 
     def _may_be_outermost(
         self, level: int, levels: list[int], statements: list[Statement], inside: set[Edge]
@@ -127,12 +127,16 @@ class _Scheduler:
             return False
         return not any(LATER in e.directions[level] for e in inside)
 
-    def _left(self, level: int, levels: list[int], component: list[int], inside: set[Edge]) -> int:
+    def _cycle_sizes(
+        self, level: int, levels: list[int], component: list[int], inside: set[Edge]
+    ) -> int:
         """How many statements remain in cycles if the loop at `level` is serial."""
-        left = {e for e in inside if not _satisfied(e, level)}
-        sccs = components(component, left)
-        kept = [e for e in left if not e.kept_by_vectorising]
-        cycles = [c for c in sccs if len(c) > 1 or any(e.source == e.sink == c[0] for e in kept)]
+        unsatisfied = {e for e in inside if not _satisfied(e, level)}
+        sccs = components(component, unsatisfied)
+        ordering = [e for e in unsatisfied if not e.kept_by_vectorising]
+        cycles = [
+            c for c in sccs if len(c) > 1 or any(e.source == e.sink == c[0] for e in ordering)
+        ]
         return sum(map(len, cycles))
 
     def _why(self, axis: Axis, statements: list[Statement], inside: set[Edge]) -> str:
@@ -144,7 +148,7 @@ class _Scheduler:
         names = sorted({w.buffer.name for p in statements for w in p.writes})
         return f"loop {axis.var.name} carries a dependence on {', '.join(names)}"
 
-    def _whole(self, statement: Statement, serial: tuple[Axis, ...]) -> Step:
+    def _vectorised(self, statement: Statement, serial: tuple[Axis, ...]) -> Step:
         axes = _free(statement, serial)
         if isinstance(statement, Compound):
             extreme = arg_extreme_of(statement)
@@ -156,9 +160,9 @@ class _Scheduler:
             return ArgReduce(statement, tuple(a for a in axes if a is not extreme.axis), extreme)
         if not axes:
             return Scalar(statement)
-        plain = classify(statement, axes, self.shape_vars)
+        direct = classify(statement, axes, self.shape_vars)
         simpler = classify(*coalesced(statement, axes, self.shape_vars), self.shape_vars)
-        return plain if isinstance(simpler, Scatter) else simpler
+        return direct if isinstance(simpler, Scatter) else simpler
 
 
 def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Step:
@@ -173,8 +177,8 @@ def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Containe
     over = tuple(a for a in axes if a.var not in inside)
     if update is None:
         return Map(statement, axes)
-    known = [m for m in maps if m is not None]
-    if not is_one_to_one(known, axes, shape_vars):
+    affine_maps = [m for m in maps if m is not None]
+    if not is_one_to_one(affine_maps, axes, shape_vars):
         return Scatter(statement, axes, update)
     if not over:
         return Map(statement, axes)
@@ -243,9 +247,11 @@ def loop_axis(statements: Sequence[Statement], level: int, shape_vars: Container
 
 
 def _free(statement: Statement, serial: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    done = {a.var for a in serial}
-    whole = isinstance(statement, Compound)
-    return tuple(a for a in statement.axes if a.var not in done and (whole or not is_point(a)))
+    serial_vars = {a.var for a in serial}
+    is_compound = isinstance(statement, Compound)
+    return tuple(
+        a for a in statement.axes if a.var not in serial_vars and (is_compound or not is_point(a))
+    )
 
 
 def _satisfied(edge: Edge, level: int) -> bool:
@@ -264,14 +270,14 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
             before[edge.sink].add(edge.source)
     # Kosaraju's algorithm.
     order: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     for node in nodes:
-        order += _postorder(node, after, seen)
+        order += _postorder(node, after, visited)
     sccs: dict[int, list[int]] = {}
     component: dict[int, int] = {}
-    seen.clear()
+    visited.clear()
     for node in reversed(order):
-        if together := sorted(_postorder(node, before, seen)):
+        if together := sorted(_postorder(node, before, visited)):
             sccs[together[0]] = together
             component |= dict.fromkeys(together, together[0])
     # Topological sort of the components, each represented by its first member.
@@ -295,20 +301,20 @@ def components(members: Iterable[int], orders: Iterable[Edge]) -> list[list[int]
     return ordered
 
 
-def _postorder(start: int, following: Mapping[int, set[int]], seen: set[int]) -> list[int]:
-    """The nodes that are reachable from `start` and not in `seen`, in postorder."""
-    if start in seen:
+def _postorder(start: int, following: Mapping[int, set[int]], visited: set[int]) -> list[int]:
+    """The nodes that are reachable from `start` and not in `visited`, in postorder."""
+    if start in visited:
         return []
-    seen.add(start)
+    visited.add(start)
     order: list[int] = []
     path = [(start, iter(following[start]))]
     while path:
-        node, rest = path[-1]
-        step = next((n for n in rest if n not in seen), None)
-        if step is None:
+        node, successors = path[-1]
+        following_node = next((n for n in successors if n not in visited), None)
+        if following_node is None:
             order.append(node)
             path.pop()
         else:
-            seen.add(step)
-            path.append((step, iter(following[step])))
+            visited.add(following_node)
+            path.append((following_node, iter(following[following_node])))
     return order

@@ -246,10 +246,10 @@ class _Collector:
                     yield self.compound((item,), box, guards, ordered, reason)
                 else:
                     inner = list(self.collect(body, (*box, axis), guards, ordered | mentioned))
-                    outside = next((s for s in inner if len(s.axes) <= len(box)), None)
-                    if isinstance(outside, Compound) and len(inner) > 1:
+                    unenclosed = next((s for s in inner if len(s.axes) <= len(box)), None)
+                    if isinstance(unenclosed, Compound) and len(inner) > 1:
                         # A compound statement contains the loop, which the others need, too.
-                        inner = [self.compound((item,), box, guards, ordered, outside.reason)]
+                        inner = [self.compound((item,), box, guards, ordered, unenclosed.reason)]
                     yield from inner
             case Branch():
                 yield from self.branch(item, box, guards, ordered)
@@ -278,8 +278,8 @@ class _Collector:
             tests = [t for a in peeled if (t := nonempty_condition(a, self.shape_vars)) is not None]
             yield from self.collect(branch.body, tuple(start), (*guards, *tests), ordered)
             return
-        whole = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
-        boxes = None if whole else split(condition, box, self.shape_vars)
+        is_indivisible = _is_triangular(box) or any(is_empty(a, self.shape_vars) for a in box)
+        boxes = None if is_indivisible else split(condition, box, self.shape_vars)
         sides = boxes and (
             (condition, boxes.holds, branch.body),
             (ops.logical_not(condition), boxes.fails, branch.orelse),
@@ -321,24 +321,27 @@ class _Collector:
         tests: list[PrimExpr] = []
         for axis in box:
             begin, end = _points_substituted((axis.start, axis.stop), start)
-            if (whole := loops.get(axis.var)) is not None:
-                begin, end = _points_substituted((whole.start, ops.add(whole.start, 1)), start)
-                if not has_first_iteration(axis, whole, self.shape_vars):
-                    inside = ops.convert(axis.start <= axis.var), ops.convert(axis.var < axis.stop)
-                    tests += inside
+            if (loop := loops.get(axis.var)) is not None:
+                begin, end = _points_substituted((loop.start, ops.add(loop.start, 1)), start)
+                if not has_first_iteration(axis, loop, self.shape_vars):
+                    within = (
+                        ops.convert(axis.start <= axis.var),
+                        ops.convert(axis.var < axis.stop),
+                    )
+                    tests += within
             start = (*start, Axis(axis.var, begin, end))
         tests += (test for guard in guards for test in conjuncts(guard))
-        left = tuple(self.init_guards(tests, init.init_loops, start))
+        remaining = tuple(self.init_guards(tests, init.init_loops, start))
         if loops.keys() == _first_iterations(init.condition, start):
-            yield from self.collect(init.body, start, left, ordered)
+            yield from self.collect(init.body, start, remaining, ordered)
             return
         yield from self.branch(replace(init, init_loops=()), box, guards, ordered)
-        none = [
+        empty = [
             t for a in init.init_loops if (t := empty_condition(a, self.shape_vars)) is not None
         ]
-        if none:
-            left = (ops.any_of(*none), *left, init.condition)
-            yield from self.collect(init.body, start, left, ordered)
+        if empty:
+            remaining = (ops.any_of(*empty), *remaining, init.condition)
+            yield from self.collect(init.body, start, remaining, ordered)
 
     def init_guards(
         self, tests: Iterable[PrimExpr], loops: tuple[Axis, ...], start: Box
@@ -348,18 +351,20 @@ class _Collector:
         A test that mentions a loop without iterations is not evaluated.
         """
         for test in tests:
-            about = [
+            mentioned = [
                 a
                 for a in loops
                 if mentions(test, {a.var}) or test is nonempty_condition(a, self.shape_vars)
             ]
-            if not about:
+            if not mentioned:
                 yield test
                 continue
             [at_start] = _points_substituted((test,), start)
-            if not is_implied(at_start, about, self.shape_vars):
-                none = (t for a in about if (t := empty_condition(a, self.shape_vars)) is not None)
-                yield ops.any_of(*none, at_start)
+            if not is_implied(at_start, mentioned, self.shape_vars):
+                empty = (
+                    t for a in mentioned if (t := empty_condition(a, self.shape_vars)) is not None
+                )
+                yield ops.any_of(*empty, at_start)
 
     def overwritten(self, expr: PrimExpr, items: tuple[Item, ...]) -> bool:
         """Whether `items` store to memory that `expr` reads."""

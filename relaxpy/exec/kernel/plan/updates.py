@@ -83,16 +83,16 @@ def update_from(value: PrimExpr, target: BufferLoad) -> Update | None:
 
 
 def _update(
-    value: PrimExpr, target: BufferLoad, known: dict[PrimExpr, Update | None]
+    value: PrimExpr, target: BufferLoad, memo: dict[PrimExpr, Update | None]
 ) -> Update | None:
-    """As `update_from`, memoised in `known`, since an operand may be shared."""
-    if value not in known:
-        known[value] = _update_of_sides(value, target, known)
-    return known[value]
+    """As `update_from`, memoised in `memo`, since an operand may be shared."""
+    if value not in memo:
+        memo[value] = _update_of_sides(value, target, memo)
+    return memo[value]
 
 
 def _update_of_sides(
-    value: PrimExpr, target: BufferLoad, known: dict[PrimExpr, Update | None]
+    value: PrimExpr, target: BufferLoad, memo: dict[PrimExpr, Update | None]
 ) -> Update | None:
     sides = _sides(value)
     if sides is None:
@@ -102,14 +102,14 @@ def _update_of_sides(
         return Update(combine, _negated(right) if isinstance(value, Sub) else right)
     if right is target and not isinstance(value, Sub):
         return Update(combine, left)
-    inner = _update(left, target, known)
-    if inner is not None and inner.combine == combine:
-        return Update(combine, _with_operands(value, inner.operand, right))
+    sub_update = _update(left, target, memo)
+    if sub_update is not None and sub_update.combine == combine:
+        return Update(combine, _with_operands(value, sub_update.operand, right))
     if isinstance(value, Sub):
         return None
-    inner = _update(right, target, known)
-    if inner is not None and inner.combine == combine:
-        return Update(combine, _with_operands(value, left, inner.operand))
+    sub_update = _update(right, target, memo)
+    if sub_update is not None and sub_update.combine == combine:
+        return Update(combine, _with_operands(value, left, sub_update.operand))
     return None
 
 
@@ -207,11 +207,11 @@ def _extreme(
         return None
     if order.by_position and (along.constant(axis.var) or 0) < 1:
         return None
-    best, arg = (access(one.buffer, one.indices, variables) for one in (store, arg_store))
-    for one in (best, arg):
-        maps = [m for m in one.maps if m is not None]
+    best, arg = (access(s.buffer, s.indices, variables) for s in (store, arg_store))
+    for write in (best, arg):
+        maps = [m for m in write.maps if m is not None]
         used = {v for m in maps for v in m.coefficients}
-        distinct = len(maps) == len(one.maps) and is_one_to_one(maps, statement.axes, ())
+        distinct = len(maps) == len(write.maps) and is_one_to_one(maps, statement.axes, ())
         if not distinct or used != variables - {axis.var}:
             return None
     return ArgExtreme(best, arg, value, index, axis, order)
