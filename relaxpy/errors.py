@@ -445,6 +445,10 @@ class BuilderStateError(MisuseError):
     """The open scopes of a BlockBuilder do not allow this call."""
 
 
+class TrainerStateError(MisuseError):
+    """A parameter or a state of a Trainer has no value yet."""
+
+
 class RelaxpyWarning(UserWarning):
     """A check is undecided at compile time, or the program is probably not what the user means."""
 

@@ -1,3 +1,6 @@
 """Training: losses, optimisers, and the trainer that runs them."""
 
-from relaxpy.relax.training import utils as utils
+from relaxpy.ir.relax.training.setup_trainer import SetupTrainer as SetupTrainer
+from relaxpy.ir.relax.training.trainer import Trainer as Trainer
+from relaxpy.relax.training import loss as loss, optimizer as optimizer, utils as utils
+from relaxpy.relax.training.utils import AppendLoss as AppendLoss

@@ -1,0 +1,128 @@
+"""Trains a perceptron on the digits inside relaxpy: model, loss, gradients and optimiser.
+
+    python examples/digits/trainer.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from time import perf_counter
+
+import data
+import numpy as np
+from data import Digits
+from numpy.typing import NDArray
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from train import initial_weights
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.relax.training import SetupTrainer, Trainer
+from relaxpy.relax.training.loss import CrossEntropyLoss
+from relaxpy.relax.training.optimizer import Adam
+from relaxpy.script import ir as I, relax as R
+
+
+@I.ir_module
+class Perceptron:
+    """64 pixels to 32 hidden units to 10 scores, for any number `n` of pictures at once."""
+
+    I.module_attrs({"param_num": 4, "state_num": 0})
+
+    @R.function
+    def backbone(
+        x: R.Tensor(("n", 64), "float32"),
+        w1: R.Tensor((64, 32), "float32"),
+        b1: R.Tensor((32,), "float32"),
+        w2: R.Tensor((32, 10), "float32"),
+        b2: R.Tensor((10,), "float32"),
+    ):
+        with R.dataflow():
+            hidden = R.nn.relu(R.add(R.matmul(x, w1), b1))
+            scores = R.add(R.matmul(hidden, w2), b2)
+            R.output(scores)
+        return scores
+
+
+def create(rate: float = 2e-3) -> Trainer:
+    """A trainer of the perceptron by Adam, compiled for this machine."""
+    n = relaxpy.tir.Var("n", "int64")
+    scores = relax.TensorStructInfo((n, 10), "float32")
+    labels = relax.TensorStructInfo((n,), "int64")
+    assert isinstance(Perceptron, IRModule)
+    module = SetupTrainer(CrossEntropyLoss(), Adam(rate), [scores, labels])(Perceptron)
+    return Trainer(module, relaxpy.VirtualMachine(relaxpy.compile(module)))
+
+
+def train(
+    trainer: Trainer,
+    digits: Digits,
+    *,
+    epochs: int = 60,
+    batch: int = 32,
+    seed: int = 0,
+    after_epoch: Callable[[int, float], None] | None = None,
+) -> list[float]:
+    """Train on shuffled batches; return the mean loss of each epoch."""
+    random = np.random.default_rng(seed)
+    trainer.load_params(initial_weights(seed))
+    count = len(digits.x_train)
+    curve = []
+    for epoch in range(epochs):
+        order = random.permutation(count)
+        losses = []
+        for start in range(0, count, batch):
+            chosen = order[start : start + batch]
+            losses.append(trainer.update(digits.x_train[chosen], digits.y_train[chosen]))
+        curve.append(float(np.mean(losses)))
+        if after_epoch is not None:
+            after_epoch(epoch, curve[-1])
+    return curve
+
+
+def accuracy(trainer: Trainer, x: NDArray[np.float32], y: NDArray[np.int64]) -> float:
+    """The share of pictures whose digit is the class with the highest score."""
+    return float(np.mean(trainer.predict(x).argmax(axis=1) == y))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train and show the accuracy; 0 if that worked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=60, help="passes over the data (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the numbers (default: 0)")
+    options = parser.parse_args(argv)
+    try:
+        digits = data.load()
+    except ModuleNotFoundError as err:
+        print(err, file=sys.stderr)
+        return 1
+    trainer = create()
+    columns = (
+        TextColumn("epoch"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        TimeRemainingColumn(),
+    )
+    start = perf_counter()
+    with Progress(*columns) as progress:
+        task = progress.add_task("training", total=options.epochs, loss=float("nan"))
+        train(
+            trainer,
+            digits,
+            epochs=options.epochs,
+            seed=options.seed,
+            after_epoch=lambda epoch, loss: progress.update(task, completed=epoch + 1, loss=loss),
+        )
+    share = accuracy(trainer, digits.x_test, digits.y_test)
+    print(
+        f"{share:.1%} of {len(digits.x_test)} test pictures right after "
+        f"{perf_counter() - start:.1f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""AppendLoss: a model and then a loss, as one function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names, counted
+from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    SeqExpr,
+    TensorStructInfo,
+    Tuple,
+    Var,
+)
+from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
+
+
+@dataclass(frozen=True)
+class AppendLoss(Pass):
+    """Adds the function that computes `func_name` and then the loss of its results.
+
+    The first parameters of the loss are the first `num_backbone_outputs` results of the function;
+    its other parameters follow those of the function. The new function, `new_func_name` or
+    `<func_name>_loss`, returns the loss, and in a tuple with it the other results of the function.
+    Both bodies are one DataflowBlock, and so is the new one.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+                with R.dataflow():
+                    out = R.matmul(x, w)
+                    R.output(out)
+                return out
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+                with R.dataflow():
+                    out = R.matmul(x, w)
+                    R.output(out)
+                return out
+
+            @R.function
+            def main_loss(
+                x: R.Tensor((2, 4), "float32"),
+                w: R.Tensor((4, 4), "float32"),
+                targets: R.Tensor((2, 4), "float32"),
+            ):
+                with R.dataflow():
+                    out = R.matmul(x, w)
+                    lv = R.subtract(out, targets)
+                    lv1 = R.multiply(lv, lv)
+                    loss = R.mean(lv1)
+                    R.output(loss)
+                return loss
+
+        out = Before["main"].ret_struct_info
+        relax.training.AppendLoss("main", relax.training.loss.MSELoss()(out, out))
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): the module has no such function.
+        MisuseError (also TypeError): an option has another type.
+        TransformError: one of the functions has another form, or the loss takes fewer results, or
+            is not a float of rank 0.
+        StructInfoError: a result does not fit the parameter of the loss.
+
+    """
+
+    func_name: str
+    loss_function: Function
+    num_backbone_outputs: int = 1
+    new_func_name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("func_name", str),
+            ("loss_function", Function),
+            ("num_backbone_outputs", int),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise MisuseError(f"{name} is a {kind.__name__}, found {value!r:.60}", about=value)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        model = mod.functions_by_name.get(self.func_name)
+        if model is None:
+            raise UnknownNameError(
+                f"AppendLoss: the module has no function {self.func_name!r:.60}",
+                hint=close_names(self.func_name, mod.functions_by_name),
+                about=self.func_name,
+            )
+        if not isinstance(model, Function):
+            raise TransformError(f"AppendLoss: {self.func_name} is not a Relax function")
+        name = self.new_func_name or f"{self.func_name}_loss"
+        loss = BlockBuilder().normalize_function(self.loss_function)
+        combined = _combined(model, loss, self.num_backbone_outputs, self.func_name)
+        if "global_symbol" in model.attrs:
+            combined = combined.with_attr("global_symbol", name)
+        result = mod.clone()
+        result[name] = combined
+        return normalize_module(result)
+
+
+def _combined(model: Function, loss: Function, count: int, name: str) -> Function:
+    model, loss = copy_with_new_vars(model), copy_with_new_vars(loss)
+    bindings = _dataflow(model, name)
+    results = _results(model, name)
+    if not 0 < count <= min(len(results), len(loss.params)):
+        raise TransformError(
+            f"AppendLoss: {name} returns {counted(len(results), 'result')} and the loss takes "
+            f"{counted(len(loss.params), 'parameter')}, so there are no {count} to pass"
+        )
+    used, kept = results[:count], results[count:]
+    _dataflow(loss, "the loss")
+    pairs = list(zip(loss.params, used, strict=False))
+    checked, images = in_place_of_parameters(pairs, loss.body)
+    loss = replace_variables(rebuild(loss, params=loss.params[count:], body=checked), images)
+    value = loss.body.body
+    sinfo = value.struct_info
+    scalar = isinstance(sinfo, TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_float
+    if not isinstance(value, Var) or not scalar:
+        raise TransformError(f"AppendLoss: a loss is a float of rank 0, found {sinfo}", about=loss)
+    bindings += [binding for block in loss.body.blocks for binding in block.bindings]
+    body = SeqExpr((DataflowBlock(tuple(bindings)),), Tuple((value, *kept)) if kept else value)
+    returned = {value, *kept}
+    hidden: dict[Var, Var] = {}
+    for binding in bindings:
+        var = binding.var
+        if var is not None and not isinstance(var, DataflowVar) and var not in returned:
+            hidden[var] = DataflowVar(var.name_hint, var.struct_info, var.span)
+    return rebuild(
+        model,
+        params=(*model.params, *loss.params),
+        body=rename(body, hidden),
+        ret_struct_info=None,
+    )
+
+
+def _dataflow(func: Function, name: str) -> list[Binding]:
+    """The bindings of a body that is one dataflow block."""
+    blocks = func.body.blocks
+    if len(blocks) == 1 and isinstance(blocks[0], DataflowBlock):
+        return list(blocks[0].bindings)
+    raise TransformError(
+        f"AppendLoss: the body of {name} is not one DataflowBlock",
+        hint="apply relax.transform.ConvertToDataflow(min_size=1) to pure code before",
+        about=func,
+    )
+
+
+def _results(func: Function, name: str) -> Sequence[Expr]:
+    """The variables that a function returns."""
+    result = func.body.body
+    fields = result.fields if isinstance(result, Tuple) else (result,)
+    if not all(isinstance(field, Var) for field in fields):
+        raise TransformError(
+            f"AppendLoss: {name} returns a variable or a tuple of variables, found "
+            f"{func.body.struct_info}",
+            about=func,
+        )
+    return fields

@@ -1,0 +1,334 @@
+"""Optimisers: objects that build a Relax function from parameters and gradients to new ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Expr,
+    Function,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir.expr import IntImm
+
+
+class Optimizer(ABC):
+    """An optimiser of the parameters that `init` declares.
+
+    `state` is the list of arrays that the first step takes: the number of steps so far (int64),
+    then those of the optimiser: scalars, and an array like the parameter for each of its `slots`.
+    `dtype` is the datatype of the parameters.
+    """
+
+    name: ClassVar[str]
+    slots: ClassVar[tuple[str, ...]] = ()
+    """What the state has for each parameter: suffixes of names."""
+
+    def __init__(self, lr: float, weight_decay: float = 0) -> None:
+        self.lr = as_number("lr", lr)
+        self.weight_decay = as_number("weight_decay", weight_decay)
+        self.param_list: tuple[Var, ...] | None = None
+        self.state: list[np.ndarray[Any, Any]] | None = None
+        self.dtype = DataType("float32")
+
+    @user_facing
+    def init(self, params: Var | Sequence[Var]) -> Self:
+        """Declare the parameters: different tensors of floats with one datatype.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): they are something else.
+        """
+        if isinstance(params, Var):
+            params = [params]
+        if not isinstance(params, (list, tuple)) or not params:
+            raise MisuseError(
+                f"params are variables, at least one, found {params!r:.60}", about=params
+            )
+        sinfos = [_parameter_sinfo(var) for var in params]
+        dtypes = {str(sinfo.dtype) for sinfo in sinfos}
+        if len(dtypes) > 1:
+            listed = ", ".join(sorted(dtypes))
+            raise MisuseError(f"the parameters have one datatype, found {listed}", about=params)
+        if len(set(params)) < len(params):
+            raise MisuseError("a parameter is there twice", about=params)
+        self.param_list = tuple(params)
+        self.dtype = sinfos[0].dtype
+        shapes = [static_shape(var) for var in params]
+        zeros = [np.zeros(shape, self.dtype.numpy()) for _ in self.slots for shape in shapes]
+        self.state = [np.array(0, "int64"), *self.initial_scalars(), *zeros]
+        return self
+
+    def initial_scalars(self) -> list[np.ndarray[Any, Any]]:
+        """The scalars of the state, after the number of steps."""
+        return []
+
+    def emit_scalars(self, step: Step) -> None:  # noqa: B027 - most optimisers have none
+        """Emit the new scalars of the state."""
+
+    @abstractmethod
+    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+        """The new value of a parameter; `step.save` receives the new values of its slots."""
+
+    @user_facing
+    def get_function(self) -> Function:
+        """One step as a function of three tuples: the parameters, their gradients, and the state.
+
+        It returns the tuple of the new parameters and that of the new state. Its `global_symbol` is
+        the name of the optimiser.
+
+        Errors:
+            BuilderStateError (also RuntimeError): `init` has not declared the parameters.
+        """
+        if self.param_list is None or self.state is None:
+            raise BuilderStateError(
+                "Please call init() for the optimizer before calling get_function()"
+            )
+        of_params = TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
+        of_state = TupleStructInfo(
+            tuple(TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)  # type: ignore[arg-type]
+        )
+        variables = (
+            Var("params", of_params),
+            Var("gradients", of_params),
+            Var("optim_states", of_state),
+        )
+        builder = BlockBuilder()
+        with builder.function(self.name, variables):
+            with builder.dataflow():
+                result = self._emit(Step(builder, *variables))
+            gvar = builder.emit_func_output(result)
+        function = builder.get()[gvar]
+        assert isinstance(function, Function)
+        return function
+
+    def _emit(self, step: Step) -> Expr:
+        """The results of one step."""
+        assert self.param_list is not None
+        assert self.state is not None
+        count = len(self.param_list)
+        first_slot = len(self.state) - count * len(self.slots)
+        step.save(step.emit(R.add(step.state(0, "num_steps"), const(1, "int64")), "num_steps_new"))
+        self.emit_scalars(step)
+        new_params: list[Var] = []
+        for k, declared in enumerate(self.param_list):
+            step.name = declared.name_hint
+            param, gradient = step.parameter(k)
+            slots = [
+                step.state(first_slot + number * count + k, f"{step.name}_{suffix}")
+                for number, suffix in enumerate(self.slots)
+            ]
+            if self.weight_decay:
+                decay = step.emit(R.multiply(self.number(self.weight_decay), param))
+                gradient = step.emit(R.add(decay, gradient), f"{step.name}_grad_new")
+            new = self.updated(step, param, gradient, slots)
+            new_params.append(step.emit(new, f"{step.name}_new"))
+        scalars, saved = step.saved[:first_slot], step.saved[first_slot:]
+        by_slot = [var for slot in range(len(self.slots)) for var in saved[slot :: len(self.slots)]]
+        return step.results(new_params, [*scalars, *by_slot])
+
+    def number(self, value: float) -> Constant:
+        """A constant of the datatype of the parameters."""
+        return const(value, str(self.dtype))
+
+
+class Step:
+    """The bindings of one step. `name` is that of the parameter whose new value is computed."""
+
+    def __init__(self, builder: BlockBuilder, params: Var, gradients: Var, state: Var) -> None:
+        self._builder = builder
+        self._params, self._gradients, self._state = params, gradients, state
+        self.name = ""
+        self.saved: list[Var] = []
+        """The new values of the state: scalars, then the slots of each parameter."""
+
+    def emit(self, value: Any, name: str = "") -> Var:
+        """Bind a value."""
+        return self._builder.emit(value, name)
+
+    def state(self, index: int, name: str = "") -> Var:
+        """Field `index` of the state."""
+        return self.emit(TupleGetItem(self._state, index), name)
+
+    def parameter(self, index: int) -> tuple[Var, Var]:
+        """A parameter and its gradient."""
+        param = self.emit(TupleGetItem(self._params, index), self.name)
+        return param, self.emit(TupleGetItem(self._gradients, index), f"{self.name}_grad")
+
+    def save(self, value: Var) -> None:
+        """Keep the next new value of the state."""
+        self.saved.append(value)
+
+    def results(self, params: Sequence[Var], state: Sequence[Var]) -> Expr:
+        """The tuples of the new parameters and of the new state."""
+        new_params = self._builder.emit_output(Tuple(tuple(params)), "params_new")
+        new_state = self._builder.emit_output(Tuple(tuple(state)), "optim_states_new")
+        return Tuple((new_params, new_state))
+
+
+class SGD(Optimizer):
+    """Gradient descent: p - lr * g, where g includes weight_decay * p.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an option is not a number.
+    """
+
+    name = "SGD"
+
+    @override
+    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+        return R.subtract(param, step.emit(R.multiply(self.number(self.lr), gradient)))
+
+
+class MomentumSGD(Optimizer):
+    """Gradient descent with momentum: v = momentum * v + (1 - dampening) * g; p - lr * v.
+
+    With `nesterov`, p - lr * (g + momentum * v).
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an option is not a number.
+    """
+
+    name = "MomentumSGD"
+    slots = ("v",)
+
+    def __init__(
+        self,
+        lr: float,
+        momentum: float,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+    ) -> None:
+        super().__init__(lr, weight_decay)
+        self.momentum = as_number("momentum", momentum)
+        self.dampening = as_number("dampening", dampening)
+        self.nesterov = nesterov
+
+    @override
+    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+        momentum, added = self.number(self.momentum), gradient
+        kept = step.emit(R.multiply(momentum, slots[0]))
+        if self.dampening:
+            added = step.emit(R.multiply(self.number(one_minus(self.dampening)), gradient))
+        velocity = step.emit(R.add(kept, added), f"{step.name}_v_new")
+        step.save(velocity)
+        if self.nesterov:
+            ahead = step.emit(R.multiply(momentum, velocity))
+            velocity = step.emit(R.add(gradient, ahead), f"{step.name}_g_nest")
+        return R.subtract(param, step.emit(R.multiply(self.number(self.lr), velocity)))
+
+
+class Adam(Optimizer):
+    """Adam: steps by the mean of the gradients over the root of the mean of their squares.
+
+    Both are running means, with factors `betas`, corrected for their start from 0.
+
+    Reference:
+        Kingma & Ba, "Adam: a method for stochastic optimization", arXiv:1412.6980, 2014.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): an option is not a number.
+    """
+
+    name = "Adam"
+    slots = ("m", "v")
+
+    def __init__(
+        self,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+    ) -> None:
+        super().__init__(lr, weight_decay)
+        if not isinstance(betas, (list, tuple)) or len(betas) != 2:
+            raise MisuseError(f"betas are two numbers, found {betas!r:.60}", about=betas)
+        self.betas = tuple(as_number("a beta", beta) for beta in betas)
+        self.eps = as_number("eps", eps)
+
+    @override
+    def initial_scalars(self) -> list[np.ndarray[Any, Any]]:
+        return [np.ones((), self.dtype.numpy()) for _ in self.betas]
+
+    @override
+    def emit_scalars(self, step: Step) -> None:
+        for k, beta in enumerate(self.betas, 1):
+            product = R.multiply(step.state(k), self.number(beta))
+            step.save(step.emit(product, f"beta{k}_prod"))
+
+    @override
+    def updated(self, step: Step, param: Var, gradient: Var, slots: list[Var]) -> Any:
+        name = step.name
+        means = []
+        for k, (beta, slot) in enumerate(zip(self.betas, slots, strict=True)):
+            kept = step.emit(R.multiply(self.number(beta), slot))
+            value = step.emit(R.multiply(gradient, gradient)) if k else gradient
+            added = step.emit(R.multiply(self.number(one_minus(beta)), value))
+            means.append(step.emit(R.add(kept, added), f"{name}_{self.slots[k]}_new"))
+            step.save(means[-1])
+        corrected = []
+        for mean, product, suffix in zip(means, step.saved[1:3], self.slots, strict=True):
+            weight = step.emit(R.subtract(self.number(1), product))
+            corrected.append(step.emit(R.divide(mean, weight), f"{name}_{suffix}_hat"))
+        root = step.emit(R.sqrt(corrected[1]))
+        scale = step.emit(R.add(root, self.number(self.eps)))
+        direction = step.emit(R.divide(corrected[0], scale))
+        return R.subtract(param, step.emit(R.multiply(self.number(self.lr), direction)))
+
+
+def one_minus(value: float) -> float:
+    """1 - value, in decimal arithmetic: 0.15 for 0.85."""
+    return float(1 - Decimal(repr(value)))
+
+
+def as_number(name: str, value: object) -> float:
+    """A real number as a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
+    return float(value)
+
+
+def _parameter_sinfo(var: object) -> TensorStructInfo:
+    """The struct info of a parameter, a tensor of floats."""
+    sinfo = var.struct_info if isinstance(var, Var) else None
+    if not isinstance(sinfo, TensorStructInfo) or not sinfo.dtype.is_float:
+        raise MisuseError(
+            f"a parameter is a variable for a tensor of floats, found {var!r:.60}", about=var
+        )
+    return sinfo
+
+
+def static_shape(var: Var) -> tuple[int, ...]:
+    """The shape of a parameter, which is known numbers.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is not.
+    """
+    sinfo = var.struct_info
+    shape = sinfo.shape if isinstance(sinfo, TensorStructInfo) else None
+    sizes = shape.values if isinstance(shape, ShapeExpr) else None
+    if sizes is None or not all(isinstance(size, IntImm) for size in sizes):
+        raise MisuseError(
+            f"the shape of parameter {var.name_hint} is known numbers, found {sinfo}",
+            hint="bind symbolic sizes: relax.transform.BindSymbolicVars",
+            about=var,
+        )
+    return tuple(size.value for size in sizes if isinstance(size, IntImm))

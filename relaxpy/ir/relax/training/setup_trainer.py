@@ -1,0 +1,198 @@
+"""SetupTrainer: from a model, a loss and an optimiser to the functions that a trainer calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.nodes import Constant, Function, StructInfo, Tuple, Var
+from relaxpy.ir.relax.training.append_loss import AppendLoss
+from relaxpy.ir.relax.training.loss import Loss
+from relaxpy.ir.relax.training.optimizer import Optimizer
+from relaxpy.ir.relax.transform.gradient.gradient import Gradient
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+
+BACKBONE: Final = "backbone"
+LOSS: Final = "backbone_loss"
+ADJOINT: Final = "backbone_loss_adjoint"
+OPTIMIZER: Final = "optimizer"
+
+
+@dataclass(frozen=True)
+class SetupTrainer(Pass):
+    """Adds to a module with a function `backbone` those that a `Trainer` calls.
+
+    The parameters of `backbone` are its inputs, `param_num` parameters to train, and `state_num`
+    states, two attributes of the module. It returns predictions and then the new states. Added are
+
+    - `backbone_loss`, by AppendLoss: `loss` is built from `loss_args`, struct infos or variables;
+    - `backbone_loss_adjoint`, by Gradient, for the gradients of the parameters;
+    - `optimizer`, the function of `optimizer`;
+    - the attributes `input_num` and `optim_state`, the state before the first step.
+
+    With `legalize` operators become calls of kernels.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_attrs({"param_num": 1, "state_num": 0})
+
+            @R.function
+            def backbone(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+                with R.dataflow():
+                    y = R.add(x, w)
+                    R.output(y)
+                return y
+
+        @I.ir_module
+        class After:
+            I.module_attrs(
+                {
+                    "param_num": 1,
+                    "state_num": 0,
+                    "input_num": 1,
+                    "optim_state": R.tuple(R.const(0, "int64")),
+                }
+            )
+
+            @R.function
+            def backbone(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+                with R.dataflow():
+                    y = R.add(x, w)
+                    R.output(y)
+                return y
+
+            @R.function
+            def backbone_loss(
+                x: R.Tensor((2,), "float32"),
+                w: R.Tensor((2,), "float32"),
+                targets: R.Tensor((2,), "float32"),
+            ):
+                with R.dataflow():
+                    y = R.add(x, w)
+                    lv = R.subtract(y, targets)
+                    lv1 = R.abs(lv)
+                    gv = R.sum(lv1)
+                    R.output(gv)
+                return gv
+
+            @R.function
+            def backbone_loss_adjoint(
+                x: R.Tensor((2,), "float32"),
+                w: R.Tensor((2,), "float32"),
+                targets: R.Tensor((2,), "float32"),
+            ):
+                with R.dataflow():
+                    y = R.add(x, w)
+                    lv = R.subtract(y, targets)
+                    lv1 = R.abs(lv)
+                    gv = R.sum(lv1)
+                    gv_adjoint = R.ones((), "float32")
+                    lv1_adjoint = R.broadcast_to(gv_adjoint, (2,))
+                    lv2 = R.sign(lv)
+                    lv_adjoint = R.multiply(lv1_adjoint, lv2)
+                    y_adjoint = lv_adjoint
+                    w_adjoint = y_adjoint
+                    w_adjoint_out = w_adjoint
+                    R.output(gv, w_adjoint_out)
+                return (gv, (w_adjoint_out,))
+
+            @R.function
+            def optimizer(
+                params: R.Tuple(R.Tensor((2,), "float32")),
+                gradients: R.Tuple(R.Tensor((2,), "float32")),
+                optim_states: R.Tuple(R.Tensor((), "int64")),
+            ):
+                with R.dataflow():
+                    num_steps = optim_states[0]
+                    num_steps_new = R.add(num_steps, R.const(1, "int64"))
+                    w = params[0]
+                    w_grad = gradients[0]
+                    lv = R.multiply(R.const(0.5, "float32"), w_grad)
+                    w_new = R.subtract(w, lv)
+                    params_new = (w_new,)
+                    optim_states_new = (num_steps_new,)
+                    R.output(params_new, optim_states_new)
+                return (params_new, optim_states_new)
+
+        out = Before["backbone"].ret_struct_info
+        relax.training.SetupTrainer(
+            relax.training.loss.L1Loss("sum"),
+            relax.training.optimizer.SGD(0.5),
+            [out, out],
+            legalize=False,
+        )
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no function `backbone`.
+        TransformError: `param_num` or `state_num` is missing, or does not fit the parameters; or as
+            for AppendLoss and Gradient.
+        MisuseError (also TypeError): an option has another type, or as for the optimiser.
+
+    """
+
+    loss: Loss
+    optimizer: Optimizer
+    loss_args: Sequence[Var | StructInfo]
+    legalize: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise MisuseError(f"loss is a Loss, found {self.loss!r:.60}", about=self.loss)
+        if not isinstance(self.optimizer, Optimizer):
+            raise MisuseError(
+                f"optimizer is an Optimizer, found {self.optimizer!r:.60}", about=self.optimizer
+            )
+        if not isinstance(self.loss_args, (list, tuple)):
+            raise MisuseError(
+                f"loss_args are struct infos, found {self.loss_args!r:.60}", about=self.loss_args
+            )
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        model = mod.functions_by_name.get(BACKBONE)
+        if not isinstance(model, Function):
+            raise UnknownNameError(
+                f"SetupTrainer: the module has no Relax function {BACKBONE!r}",
+                hint=close_names(BACKBONE, mod.functions_by_name),
+            )
+        param_num, state_num = attribute_count(mod, "param_num"), attribute_count(mod, "state_num")
+        input_num = len(model.params) - param_num - state_num
+        if input_num < 0:
+            raise TransformError(
+                f"SetupTrainer: {BACKBONE} has {len(model.params)} parameters, fewer than "
+                f"param_num + state_num = {param_num + state_num}",
+                about=model,
+            )
+        loss = self.loss(*self.loss_args)
+        mod = AppendLoss(BACKBONE, loss, self.loss.num_backbone_outputs, LOSS)(mod)
+        with_loss = mod.functions_by_name[LOSS]
+        assert isinstance(with_loss, Function)
+        trained = with_loss.params[input_num : input_num + param_num]
+        mod = Gradient(LOSS, require_grads=trained)(mod)
+        self.optimizer.init(trained)
+        assert self.optimizer.state is not None
+        mod = mod.clone()
+        mod[OPTIMIZER] = self.optimizer.get_function().with_attr("global_symbol", OPTIMIZER)
+        state = Tuple(tuple(Constant(array) for array in self.optimizer.state))
+        mod = mod.with_attrs({"input_num": input_num, "optim_state": state})
+        return LegalizeOps()(mod) if self.legalize else mod
+
+
+def attribute_count(mod: IRModule, key: str) -> int:
+    """An attribute of the module that is the number of some parameters."""
+    value = mod.attrs.get(key)
+    number = getattr(value, "value", value)
+    if isinstance(number, int) and number >= 0:
+        return number
+    found = "is missing" if value is None else f"is {value!r:.60}"
+    raise TransformError(
+        f"SetupTrainer: the attribute {key} of the module {found}",
+        hint='write I.module_attrs({"param_num": ..., "state_num": ...}) in the class',
+    )

@@ -1,0 +1,263 @@
+"""Trainer: keeps parameters and states, and runs the functions of SetupTrainer on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from relaxpy.entry import user_constructed, user_facing
+from relaxpy.errors import (
+    MisuseError,
+    TrainerStateError,
+    UnknownNameError,
+    close_names,
+    counted,
+)
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import Constant, Function, TensorStructInfo, Tuple, Var
+from relaxpy.ir.relax.training.optimizer import static_shape
+from relaxpy.ir.relax.training.setup_trainer import (
+    ADJOINT,
+    BACKBONE,
+    OPTIMIZER,
+    attribute_count,
+)
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
+
+class Runnable(Protocol):
+    """What runs the functions of the module: a VirtualMachine or an Executable."""
+
+    def __getitem__(self, name: str) -> Any:
+        """The function of this name."""
+
+
+class _Values:
+    """The values of some parameters of a function, by position and by name."""
+
+    def __init__(self, kind: str, variables: Sequence[Var]) -> None:
+        self.kind = kind
+        self.variables = list(variables)
+        self.values: list[Array | None] = [None] * len(self.variables)
+
+    def load(self, values: Values) -> None:
+        """Take values: all of them in order, or some by name."""
+        names = [var.name_hint for var in self.variables]
+        if isinstance(values, Mapping):
+            for name in values:
+                if name not in names:
+                    raise UnknownNameError(
+                        f"the model has no {self.kind} {name!r:.60}",
+                        hint=close_names(str(name), names),
+                        about=name,
+                    )
+            for name, value in values.items():
+                self.values[names.index(name)] = np.asarray(value)
+        elif isinstance(values, (list, tuple)):
+            if len(values) != len(names):
+                raise MisuseError(
+                    f"the model has {counted(len(names), self.kind)}, found {len(values)} values",
+                    about=values,
+                )
+            self.values = [np.asarray(value) for value in values]
+        else:
+            raise MisuseError(
+                f"values of {self.kind}s are a list or a dict, found {values!r:.60}", about=values
+            )
+
+    def zero(self) -> None:
+        """Set all values to zeros."""
+        self.values = [np.zeros(static_shape(var), _dtype(var)) for var in self.variables]
+
+    def known(self) -> dict[str, Array]:
+        """The values by name, all of which are known."""
+        result: dict[str, Array] = {}
+        for var, value in zip(self.variables, self.values, strict=True):
+            if value is None:
+                raise TrainerStateError(
+                    f"{self.kind} {var.name_hint} has no value yet",
+                    hint=f"call load_{self.kind}s or zero_init_{self.kind}s before",
+                )
+            result[var.name_hint] = value
+        return result
+
+
+class Trainer:
+    """Trains the model of a module that SetupTrainer has prepared.
+
+    `vm` runs the compiled module, for example `relaxpy.VirtualMachine(relaxpy.compile(train_mod))`.
+    `device` exists for programs of TVM. With `zero_init_param_state` parameters and states begin
+    with zeros; otherwise they have no values until they are set.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): SetupTrainer has not prepared the module.
+    """
+
+    @user_constructed
+    def __init__(
+        self,
+        train_mod: IRModule,
+        vm: Runnable,
+        device: object = None,
+        zero_init_param_state: bool = True,
+    ) -> None:
+        adjoint, state = (
+            train_mod.functions_by_name.get(ADJOINT),
+            train_mod.attrs.get("optim_state"),
+        )
+        if not isinstance(adjoint, Function) or not isinstance(state, Tuple):
+            raise MisuseError(
+                f"the module has no function {ADJOINT}",
+                hint="apply relax.training.SetupTrainer to it",
+                about=train_mod,
+            )
+        self.mod = train_mod.without_attr("optim_state")
+        self.vm, self.device = vm, device
+        self._optim_state = tuple(f.data for f in state.fields if isinstance(f, Constant))
+        inputs, params, states = (
+            attribute_count(train_mod, f"{kind}_num") for kind in ("input", "param", "state")
+        )
+        self._input_num = inputs
+        self._target_num = len(adjoint.params) - inputs - params - states
+        self._params = _Values("param", adjoint.params[inputs : inputs + params])
+        self._states = _Values("state", adjoint.params[inputs + params :][:states])
+        if zero_init_param_state:
+            self._params.zero()
+            self._states.zero()
+
+    def xavier_uniform_init_params(self, seed: int | None = None) -> None:
+        """Draw the parameters from (-a, a), a = sqrt(6 / the sum of their sizes).
+
+        `seed` makes the numbers the same each time.
+
+        Reference:
+            Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural
+            networks", AISTATS 2010.
+        Errors:
+            MisuseError: the shape of a parameter is not known numbers.
+        """
+        random = np.random.default_rng(seed)
+        values: list[Array] = []
+        for var in self._params.variables:
+            shape = static_shape(var)
+            limit = np.sqrt(6 / max(1, sum(shape)))
+            values.append(random.uniform(-limit, limit, shape).astype(_dtype(var)))
+        self._params.load(values)
+
+    xaiver_uniform_init_params = xavier_uniform_init_params
+    """As TVM spells it."""
+
+    def zero_init_params(self) -> None:
+        """Set all parameters to zeros."""
+        self._params.zero()
+
+    def zero_init_states(self) -> None:
+        """Set all states to zeros."""
+        self._states.zero()
+
+    @user_facing
+    def load_params(self, params: Values) -> None:
+        """Set all parameters by a list, or some by a dict from their names.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): the model has no parameter of a name.
+            MisuseError (also TypeError, ValueError): the list has another length.
+        """
+        self._params.load(params)
+
+    @user_facing
+    def load_states(self, states: Values) -> None:
+        """Set all states by a list, or some by a dict from their names.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): the model has no state of a name.
+            MisuseError (also TypeError, ValueError): the list has another length.
+        """
+        self._states.load(states)
+
+    @user_facing
+    def export_params(self) -> dict[str, Array]:
+        """The parameters by name.
+
+        Errors:
+            TrainerStateError (also RuntimeError): a parameter has no value yet.
+        """
+        return self._params.known()
+
+    @user_facing
+    def export_states(self) -> dict[str, Array]:
+        """The states by name.
+
+        Errors:
+            TrainerStateError (also RuntimeError): a state has no value yet.
+        """
+        return self._states.known()
+
+    @user_facing
+    def predict(self, *input_instances: Any) -> Any:
+        """What the model returns for these inputs, without new states.
+
+        Errors:
+            TrainerStateError (also RuntimeError): a parameter or state has no value yet.
+            MisuseError (also TypeError): the model takes another number of inputs.
+        """
+        result = self.vm[BACKBONE](*self._arguments(input_instances))
+        count = len(self._states.variables)
+        if not count:
+            return result
+        predictions = result[:-count]
+        return predictions[0] if len(predictions) == 1 else predictions
+
+    @user_facing
+    def update(self, input_instances: Any, targets: Any) -> Any:
+        """Train by one step on inputs and targets, one of each or lists; return the loss.
+
+        Errors:
+            TrainerStateError (also RuntimeError): a parameter or state has no value yet.
+            MisuseError (also TypeError): the model takes another number of inputs or targets.
+        """
+        result, gradients = self.vm[ADJOINT](*self._training_arguments(input_instances, targets))
+        params = tuple(self._params.known().values())
+        new_params, self._optim_state = self.vm[OPTIMIZER](params, gradients, self._optim_state)
+        self._params.values = list(new_params)
+        if self._states.variables:
+            result, *states = result
+            self._states.values = states
+        return result
+
+    @user_facing
+    def profile_adjoint(self, input_instances: Any, targets: Any) -> Any:
+        """The report of the virtual machine on one run of the loss and its gradients.
+
+        Errors:
+            As for `update`.
+        """
+        vm: Any = self.vm
+        return vm.profile(ADJOINT, *self._training_arguments(input_instances, targets))
+
+    def _training_arguments(self, inputs: Any, targets: Any) -> list[Any]:
+        given = list(targets) if isinstance(targets, (list, tuple)) else [targets]
+        if len(given) != self._target_num:
+            raise MisuseError(
+                f"the loss takes {counted(self._target_num, 'target')}, found {len(given)}",
+                about=targets,
+            )
+        given_inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        return [*self._arguments(given_inputs), *given]
+
+    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        if len(inputs) != self._input_num:
+            raise MisuseError(
+                f"the model takes {counted(self._input_num, 'input')}, found {len(inputs)}",
+                about=inputs,
+            )
+        return [*inputs, *self._params.known().values(), *self._states.known().values()]
+
+
+def _dtype(var: Var) -> np.dtype[Any]:
+    assert isinstance(var.struct_info, TensorStructInfo)
+    return var.struct_info.dtype.numpy()
