@@ -54,6 +54,7 @@ FLOORS = {
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/transform
+        relax/training
         relax/dump_ast.py relax/dpl transform.py
     """,
     "relaxpy/exec": """

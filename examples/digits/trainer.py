@@ -1,6 +1,6 @@
 """Trains a perceptron on the digits inside relaxpy: model, loss, gradients and optimiser.
 
-    python examples/digits/trainer.py
+python examples/digits/trainer.py
 """
 
 from __future__ import annotations

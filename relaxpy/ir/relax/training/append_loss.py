@@ -41,7 +41,9 @@ class AppendLoss(Pass):
         @I.ir_module
         class Before:
             @R.function
-            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            def main(
+                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
+            ) -> R.Tensor((2, 4), "float32"):
                 with R.dataflow():
                     out = R.matmul(x, w)
                     R.output(out)
@@ -50,7 +52,9 @@ class AppendLoss(Pass):
         @I.ir_module
         class After:
             @R.function
-            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            def main(
+                x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")
+            ) -> R.Tensor((2, 4), "float32"):
                 with R.dataflow():
                     out = R.matmul(x, w)
                     R.output(out)

@@ -44,7 +44,9 @@ class SetupTrainer(Pass):
             I.module_attrs({"param_num": 1, "state_num": 0})
 
             @R.function
-            def backbone(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+            def backbone(
+                x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")
+            ) -> R.Tensor((2,), "float32"):
                 with R.dataflow():
                     y = R.add(x, w)
                     R.output(y)
@@ -62,7 +64,9 @@ class SetupTrainer(Pass):
             )
 
             @R.function
-            def backbone(x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")):
+            def backbone(
+                x: R.Tensor((2,), "float32"), w: R.Tensor((2,), "float32")
+            ) -> R.Tensor((2,), "float32"):
                 with R.dataflow():
                     y = R.add(x, w)
                     R.output(y)
@@ -122,12 +126,8 @@ class SetupTrainer(Pass):
                 return (params_new, optim_states_new)
 
         out = Before["backbone"].ret_struct_info
-        relax.training.SetupTrainer(
-            relax.training.loss.L1Loss("sum"),
-            relax.training.optimizer.SGD(0.5),
-            [out, out],
-            legalize=False,
-        )
+        loss, sgd = relax.training.loss.L1Loss("sum"), relax.training.optimizer.SGD(0.5)
+        relax.training.SetupTrainer(loss, sgd, [out, out], legalize=False)
 
     Errors:
         UnknownNameError (also KeyError, ValueError): there is no function `backbone`.

@@ -1,0 +1,260 @@
+"""AppendLoss, SetupTrainer and Trainer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.errors import MisuseError, StructInfoError, TransformError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.training import AppendLoss, SetupTrainer, Trainer
+from relaxpy.relax.training.loss import L1Loss, MSELoss
+from relaxpy.relax.training.optimizer import SGD, Adam
+from relaxpy.script import ir as I, relax as R, tir as T
+
+SCALAR = relax.TensorStructInfo((), "float32")
+
+
+@R.function
+def sum_of_both(a: R.Tensor(("k",), "float32"), b: R.Tensor(("k",), "float32")):
+    with R.dataflow():
+        gv = R.sum(R.add(a, b))
+        R.output(gv)
+    return gv
+
+
+def test_results_that_the_loss_does_not_take_are_returned() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            with R.dataflow():
+                gv = R.exp(x)
+                gv1 = R.negative(x)
+                gv2 = R.sin(x)
+                R.output(gv, gv1, gv2)
+            return gv, gv1, gv2
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_loss(x: R.Tensor(("n",), "float32")):
+            with R.dataflow():
+                lv = R.exp(x)
+                lv1 = R.negative(x)
+                gv2 = R.sin(x)
+                lv3 = R.add(lv, lv1)
+                loss = R.sum(lv3)
+                R.output(gv2, loss)
+            return loss, gv2
+
+    found = AppendLoss("main", sum_of_both, 2)(Before)
+    assert_structural_equal(found["main_loss"], After["main_loss"])
+    assert found["main"] is Before["main"]
+    renamed = AppendLoss("main", sum_of_both, 2, new_func_name="trained")(Before)
+    assert renamed["trained"].attrs["global_symbol"] == "trained"
+
+
+def test_the_sizes_of_the_loss_are_those_of_the_model() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                gv = R.concat((x, x))
+                R.output(gv)
+            return gv
+
+    found = AppendLoss("main", sum_of_both)(Model)["main_loss"]
+    x, targets = found.params
+    n = x.struct_info.shape.values[0]
+    assert relaxpy.arith.Analyzer().can_prove_equal(targets.struct_info.shape.values[0], 2 * n)
+
+
+@I.ir_module
+class Two:
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            gv = R.exp(x)
+            gv1 = R.negative(x)
+            R.output(gv, gv1)
+        return gv, (gv, gv1)
+
+    @R.function
+    def ordinary(x: R.Tensor((3,), "float32")):
+        gv = R.exp(x)
+        return gv
+
+    @R.function
+    def one(x: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            gv = R.exp(x)
+            R.output(gv)
+        return gv
+
+
+@R.function
+def vector(a: R.Tensor((3,), "float32")):
+    with R.dataflow():
+        gv = R.exp(a)
+        R.output(gv)
+    return gv
+
+
+@R.function
+def of_doubles(a: R.Tensor((3,), "float64")):
+    with R.dataflow():
+        gv = R.sum(a)
+        R.output(gv)
+    return gv
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "count", "error", "message"),
+    [
+        ("main", sum_of_both, 1, TransformError, "a variable or a tuple of variables"),
+        ("ordinary", sum_of_both, 1, TransformError, "ordinary is not one DataflowBlock"),
+        ("one", vector, 1, TransformError, "a loss is a float of rank 0"),
+        ("one", of_doubles, 1, StructInfoError, "float64"),
+        ("one", sum_of_both, 2, TransformError, "returns 1 result"),
+        ("one", vector, 0, TransformError, "no 0 to pass"),
+        ("none", sum_of_both, 1, UnknownNameError, "no function 'none'"),
+        ("one", 3, 1, MisuseError, "loss_function is a Function"),
+    ],
+)
+def test_losses_that_do_not_fit(
+    name: str, loss: Any, count: int, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        AppendLoss(name, loss, count)(Two)
+
+
+@I.ir_module
+class Regression:
+    """y = x @ w + b, and a state that counts the calls."""
+
+    I.module_attrs({"param_num": 2, "state_num": 1})
+
+    @R.function
+    def backbone(
+        x: R.Tensor(("n", 3), "float32"),
+        w: R.Tensor((3, 2), "float32"),
+        b: R.Tensor((2,), "float32"),
+        calls: R.Tensor((), "float32"),
+    ):
+        with R.dataflow():
+            y = R.add(R.matmul(x, w), b)
+            calls_new = R.add(calls, R.const(1, "float32"))
+            R.output(y, calls_new)
+        return y, calls_new
+
+
+def prepared(loss: Any, optimizer: Any, **options: Any) -> IRModule:
+    n = relaxpy.tir.Var("n", "int64")
+    out = relax.TensorStructInfo((n, 2), "float32")
+    return SetupTrainer(loss, optimizer, [out, out], **options)(Regression)
+
+
+def trainer(*, zeros: bool = True) -> Trainer:
+    mod = prepared(MSELoss(), Adam(0.05))
+    return Trainer(mod, relax.VirtualMachine(relaxpy.compile(mod)), None, zeros)
+
+
+def test_a_regression_finds_its_weights() -> None:
+    random = np.random.default_rng(0)
+    w, b = random.standard_normal((3, 2)), random.standard_normal(2)
+    trained = trainer()
+    losses = []
+    for step in range(600):
+        x = random.standard_normal((16 if step % 2 else 5, 3)).astype("float32")
+        losses.append(trained.update(x, (x @ w + b).astype("float32")))
+    assert losses[-1] < 1e-4 * losses[0]
+    found = trained.export_params()
+    np.testing.assert_allclose(found["w"], w, atol=1e-2)
+    np.testing.assert_allclose(found["b"], b, atol=1e-2)
+    assert trained.export_states()["calls"] == 600
+    np.testing.assert_allclose(trained.predict(x), x @ w + b, atol=0.1)
+    other = trainer(zeros=False)
+    other.load_params(found)
+    other.load_states([np.float32(0)])
+    np.testing.assert_array_equal(other.predict(x), trained.predict(x))
+
+
+def test_one_step_of_gradient_descent() -> None:
+    mod = prepared(L1Loss("sum"), SGD(0.5), legalize=False)
+    assert mod.attrs["input_num"] == 1
+    trained = Trainer(mod, relaxpy.compile(mod))
+    x = np.array([[1, 2, 3]], "float32")
+    assert trained.update([x], [np.array([[1, -1]], "float32")]) == 2
+    found = trained.export_params()
+    np.testing.assert_array_equal(found["b"], [0.5, -0.5])
+    np.testing.assert_array_equal(found["w"], x.T * [[0.5, -0.5]])
+
+
+def test_parameters_between_limits() -> None:
+    trained = trainer(zeros=False)
+    trained.xavier_uniform_init_params(seed=1)
+    w = trained.export_params()["w"]
+    assert w.dtype == "float32"
+    assert 0 < np.abs(w).max() <= np.sqrt(6 / 5)
+    trained.xaiver_uniform_init_params(seed=1)
+    np.testing.assert_array_equal(trained.export_params()["w"], w)
+
+
+def test_values_that_are_missing_or_wrong() -> None:
+    x = np.zeros((1, 3), "float32")
+    trained = trainer(zeros=False)
+    with pytest.raises(RuntimeError, match="param w has no value yet"):
+        trained.predict(x)
+    trained.zero_init_params()
+    with pytest.raises(RuntimeError, match="state calls has no value yet"):
+        trained.update(x, x)
+    trained.zero_init_states()
+    with pytest.raises(ValueError, match="takes 1 input, found 2"):
+        trained.predict(x, x)
+    with pytest.raises(ValueError, match="takes 1 target, found 2"):
+        trained.update(x, [x, x])
+    with pytest.raises(ValueError, match="no param 'v'"):
+        trained.load_params({"v": x})
+    with pytest.raises(ValueError, match="has 2 params, found 1 values"):
+        trained.load_params([x])
+    with pytest.raises(MisuseError, match="a list or a dict"):
+        trained.load_states(3)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(trained.export_params()["b"], np.zeros(2))
+
+
+def test_modules_that_are_not_prepared() -> None:
+    with pytest.raises(MisuseError, match="no function backbone_loss_adjoint"):
+        Trainer(Regression, relaxpy.compile(Regression))
+    with pytest.raises(UnknownNameError, match="no Relax function 'backbone'"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Two)
+    with pytest.raises(TransformError, match="attribute param_num of the module is missing"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.without_attr("param_num"))
+    with pytest.raises(TransformError, match="4 parameters, fewer than"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.with_attr("param_num", 4))
+    with pytest.raises(MisuseError, match="loss is a Loss"):
+        SetupTrainer("mse", SGD(0.1), [SCALAR])  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_digits_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "examples" / "digits"))
+    for name in ("data", "train", "trainer", "numpy_model", "model"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import data
+    import trainer as example
+
+    digits = data.load()
+    trained = example.create()
+    curve = example.train(trained, digits, epochs=60)
+    assert curve[-1] < 0.05 * curve[0]
+    assert example.accuracy(trained, digits.x_test, digits.y_test) >= 0.97
