@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from train import initial_weights
 
 import relaxpy
-from relaxpy import IRModule, relax
+from relaxpy import IRModule
 from relaxpy.relax.training import SetupTrainer, Trainer
 from relaxpy.relax.training.loss import CrossEntropyLoss
 from relaxpy.relax.training.optimizer import Adam
@@ -38,7 +38,7 @@ class Perceptron:
         b1: R.Tensor((32,), "float32"),
         w2: R.Tensor((32, 10), "float32"),
         b2: R.Tensor((10,), "float32"),
-    ):
+    ) -> R.Tensor(("n", 10), "float32"):
         with R.dataflow():
             hidden = R.nn.relu(R.add(R.matmul(x, w1), b1))
             scores = R.add(R.matmul(hidden, w2), b2)
@@ -49,8 +49,7 @@ class Perceptron:
 def create(rate: float = 2e-3) -> Trainer:
     """A trainer of the perceptron by Adam, compiled for this machine."""
     n = relaxpy.tir.Var("n", "int64")
-    scores = relax.TensorStructInfo((n, 10), "float32")
-    labels = relax.TensorStructInfo((n,), "int64")
+    scores, labels = R.Tensor((n, 10), "float32"), R.Tensor((n,), "int64")
     assert isinstance(Perceptron, IRModule)
     module = SetupTrainer(CrossEntropyLoss(), Adam(rate), [scores, labels])(Perceptron)
     return Trainer(module, relaxpy.VirtualMachine(relaxpy.compile(module)))

@@ -10,8 +10,15 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.nodes import Function, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Function,
+    StructInfo,
+    TensorStructInfo,
+    Var,
+    as_struct_info,
+)
 from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.nn.losses import sinfo_dtype
 
 REDUCTIONS: Final = ("mean", "sum", "none")
 
@@ -156,10 +163,9 @@ class CategoricalCrossEntropyLoss(_CrossEntropy):
             weight = weights[0] if weights else None
             classes = R.argmax(targets, axis=1)
             return R.nn.nll_loss(logits, classes, weight, self.reduction, self.ignore_index)
-        sinfo, score = targets.struct_info, scores.struct_info
         losses = builder.emit(R.negative(logits))
-        same = sinfo is not None and score is not None and sinfo.dtype == score.dtype
-        probabilities = targets if same else R.astype(targets, score.dtype)
+        dtype = sinfo_dtype(logits)
+        probabilities = targets if sinfo_dtype(targets) == dtype else R.astype(targets, dtype)
         losses = builder.emit(R.multiply(losses, probabilities))
         if weights:
             losses = builder.emit(R.multiply(losses, weights[0]))
@@ -170,6 +176,9 @@ def _parameter(param: Var | StructInfo, name: str) -> Var:
     """`param` as a variable: one of this name for struct info."""
     if isinstance(param, Var):
         return param
-    if isinstance(param, StructInfo):
-        return Var(name, param)
-    raise MisuseError(f"{name} are a Var or struct info, found {param!r:.60}", about=param)
+    try:
+        return Var(name, as_struct_info(param))
+    except MisuseError:
+        raise MisuseError(
+            f"{name} are a Var or struct info, found {param!r:.60}", about=param
+        ) from None

@@ -103,7 +103,7 @@ class Optimizer(ABC):
             )
         of_params = TupleStructInfo(tuple(cast("Any", v.struct_info) for v in self.param_list))
         of_state = TupleStructInfo(
-            tuple(TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)  # type: ignore[arg-type]
+            tuple(TensorStructInfo(a.shape, DataType(a.dtype)) for a in self.state)
         )
         variables = (
             Var("params", of_params),

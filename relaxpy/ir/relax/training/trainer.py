@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from relaxpy.entry import user_constructed, user_facing
+from relaxpy.entry import user_facing
 from relaxpy.errors import (
     MisuseError,
     TrainerStateError,
@@ -97,7 +97,7 @@ class Trainer:
         MisuseError (also TypeError, ValueError): SetupTrainer has not prepared the module.
     """
 
-    @user_constructed
+    @user_facing
     def __init__(
         self,
         train_mod: IRModule,
