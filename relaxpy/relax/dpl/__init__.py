@@ -1,54 +1,6 @@
 """The dataflow pattern language: patterns, contexts, rewriting."""
 
 from relaxpy.relax.dpl import context as context, pattern as pattern, rewrite as rewrite
-from relaxpy.relax.dpl.context import PatternContext as PatternContext
-from relaxpy.relax.dpl.pattern import (
-    AndPattern as AndPattern,
-    AttrPattern as AttrPattern,
-    CallPattern as CallPattern,
-    ConstantPattern as ConstantPattern,
-    DataflowVarPattern as DataflowVarPattern,
-    DataTypePattern as DataTypePattern,
-    DFPattern as DFPattern,
-    ExprPattern as ExprPattern,
-    ExternFuncPattern as ExternFuncPattern,
-    FunctionPattern as FunctionPattern,
-    GlobalVarPattern as GlobalVarPattern,
-    NotPattern as NotPattern,
-    OrPattern as OrPattern,
-    PatternSeq as PatternSeq,
-    PrimArrPattern as PrimArrPattern,
-    SameShapeConstraint as SameShapeConstraint,
-    ShapePattern as ShapePattern,
-    StructInfoPattern as StructInfoPattern,
-    TupleGetItemPattern as TupleGetItemPattern,
-    TuplePattern as TuplePattern,
-    UnorderedTuplePattern as UnorderedTuplePattern,
-    VarPattern as VarPattern,
-    WildcardPattern as WildcardPattern,
-    has_attr as has_attr,
-    has_dtype as has_dtype,
-    is_call_dps_packed as is_call_dps_packed,
-    is_call_packed as is_call_packed,
-    is_call_tir as is_call_tir,
-    is_const as is_const,
-    is_dfv as is_dfv,
-    is_expr as is_expr,
-    is_gv as is_gv,
-    is_op as is_op,
-    is_shape as is_shape,
-    is_tuple as is_tuple,
-    is_tuple_get_item as is_tuple_get_item,
-    is_var as is_var,
-    make_fused_bias_activation_pattern as make_fused_bias_activation_pattern,
-    reject as reject,
-    wildcard as wildcard,
-)
-from relaxpy.relax.dpl.rewrite import (
-    ExprPatternRewriter as ExprPatternRewriter,
-    OrRewriter as OrRewriter,
-    PatternMatchingRewriter as PatternMatchingRewriter,
-    TupleRewriter as TupleRewriter,
-    rewrite_bindings as rewrite_bindings,
-    rewrite_call as rewrite_call,
-)
+from relaxpy.relax.dpl.context import *
+from relaxpy.relax.dpl.pattern import *
+from relaxpy.relax.dpl.rewrite import *
