@@ -12,10 +12,11 @@ from random import Random
 
 import numpy as np
 
+from relaxpy.exec.kernel import compile_kernel
 from relaxpy.script import from_source
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
-from tests.exec.kernel.support import load
+from tests.exec.kernel.support import function_of
 from tests.fuzz.adversary import SIZE, Adversary
 from tests.fuzz.today import SEED
 
@@ -42,11 +43,12 @@ def perform(text: str, rows: int, places: int, seed: object) -> None:
     arguments = (*arrays, rng.integers(0, SIZE, places), own)
     wanted = TextRun(func, arguments)
     compiled = [array.copy() for array in arguments]
-    load(func)(*compiled)
+    kernel = compile_kernel(func, "kernel")
+    function_of(kernel)(*compiled)
     for name, found in zip([*SHAPES, "P", "U"], compiled, strict=True):
         expected = [wanted.values[(name, place), 0] for place in range(found.size)]
         assert found.reshape(-1).tolist() == expected, name
-    fault = first_fault(func, arguments)
+    fault = first_fault(func, arguments, kernel.plan, wanted)
     assert fault is None, fault
 
 

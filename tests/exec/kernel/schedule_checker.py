@@ -74,13 +74,20 @@ class _JumpError(Exception):
     """A jump out of a loop, or out of an iteration."""
 
 
-def first_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan | None = None) -> str | None:
+def first_fault(
+    func: PrimFunc,
+    args: tuple[Any, ...],
+    plan: Plan | None = None,
+    text: TextRun | None = None,
+) -> str | None:
     """A description of the first dependence of `func` that its plan violates, or None.
+
+    `text` is the run of the program in the order of its text, if that was made already.
 
     Errors:
         UnsupportedError: the program contains a construct that cannot be replayed.
     """
-    text = TextRun(func, args)
+    text = TextRun(func, args) if text is None else text
     try:
         _PlanRun(make_plan(func, "kernel") if plan is None else plan, text).whole()
     except OrderError as error:

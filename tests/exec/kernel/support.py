@@ -11,21 +11,31 @@ import numpy as np
 
 from relaxpy import pysource
 from relaxpy.exec.kernel import compile_kernel, runtime
+from relaxpy.exec.kernel.compiler import Kernel
 from relaxpy.exec.reference.kernel import run_prim_func
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
+def rendered(kernel: Kernel) -> str:
+    """The generated source of a compiled kernel."""
+    return pysource.render(ast.Module([kernel.tree], []))
+
+
 def source_of(func: PrimFunc, name: str = "kernel") -> str:
     """The generated source of `func`."""
-    tree = compile_kernel(func, name).tree
-    return pysource.render(ast.Module([tree], []))
+    return rendered(compile_kernel(func, name))
+
+
+def function_of(kernel: Kernel) -> Callable[..., Any]:
+    """The function of a compiled kernel."""
+    names = {"np": np, "math": math, "rt": runtime}
+    function: Callable[..., Any] = pysource.load(rendered(kernel), kernel.name, names)[kernel.name]
+    return function
 
 
 def load(func: PrimFunc, name: str = "kernel") -> Callable[..., Any]:
     """The compiled function of `func`."""
-    names = {"np": np, "math": math, "rt": runtime}
-    loaded: Callable[..., Any] = pysource.load(source_of(func, name), name, names)[name]
-    return loaded
+    return function_of(compile_kernel(func, name))
 
 
 def check(func: PrimFunc, *args: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:

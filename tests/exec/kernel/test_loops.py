@@ -9,7 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import tir as T
 from tests.exec.kernel.support import check, methods, source_of
-from tests.exec.kernel.tiled import Tiled
+from tests.fuzz.tiled import Tiled
 
 rng = np.random.default_rng(2)
 
@@ -126,7 +126,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("func", "shapes", "line"), PLAIN)
-def test_a_schedule_leaves_no_trace(
+def test_a_schedule_leaves_no_trace_in_the_source(
     func: PrimFunc, shapes: list[tuple[int, ...]], line: str
 ) -> None:
     assert line in source_of(func)

@@ -1,4 +1,4 @@
-"""Users name things as they like, also as generated code names things of its own."""
+"""A program may use any names, those that generated code uses too."""
 
 import ast
 import keyword
@@ -90,6 +90,14 @@ SLOTS += ("q", "c")
 IN_TEXT = {"T", "R", "I", "M", "range", "main", "__name__"}
 
 
+AT_ONCE = 4
+"""Slots that take names of generated code at once, while the others have plain ones."""
+
+
+def batched(names: list[str], count: int) -> list[list[str]]:
+    return [names[k : k + count] for k in range(0, len(names), count)]
+
+
 @pytest.fixture(autouse=True)
 def packed() -> None:
     relaxpy.register_global_func("test.names", lambda x: x * 2, override=True)
@@ -107,7 +115,7 @@ def results(made: Executable, function: str) -> list[np.ndarray]:
 
 
 def names_in(made: Executable) -> list[str]:
-    """Every name that the text of an executable uses, but for those of the program it was of."""
+    """Every name that the text of an executable uses, except those that all programs use."""
     tree = ast.parse(made.source)
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     used |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
@@ -117,7 +125,7 @@ def names_in(made: Executable) -> list[str]:
 
 
 @pytest.mark.parametrize("text", [ROWS, ORDER, GRAPH], ids=["rows", "order", "graph"])
-def test_a_name_of_the_users_meets_none_of_generated_code(text: str) -> None:
+def test_names_in_a_program_do_not_collide_with_those_of_generated_code(text: str) -> None:
     plain = {slot: f"{slot}_own" for slot in SLOTS}
     function = "main" if text is GRAPH else plain["f"]
     made = executable(text, plain)
@@ -125,7 +133,12 @@ def test_a_name_of_the_users_meets_none_of_generated_code(text: str) -> None:
     taken = [name for name in names_in(made) if not name.endswith("_own")]
     used = [slot for slot in SLOTS if f"{{{slot}}}" in text]
     random = Random(7)
-    trials = [{slot: name} for name in taken for slot in random.sample(used, 2)]
+    # Each name is in two slots, each time beside other names; then all slots, at random.
+    trials = [
+        dict(zip(random.sample(used, len(names)), names, strict=True))
+        for _ in range(2)
+        for names in batched(random.sample(taken, len(taken)), AT_ONCE)
+    ]
     trials += [dict(zip(used, random.sample(taken, len(used)), strict=True)) for _ in range(12)]
     for trial in trials:
         names = {**plain, **trial}

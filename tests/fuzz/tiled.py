@@ -1,4 +1,18 @@
-"""Random kernels with loops that were split, fused and reordered."""
+"""Random kernels with loops that were split, fused and reordered, as schedules leave them.
+
+What is varied, each by itself:
+
+- sizes: 0 to 7, each a literal or a shape variable;
+- parameters: in any order; the datatype of all elements;
+- stages, one or two: products and maxima of sums with an init of 0 or another number, updates in
+  place, flattening by rows or by a linear index, and back under a condition;
+- loops: split once or twice, by factors that need not divide the extent, fused in pairs, in any
+  order, serial, parallel, or unrolled where the extent is known;
+- arguments: contiguous, transposed in memory, with gaps, or reversed; small numbers of both signs,
+  whose sums are exact in any order.
+
+Names are distinct and no memory is shared by two arguments: `kernels/generate.py` varies these.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +46,49 @@ def number(value: int, kind: str = "int64") -> PrimExpr:
 
 
 class Tiled:
-    """Draws one kernel over A[n, m], B[m, h] and C[n, h], D[n * m]; sizes below 8."""
+    """Draws one kernel over A[n, m], B[m, h], C[n, h] and D[n * m]."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.sizes = [random.randint(1, 7) for _ in "nmh"]
+        self.dtype = random.choice(["float32", "float32", "float64", "int32"])
+        least = random.choice([0, 1, 1, 1])
+        self.sizes = [random.randint(least, 7) for _ in "nmh"]
         self.dims = [
             Var(name, "int64") if random.random() < 0.5 else number(size)
             for name, size in zip("nmh", self.sizes, strict=True)
         ]
         n, m, h = self.dims
-        self.a = decl_buffer([n, m], "float32", "A")
-        self.b = decl_buffer([m, h], "float32", "B")
-        self.c = decl_buffer([n, h], "float32", "C")
-        self.d = decl_buffer([ops.mul(n, m)], "float32", "D")
+        self.a = decl_buffer([n, m], self.dtype, "A")
+        self.b = decl_buffer([m, h], self.dtype, "B")
+        self.c = decl_buffer([n, h], self.dtype, "C")
+        self.d = decl_buffer([ops.mul(n, m)], self.dtype, "D")
+        self.order = random.sample(range(4), 4)
 
     def arguments(self, seed: int) -> list[Any]:
         rng = np.random.default_rng(seed)
         n, m, h = self.sizes
         shapes = [(n, m), (m, h), (n, h), (n * m,)]
-        return [rng.integers(-4, 5, s).astype(np.float32) / 2 for s in shapes]
+        return [self.array(rng, shapes[k]) for k in self.order]
+
+    def array(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Numbers in some layout."""
+        step = int(rng.integers(1, 3))
+        wide = (*shape[:-1], shape[-1] * step)
+        numbers = rng.integers(-4, 5, wide)
+        values = (numbers if self.dtype == "int32" else numbers / 2).astype(self.dtype)
+        match int(rng.integers(0, 5)):
+            case 0 | 1:
+                return values[..., :: max(step, 1)].copy()
+            case 2:
+                return np.asfortranarray(values[..., ::step])
+            case 3:
+                return values[..., ::step]
+            case _:
+                return values[::-1, ...][..., ::step]
+
+    def scalar(self, value: float) -> PrimExpr:
+        """A number of the datatype of the elements."""
+        return ops.const(int(value) if self.dtype == "int32" else value, self.dtype)
 
     def kernel(self) -> PrimFunc:
         stages = [self.random.choice([self.product, self.rows, self.flat, self.fold])]
@@ -60,7 +97,8 @@ class Tiled:
         made = [stage() for stage in stages]
         body = made[0] if len(made) == 1 else SeqStmt(tuple(made))
         root = Block((), (), (), "root", body)
-        return PrimFunc([self.a, self.b, self.c, self.d], BlockRealize((), True, root))
+        buffers = [self.a, self.b, self.c, self.d]
+        return PrimFunc([buffers[k] for k in self.order], BlockRealize((), True, root))
 
     # ---- stages
 
@@ -71,7 +109,7 @@ class Tiled:
         node = self.random.choice([Add, Add, Max])
         inner = self.random.choice([Mul, Add]) if node is Max else Mul
         value = node(self.c[i, j], inner(self.a[i, k], self.b[k, j]))
-        init = BufferStore(self.c, ops.const(self.random.choice([0.0, 1.5]), "float32"), [i, j])
+        init = BufferStore(self.c, self.scalar(self.random.choice([0.0, 1.5])), [i, j])
         store = BufferStore(self.c, value, [i, j])
         return self.nest([(i, n, 0), (j, h, 0), (k, m, 2)], store, init)
 
@@ -79,7 +117,7 @@ class Tiled:
         """A changes, element by element."""
         n, m, _ = self.dims
         i, j = Var("vi", "int64"), Var("vj", "int64")
-        scaled = ops.mul(self.a[i, j], Cast("float32", ops.add(i, j)))
+        scaled = ops.mul(self.a[i, j], Cast(self.dtype, ops.add(i, j)))
         return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, scaled, [i, j]), None)
 
     def flat(self) -> Stmt:
@@ -87,10 +125,12 @@ class Tiled:
         n, m, _ = self.dims
         i, j, f = (Var(v, "int64") for v in ("vi", "vj", "vf"))
         if self.random.random() < 0.5:
-            store = BufferStore(self.d, self.a[i, j] + 1.0, [ops.add(ops.mul(i, m), j)])
+            store = BufferStore(
+                self.d, self.a[i, j] + self.scalar(1.0), [ops.add(ops.mul(i, m), j)]
+            )
             return self.nest([(i, n, 0), (j, m, 0)], store, None)
         load = BufferLoad(self.a, [FloorDiv(f, m), FloorMod(f, m)])
-        store = BufferStore(self.d, load * 2.0, [f])
+        store = BufferStore(self.d, load * self.scalar(2.0), [f])
         return self.nest([(f, ops.mul(n, m), 0)], store, None)
 
     def fold(self) -> Stmt:
@@ -101,7 +141,7 @@ class Tiled:
         test = ops.convert(ops.add(i, j) > number(self.random.randint(0, 4)))
         if self.random.random() < 0.3:
             test = ops.convert(i > number(self.random.randint(0, 3)))
-        value = Call("float32", "tir.if_then_else", (test, load, self.a[i, j]))
+        value = Call(self.dtype, "tir.if_then_else", (test, load, self.a[i, j]))
         return self.nest([(i, n, 0), (j, m, 0)], BufferStore(self.a, value, [i, j]), None)
 
     # ---- schedules
@@ -124,8 +164,18 @@ class Tiled:
         predicate = ops.all_of(*tests) if tests else ops.const(True)
         made: Stmt = BlockRealize(bound, predicate, block)
         for var, extent in reversed(loops):
-            made = For(var, number(0), extent, ForKind.SERIAL, made)
+            made = For(var, number(0), extent, self.kind(var, extent, iters), made)
         return made
+
+    def kind(self, var: Var, extent: PrimExpr, iters: list[tuple[Var, PrimExpr, int]]) -> ForKind:
+        """A kind of loop; only loops over one spatial axis, not of a reduction, run in parallel."""
+        spatial = {axis.name[1:] for axis, _, kind in iters if kind == 0}
+        kinds = [ForKind.SERIAL] * 3
+        if var.name.split("_")[0] in spatial:
+            kinds.append(ForKind.PARALLEL)
+        if isinstance(extent, IntImm):
+            kinds.append(ForKind.UNROLLED)
+        return self.random.choice(kinds)
 
     def split(
         self, name: str, extent: PrimExpr
