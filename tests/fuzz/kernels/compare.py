@@ -211,7 +211,8 @@ def _agree(found: Array, expected: Array, precision: Precision) -> bool:
             )
         )
     # Each rounding moves a result by at most half a unit of the largest value met on the way.
-    allowed = precision.coarsest * precision.largest * (precision.rounded + 1)
+    roundings = (precision.rounded + 1) * precision.steepest
+    allowed = precision.coarsest * precision.largest * roundings
     return bool(np.all(np.abs(one[finite] - other[finite]) <= allowed))
 
 

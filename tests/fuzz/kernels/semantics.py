@@ -51,6 +51,13 @@ class Precision:
     """Sums with -0.0, whose sign depends on what the others are added to."""
     cliffs: int = 0
     """Decisions and jumps that were taken on values that may differ in their last bits."""
+    steepest: float = 1.0
+    """By how much a function increased the relative error of a rounded operand, at the most."""
+
+    def amplified(self, factor: float) -> None:
+        """A relative error of a value becomes `factor` times as large in what it is used for."""
+        if self.rounded and math.isfinite(factor):
+            self.steepest = max(self.steepest, abs(factor))
 
     def note(self, dtype: str, result: Scalar, *, exact: bool) -> Scalar:
         """`result`, which is `exact` or was rounded to `dtype`."""
@@ -168,6 +175,9 @@ class Semantics:
                 found = kind(function(np.float64(a), np.float64(b)))
                 if not math.isfinite(found):
                     self.precision.cliff()
+                if name == "pow":
+                    with np.errstate(all="ignore"):
+                        self.precision.amplified(float(b * max(1.0, np.log(abs(np.float64(a))))))
                 return self.precision.note(dtype, found, exact=False)
             case _:
                 raise AssertionError(name)
@@ -270,6 +280,8 @@ class Semantics:
                 found = np.power(np.float64(10), double)
             case _:
                 found = getattr(np, name)(double)
+        if name in ("exp", "exp2", "exp10", "sinh", "cosh"):
+            self.precision.amplified(float(double) * (2.4 if name == "exp10" else 1.0))
         result = kind(found)
         exact = bool(result != result) or (name == "sqrt" and _is_square(x, result))
         if not exact and not math.isfinite(result):

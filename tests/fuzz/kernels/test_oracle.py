@@ -93,6 +93,16 @@ def test_floats_are_rounded_after_each_operation_and_it_is_noted() -> None:
     assert machine.precision.rounded == 0
 
 
+def test_exponentials_of_rounded_values_are_as_imprecise_as_their_operands_are_large() -> None:
+    machine = Semantics()
+    machine.unary("exp", "float32", np.float32(14))
+    assert machine.precision.steepest == 1  # the operand was exact
+    machine.unary("exp", "float32", np.float32(14))
+    assert machine.precision.steepest == 14
+    machine.binary("pow", "float32", np.float32(2), np.float32(20))
+    assert machine.precision.steepest == 20
+
+
 def test_comparisons_with_nan_are_false_but_for_one() -> None:
     nan, one = np.float32("nan"), np.float32(1)
     found = [
