@@ -16,7 +16,8 @@ from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator, mutator
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from tests.exec.kernels import function
-from tests.exec.test_programs import SQUARE, same, write
+from tests.exec.test_programs import same
+from tests.fuzz.squares import SQUARE, write
 
 
 @mutator

@@ -1,4 +1,4 @@
-"""Nodes that stand in several places: what is shared is worked on once, or refused."""
+"""Nodes with several parents: each is processed once, or the program is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
 
 import relaxpy
 from relaxpy import IRModule
@@ -23,6 +23,7 @@ from relaxpy.relax import (
     transform,
 )
 from tests.counting import calls
+from tests.fuzz.shared_nodes import pools
 
 DEPTH = 60
 
@@ -46,7 +47,7 @@ def tuples(depth: int, innermost: int = 0) -> rx.Function:
 
 @pytest.mark.rule("EV-17")
 @pytest.mark.parametrize("in_branches", [False, True])
-def test_an_impure_call_that_stands_in_too_many_places_is_refused(in_branches: bool) -> None:
+def test_an_impure_call_that_occurs_too_often_is_refused(in_branches: bool) -> None:
     x = x_var()
     expr: rx.Expr = rx.Call(rx.ExternFunc("f"), (x,))
     for _ in range(DEPTH):
@@ -93,7 +94,7 @@ def branches(depth: int) -> rx.Function:
 MAKERS = [tuples, sums, functions, branches]
 
 
-# --- sameness
+# --- structural equality
 
 
 @pytest.mark.timeout(60)  # 2 ** 60 steps would be no limit, but no answer either
@@ -108,7 +109,7 @@ def test_what_is_shared_is_compared_once(make):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [tuples, functions])
-def test_a_difference_deep_below_is_found(make):
+def test_a_nested_difference_is_found(make):
     assert not structural_equal(make(DEPTH, 1), make(DEPTH, 2))
     assert structural_equal(make(DEPTH, 1), make(DEPTH, 1))
     with pytest.raises(relaxpy.ir.equality.structural.StructuralMismatch, match="differ at <root>"):
@@ -129,7 +130,7 @@ def test_what_is_shared_is_equal_to_what_is_written_out():
     assert not structural_equal(shared, rx.Tuple([written_out(7), written_out(6)]))
 
 
-def test_what_is_shared_means_another_variable_where_that_is_bound():
+def test_a_shared_node_means_another_variable_where_that_is_bound():
     x, y = x_var(), x_var()
     pair = rx.Tuple([x, x])
     outside = [pair, pair, pair]
@@ -152,7 +153,7 @@ def test_what_is_shared_by_functions_is_compared_in_each():
 
 
 def alike(one: rx.Expr, other: rx.Expr, left: dict, right: dict, fresh) -> bool:
-    """Sameness up to renaming, straight from its definition, place by place."""
+    """Structural equality up to renaming, straight from its definition, for each occurrence."""
     match one, other:
         case rx.Var(), rx.Var():
             names = left.get(one), right.get(other)
@@ -172,23 +173,11 @@ def alike(one: rx.Expr, other: rx.Expr, left: dict, right: dict, fresh) -> bool:
             return False
 
 
-@st.composite
-def pools(draw: st.DrawFn) -> list[rx.Expr]:
-    """Expressions that share each other and a few variables, some of which are bound."""
-    variables = [rx.Var(name, rx.ObjectStructInfo()) for name in "abc"]
-    pool: list[rx.Expr] = [*variables, rx.PrimValue(0)]
-    for _ in range(draw(st.integers(2, 9))):
-        parts = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3))
-        if draw(st.booleans()):
-            pool.append(rx.Tuple(parts))
-        else:
-            pool.append(rx.Function([draw(st.sampled_from(variables))], parts[0]))
-    return pool
-
-
 @settings(max_examples=400, deadline=None)
 @given(pools(), pools())
-def test_sameness_is_that_of_all_places(one: list[rx.Expr], other: list[rx.Expr]) -> None:
+def test_structural_equality_is_that_of_the_tree_written_out(
+    one: list[rx.Expr], other: list[rx.Expr]
+) -> None:
     for a, b in itertools.product(one[-3:], [*one[-3:], *other[-3:]]):
         wanted = alike(a, b, {}, {}, itertools.count())
         assert structural_equal(rx.Tuple([a, a, a]), rx.Tuple([b, b, b])) is wanted
@@ -196,12 +185,12 @@ def test_sameness_is_that_of_all_places(one: list[rx.Expr], other: list[rx.Expr]
             assert structural_hash(a) == structural_hash(b)
 
 
-# --- all else
+# --- passes, texts, visitors
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [tuples, sums, branches])
-def test_what_looks_at_each_node_once_takes_what_is_shared(make):
+def test_passes_over_each_node_once_take_shared_nodes(make):
     func = make(DEPTH)
     nodes = len(list(walk(func)))
     saved = save_json(func)
@@ -213,7 +202,7 @@ def test_what_looks_at_each_node_once_takes_what_is_shared(make):
 
 
 @pytest.mark.timeout(60)
-def test_infos_are_compared_however_much_they_share():
+def test_struct_infos_that_share_fields_are_compared():
     def vast(innermost: str) -> rx.StructInfo:
         info: rx.StructInfo = rx.TensorStructInfo(None, innermost, ndim=1)
         for _ in range(16):
@@ -245,7 +234,7 @@ def test_calls_that_are_shared_are_bound_once():
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [tuples, sums, branches])
-def test_a_text_of_endless_length_is_refused(make):
+def test_a_text_of_exponential_length_is_refused(make):
     func = make(DEPTH)
     with pytest.raises(MisuseError, match="too many to"):
         func.script()
@@ -280,7 +269,7 @@ def test_too_many_fields_are_refused():
         relaxpy.compile,
     ],
 )
-def test_branches_of_endless_number_are_refused(run):
+def test_exponentially_many_branches_are_refused(run):
     with pytest.raises(MisuseError, match="too many to visit"):
         run(IRModule({"main": branches(DEPTH)}))
     run(IRModule({"main": branches(4)}))
@@ -288,7 +277,7 @@ def test_branches_of_endless_number_are_refused(run):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [tuples, sums, branches])
-def test_visits_of_endless_number_are_refused(make):
+def test_exponentially_many_visits_are_refused(make):
     @expr_functor.visitor
     class Counter(PyExprVisitor):
         seen = 0
@@ -304,7 +293,7 @@ def test_visits_of_endless_number_are_refused(make):
 
 
 @pytest.mark.timeout(60)
-def test_rewriting_of_endless_number_is_refused():
+def test_exponentially_many_rewrites_are_refused():
     @expr_functor.mutator
     class Same(PyExprMutator):
         pass
