@@ -530,6 +530,8 @@ def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
 
 TARGET = 1 << 20
 """The bytes that a block may access, so that intermediate results stay in the cache of a core."""
+SHORTEST_RUN = 1 << 12
+"""The contiguous bytes in a block below which gaps between them cost more than the cache saves."""
 WORTH_THREADS = 1 << 21
 """The number of bytes from which several threads are faster than one."""
 
@@ -547,20 +549,31 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def blocks(rows: Callable[[int, int], None], start: int, stop: int, row_bytes: int) -> None:
-    """Run `rows(lo, hi)` for blocks of `start` to `stop`, in any order, perhaps in parallel."""
+def blocks(
+    rows: Callable[[int, int], None],
+    start: int,
+    stop: int,
+    row_bytes: int,
+    run_bytes: int = SHORTEST_RUN,
+) -> None:
+    """Run `rows(lo, hi)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
+
+    A row has `row_bytes`; `run_bytes` of them are contiguous with those of the next row, where a
+    block has gaps.
+    """
     count = stop - start
     total = count * row_bytes
-    if total <= TARGET or count < 2:
+    least = -(-SHORTEST_RUN // max(run_bytes, 1))
+    if total <= TARGET or count <= least:
         if count > 0:
             rows(start, stop)
         return
-    step = max(1, TARGET // row_bytes)
+    step = max(least, TARGET // row_bytes)
     if _CORES == 1 or total < WORTH_THREADS:
         for lo in range(start, stop, step):
             rows(lo, min(lo + step, stop))
         return
-    step = min(step, -(-count // (2 * _CORES)))
+    step = max(least, min(step, -(-count // (2 * _CORES))))
     starts = iter(range(start, stop, step))
 
     def work() -> None:

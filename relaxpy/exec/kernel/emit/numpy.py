@@ -547,7 +547,8 @@ class NumpyEmitter:
             body += self._array_step(member)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
-        run = do(call("rt.blocks", name, *bounds, self.scope.index(step.row_bytes)))
+        bytes_ = [b for b in (step.row_bytes, step.run_bytes) if b is not None]
+        run = do(call("rt.blocks", name, *bounds, *map(self.scope.index, bytes_)))
         return [function(name, params, body), run]
 
     def _block_rows(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -24,7 +25,7 @@ from relaxpy.exec.kernel.plan.steps import (
     accesses,
     flatten_steps,
 )
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -162,7 +163,9 @@ def _blocked(
         _along(step, axis, Axis(axis.var, low, high))
         for step, axis in zip(run.steps, axes, strict=True)
     )
-    return [Blocked(axes[0], low, high, blocked, rows, local_rows, _row_bytes(run.steps, axes))]
+    row_bytes = _row_bytes(run.steps, axes)
+    run_bytes = _run_bytes(whole)
+    return [Blocked(axes[0], low, high, blocked, rows, local_rows, row_bytes, run_bytes)]
 
 
 def _along(step: ArrayStep, old: Axis, new: Axis) -> ArrayStep:
@@ -215,3 +218,19 @@ def _row_bytes(run: Sequence[ArrayStep], axes: Sequence[Axis]) -> PrimExpr:
                     count = count * as_poly(size)
             total = total + count
     return ops.cast_to(total.expr(), INT64)
+
+
+def _run_bytes(rows: Mapping[Buffer, Row]) -> PrimExpr | None:
+    """The contiguous bytes of one iteration in the buffers in which a block has gaps."""
+    shortest: PrimExpr | None = None
+    for buffer, row in rows.items():
+        if _product(buffer.shape[: row.axis]).constant == 1:
+            continue
+        run = _product(buffer.shape[row.axis + 1 :]) * as_poly(buffer.dtype.itemsize)
+        size = ops.cast_to(run.expr(), INT64)
+        shortest = size if shortest is None else ops.minimum(shortest, size)
+    return shortest
+
+
+def _product(sizes: Sequence[PrimExpr]) -> IndexPoly:
+    return math.prod(map(as_poly, sizes), start=as_poly(1))

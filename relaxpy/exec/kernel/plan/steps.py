@@ -150,6 +150,7 @@ class Blocked:
 
     Units:
         row_bytes   bytes accessed in one iteration of `axis`
+        run_bytes   the contiguous bytes among them; None if those of a block are contiguous
     """
 
     axis: Axis
@@ -159,6 +160,7 @@ class Blocked:
     rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
     row_bytes: PrimExpr
+    run_bytes: PrimExpr | None = None
 
 
 ArrayStep: TypeAlias = Map | Reduce | Contract | Scan | Scatter | ArgReduce
