@@ -96,6 +96,11 @@ def checked_indices(indices: Any, size: int, axis: int, title: str) -> Any:
     return checked_index(indices, size, axis, title)
 
 
+def wrapped(index: Any, size: Any) -> Any:
+    """`index`, with `size` added where it is negative."""
+    return np.where(index < 0, index + size, index) if np.min(index, initial=0) < 0 else index
+
+
 def gather(array: Array, indices: tuple[Any, ...], where: Any, title: str) -> Any:
     """The elements at `indices` where `where` holds, and arbitrary ones elsewhere.
 
@@ -181,25 +186,22 @@ def scatter(
     if count:
         # Whole slices are stored at once.
         indices = tuple(i.reshape(i.shape[:-count]) for i in indices[:-count])
-        chosen = chosen.reshape(-1, *shape[-count:])
         shape = shape[:-count]
-    full = [np.broadcast_to(i, shape) for i in indices]
-    if count:
-        full = [i.reshape(-1) for i in full]
-    elif mask is None:
-        full, chosen = [i.reshape(-1) for i in full], chosen.reshape(-1)
-    else:
+    if mask is not None:
         selected = np.broadcast_to(mask, shape)
-        full, chosen = [i[selected] for i in full], chosen[selected]
-    for axis, index in enumerate(full):
-        if index.size:
-            check_bounds(index.min(), index.max(), array.shape[axis], axis, title)
-    if len(full) > 1 and not count and array.flags.c_contiguous:
+        indices = tuple(np.broadcast_to(i, shape)[selected] for i in indices)
+        chosen, shape = chosen[selected], (np.count_nonzero(selected),)
+    if 0 not in shape:
+        for axis, index in enumerate(indices):
+            checked_indices(index, array.shape[axis], axis, title)
+    if len(indices) > 1 and not count and array.flags.c_contiguous:
         # NumPy is faster with one index, the position in memory.
-        position = full[0].astype(np.intp)
-        for index, size in zip(full[1:], array.shape[1:], strict=True):
-            position = position * size + index.astype(np.intp)
-        array, full = array.reshape(-1), [position]
+        position = indices[0]
+        for index, size in zip(indices[1:], array.shape[1:], strict=True):
+            position = np.multiply(position, size, dtype=np.intp) + index
+        array, indices = array.reshape(-1), (position,)
+    full = [np.broadcast_to(np.asarray(i, np.intp), shape).reshape(-1) for i in indices]
+    chosen = chosen.reshape(-1, *chosen.shape[len(shape) :])
     if ufunc is None:
         array[tuple(full)] = chosen
     else:

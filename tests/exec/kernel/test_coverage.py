@@ -383,3 +383,55 @@ def test_kernels_of_a_module_call_each_other(target: str) -> None:
     array = np.arange(4, dtype=np.float32)
     compile(Nested, target)["ninefold"](array)
     assert array.tolist() == [0, 9, 18, 27]
+
+
+@pytest.mark.parametrize("first", [-3, 0])
+def test_an_index_counted_from_the_end_leaves_its_operand_alone(first: int) -> None:
+    @T.prim_func
+    def func(x: T.Buffer((5,), "int32"), out: T.Buffer((5,), "int32")):
+        for i in range(5):
+            with T.block("double"):
+                v = T.axis.spatial(5, i)
+                out[v] = T.Select(x[v] < 0, x[v] + 7, x[v]) * 2 + 1
+
+    assert "rt.wrapped" in source_of(func)
+    check(func, np.arange(first, first + 5, dtype="int32"), np.zeros(5, "int32"))
+
+
+def test_a_choice_between_other_sums_is_not_an_index() -> None:
+    @T.prim_func
+    def func(x: T.Buffer((5,), "int32"), y: T.Buffer((5,), "int32"), out: T.Buffer((5,), "int32")):
+        for i in range(5):
+            with T.block("choose"):
+                v = T.axis.spatial(5, i)
+                out[v] = T.Select(x[v] < 0, y[v] + 7, x[v])
+
+    assert "rt.wrapped" not in source_of(func)
+    check(func, np.arange(-2, 3, dtype="int32"), np.arange(5, dtype="int32"), np.zeros(5, "int32"))
+
+
+@pytest.mark.parametrize("count", [3, 2000])
+def test_columns_in_blocks_are_those_of_the_definition(count: int) -> None:
+    @T.prim_func
+    def func(a: T.handle, b: T.handle):
+        n = T.int64()
+        x = T.match_buffer(a, (T.int64(64), n), "float32")
+        out = T.match_buffer(b, (T.int64(64), n), "float32")
+        top = T.alloc_buffer((n,), "float32")
+        for j, k in T.grid(n, T.int64(64)):
+            with T.block("top"):
+                c, r = T.axis.remap("SR", [j, k])
+                with T.init():
+                    top[c] = T.float32(-1e30)
+                top[c] = T.max(top[c], x[r, c])
+        for i, j in T.grid(T.int64(64), n):
+            with T.block("out"):
+                r, c = T.axis.remap("SS", [i, j])
+                out[r, c] = T.exp(x[r, c] - top[c]) * T.tanh(x[r, c]) + T.sqrt(T.abs(x[r, c]))
+
+    x = np.random.default_rng(0).standard_normal((64, count)).astype("float32")
+    found = np.empty_like(x)
+    load(func)(x, found)
+    expected = np.exp(x - x.max(0)) * np.tanh(x) + np.sqrt(np.abs(x))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert "rt.blocks" in source_of(func)

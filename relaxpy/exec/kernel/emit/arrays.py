@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.gathers import row_gather
+from relaxpy.exec.kernel.emit.gathers import row_gather, without_widening, wrapped_size
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -295,6 +295,11 @@ class ArrayEmitter:
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
+        size = wrapped_size(test, yes, no)
+        if size is not None and not self.varies(size):
+            index = self._value(no)
+            node = call("rt.wrapped", index.node, self.scalars.value(size))
+            return self._named(Value(node, index.dims, no.dtype))  # it may be the index itself
         condition = self._value(test)
         fails = call("np.logical_not", condition.node)
         values = [self._only_where(condition.node, yes), self._only_where(fails, no)]
@@ -438,7 +443,7 @@ class ArrayEmitter:
         emitter = ArrayEmitter(
             self.scope, self.name, gather.over, self.outer, self.rows, self.proof, self.span
         )
-        index = emitter.compute(_without_widening(gather.index))
+        index = emitter.compute(without_widening(gather.index))
         self.lines += emitter.lines
         if index.dims != {a.var for a in gather.over}:
             return None
@@ -544,7 +549,7 @@ class ArrayEmitter:
 
     def _gather(self, load: BufferLoad) -> Value:
         name = self.scope.buffer(load.buffer)
-        indices = [_without_widening(index) for index in self.present(load.buffer, load.indices)]
+        indices = [without_widening(index) for index in self.present(load.buffer, load.indices)]
         for index in indices:
             self._count(index)
         values = [self._value(index) for index in indices]
@@ -585,17 +590,6 @@ class ArrayEmitter:
 def _is_weak(dtype: DataType) -> bool:
     """Whether a plain Python number takes this datatype from the other operand."""
     return dtype.numpy().isbuiltin == 1
-
-
-def _without_widening(index: PrimExpr) -> PrimExpr:
-    """An index without conversions to wider integers."""
-    match index:
-        case Cast(dtype=wide, value=inner) if (
-            inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
-        ):
-            return _without_widening(inner)
-        case _:
-            return index
 
 
 def _is_work(expr: PrimExpr) -> bool:

@@ -1,4 +1,4 @@
-"""Recognises loads at computed indices along one dimension, which gather whole rows."""
+"""Recognises loads at computed indices: gathers of whole rows, and indices counted from the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, PrimExpr
 from relaxpy.ir.tir.substitution import mentions
 
 
@@ -56,3 +56,28 @@ def _full_axis(
     size = as_poly(load.buffer.shape[dimension])
     is_covered = as_poly(axis.start).same(0) and as_poly(axis.stop).same(size)
     return axis if factor.same(1) and is_covered else None
+
+
+def without_widening(index: PrimExpr) -> PrimExpr:
+    """An index without conversions to wider integers."""
+    match index:
+        case Cast(dtype=wide, value=inner) if (
+            inner.dtype.family == wide.family and inner.dtype.bits <= wide.bits
+        ):
+            return without_widening(inner)
+        case _:
+            return index
+
+
+def wrapped_size(test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr | None:
+    """n, if the choice is that of i + n where the integer i is negative, else of i."""
+    match test, yes:
+        case LT(a=index, b=IntImm(value=0)), Add(a=moved, b=size) if (
+            index.dtype.is_int
+            and index.dtype == yes.dtype
+            and bool(index == no)
+            and bool(moved == no)
+        ):
+            return size
+        case _:
+            return None
