@@ -164,7 +164,7 @@ def _blocked(
         for step, axis in zip(run.steps, axes, strict=True)
     )
     row_bytes = _row_bytes(run.steps, axes)
-    run_bytes = _run_bytes(whole)
+    run_bytes = _run_bytes(row_of)
     return [Blocked(axes[0], low, high, blocked, rows, local_rows, row_bytes, run_bytes)]
 
 
