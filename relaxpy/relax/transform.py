@@ -7,6 +7,8 @@ from relaxpy.ir.relax.dpl.fusion import (
 from relaxpy.ir.relax.transform import (
     AlterOpImpl as AlterOpImpl,
     BindingRewriter as BindingRewriter,
+    BindParams as BindParams,
+    BindSymbolicVars as BindSymbolicVars,
     CanonicalizeBindings as CanonicalizeBindings,
     ConvertLayout as ConvertLayout,
     ConvertToDataflow as ConvertToDataflow,

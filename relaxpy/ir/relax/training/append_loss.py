@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from relaxpy.errors import MisuseError, TransformError, UnknownNameError, close_names, counted
+from relaxpy.errors import MisuseError, TransformError, counted
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -26,6 +26,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
+from relaxpy.ir.relax.transform.find_function import find_function
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,7 @@ class AppendLoss(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        model = mod.functions_by_name.get(self.func_name)
-        if model is None:
-            raise UnknownNameError(
-                f"AppendLoss: the module has no function {self.func_name!r:.60}",
-                hint=close_names(self.func_name, mod.functions_by_name),
-                about=self.func_name,
-            )
-        if not isinstance(model, Function):
-            raise TransformError(f"AppendLoss: {self.func_name} is not a Relax function")
+        _, model = find_function(mod, self.func_name, "AppendLoss")
         name = self.new_func_name or f"{self.func_name}_loss"
         loss = BlockBuilder().normalize_function(self.loss_function)
         combined = _combined(model, loss, self.num_backbone_outputs, self.func_name)

@@ -36,3 +36,7 @@ from relaxpy.ir.relax.transform.layout.optimize_layout_transform import (
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
+from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams
+from relaxpy.ir.relax.transform.params.bind_symbolic_vars import (
+    BindSymbolicVars as BindSymbolicVars,
+)

@@ -27,7 +27,8 @@ PASSES = {
     for name, cls in {**vars(transform), **vars(training)}.items()
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
 }
-HEADER = """from relaxpy import IRModule, relax, tir
+HEADER = """import numpy as np
+from relaxpy import IRModule, relax, tir
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T
 
@@ -35,6 +36,8 @@ from relaxpy.script import ir as I, relax as R, tir as T
 #: Passes that a second run changes again, with the reason.
 NOT_IDEMPOTENT: dict[str, str] = {
     "AppendLoss": "each run adds a function",
+    "BindParams": "the parameter is gone",
+    "BindSymbolicVars": "the shape variable is gone",
     "Gradient": "each run adds an adjoint",
     "SetupTrainer": "each run adds functions",
 }

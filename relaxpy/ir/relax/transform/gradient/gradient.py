@@ -12,8 +12,6 @@ from relaxpy.errors import (
     RelaxpyError,
     Span,
     TransformError,
-    UnknownNameError,
-    close_names,
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -45,6 +43,7 @@ from relaxpy.ir.relax.op.definition.registry import R, find
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
 from relaxpy.ir.relax.transform.gradient.adjoints import Adjoints
 from relaxpy.ir.relax.transform.gradient.checkpoints import Checkpoints
 from relaxpy.ir.relax.transform.gradient.simplify import simplified
@@ -111,12 +110,7 @@ class Gradient(Pass):
     target_index: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.func_name, GlobalVar):
-            object.__setattr__(self, "func_name", self.func_name.name_hint)
-        if not isinstance(self.func_name, str):
-            raise MisuseError(
-                f"func_name names a function, found {self.func_name!r:.60}", about=self.func_name
-            )
+        object.__setattr__(self, "func_name", name_of_function(self.func_name))
         grads: object = self.require_grads
         if grads is not None:
             grads = (grads,) if isinstance(grads, Var) else grads
@@ -132,17 +126,8 @@ class Gradient(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        name = str(self.func_name)
-        if name not in mod.functions_by_name:
-            raise UnknownNameError(
-                f"Gradient: the module has no function {name!r:.60}",
-                hint=close_names(name, mod.functions_by_name),
-                about=name,
-            )
         mod = normalize_module(mod)
-        func = mod.functions_by_name[name]
-        if not isinstance(func, Function):
-            raise TransformError(f"Gradient: {name} is not a Relax function", about=func)
+        name, func = find_function(mod, self.func_name, "Gradient")
         return _Differentiation(mod, name, func, self.target_index).run(self._required(func))
 
     def _required(self, func: Function) -> Sequence[Var]:

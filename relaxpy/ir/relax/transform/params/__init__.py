@@ -1,0 +1,1 @@
+"""Parameters: values in place of them, tuples of them, and what depends on them alone."""

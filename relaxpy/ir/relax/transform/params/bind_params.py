@@ -1,0 +1,68 @@
+"""BindParams: values in place of parameters of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import GlobalVar, Var
+from relaxpy.ir.relax.rewrite.bind import bind_params
+from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
+
+
+@dataclass(frozen=True)
+class BindParams(Pass):
+    """Puts values in place of parameters of a function, by name or variable, and drops these.
+
+    Values are expressions, arrays, numbers, or tuples of these. Arrays become constants, whose
+    shapes determine shape variables.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor(("n",), "float32"), w: R.Tensor(("n",), "float32")):
+                y = R.multiply(x, w)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                y = R.multiply(x, R.const([1, 2], "float32"))
+                return y
+
+        BindParams("main", {"w": np.array([1, 2], "float32")})
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no such function or parameter.
+        MisuseError (also TypeError): a parameter is bound twice, or `params` is not a mapping.
+        StructInfoError: a value does not fit its parameter.
+
+    """
+
+    func_name: str | GlobalVar
+    params: Mapping[Var | str, object]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "func_name", name_of_function(self.func_name))
+        if not isinstance(self.params, Mapping):
+            raise MisuseError(
+                f"params is a dict of values, found {self.params!r:.60}", about=self.params
+            )
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        name, func = find_function(mod, self.func_name, "BindParams")
+        bound = bind_params(func, self.params)
+        if bound is func:
+            return mod
+        result = mod.clone()
+        result[name] = bound
+        return normalize_module(result)

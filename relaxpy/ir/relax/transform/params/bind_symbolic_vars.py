@@ -1,0 +1,94 @@
+"""BindSymbolicVars: values in place of shape variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import Function, GlobalVar
+from relaxpy.ir.relax.rewrite.bind import bind_symbolic_vars
+from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
+from relaxpy.ir.tir import expr as tir
+
+
+@dataclass(frozen=True)
+class BindSymbolicVars(Pass):
+    """Puts values in place of shape variables, in one function or in all that define them.
+
+    The keys are variables or their names. With `func_name` the function defines each of them, and
+    otherwise one function of the module at least.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor(("n", "m"), "float32")):
+                y = R.exp(x)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((16, "m"), "float32")):
+                y = R.exp(x)
+                return y
+
+        BindSymbolicVars({"n": 16})
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): there is no such function or shape variable.
+        MisuseError (also TypeError): a variable is bound twice, several have one name, or
+            `binding_map` is not a mapping.
+
+    """
+
+    binding_map: Mapping[tir.Var | str, tir.PrimExpr | int]
+    func_name: str | GlobalVar | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.binding_map, Mapping):
+            raise MisuseError(
+                f"binding_map is a dict of values, found {self.binding_map!r:.60}",
+                about=self.binding_map,
+            )
+        if self.func_name is not None:
+            object.__setattr__(self, "func_name", name_of_function(self.func_name))
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        if self.func_name is not None:
+            name, func = find_function(mod, self.func_name, "BindSymbolicVars")
+            bound = bind_symbolic_vars(func, self.binding_map)
+            if bound is func:
+                return mod
+            result = mod.clone()
+            result[name] = bound
+            return normalize_module(result)
+        unused = dict.fromkeys(self.binding_map)
+        names: dict[str, None] = {}
+
+        def step(func: Function) -> Function:
+            defined = defined_symbolic_vars(func)
+            names.update((var.name, None) for var in defined)
+            known = {*defined, *(var.name for var in defined)}
+            here = {key: value for key, value in self.binding_map.items() if key in known}
+            for key in here:
+                unused.pop(key, None)
+            return bind_symbolic_vars(func, here)
+
+        result = map_functions(mod, Function, step)
+        for key in unused:
+            raise UnknownNameError(
+                f"BindSymbolicVars: no function of the module defines shape variable {key}",
+                hint=close_names(str(key), names),
+                about=key,
+            )
+        return result if result is mod else normalize_module(result)

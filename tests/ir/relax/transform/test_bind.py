@@ -1,0 +1,107 @@
+"""BindParams and BindSymbolicVars; tests/ir/relax/test_bind.py has the functions behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.transform import BindParams, BindSymbolicVars
+from relaxpy.script import ir as I, relax as R, tir as T
+
+
+@I.ir_module
+class Two:
+    @T.prim_func(private=True)
+    def kernel(x: T.Buffer((1,), "float32")):
+        x[0] = T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m",), "float32")):
+        R.func_attr({"num_input": 1})
+        y = R.multiply(x, w)
+        return y
+
+    @R.function
+    def other(x: R.Tensor(("n",), "float32")):
+        y = R.exp(x)
+        return y
+
+
+W = np.array([1, 2, 3], "float32")
+
+
+def test_a_bound_parameter_is_a_constant() -> None:
+    text = Two.script()
+    bound = BindParams("main", {"w": W})(Two)
+    assert Two.script() == text
+    assert [p.name_hint for p in bound["main"].params] == ["x"]
+    assert bound["other"] is Two["other"]
+    x = np.ones((2, 3), "float32")
+    for target in ("numpy", "reference"):
+        np.testing.assert_array_equal(relaxpy.compile(bound, target=target)["main"](x), x * W)
+    by_variable = BindParams(Two.get_global_var("main"), {Two["main"].params[1]: W})(Two)
+    assert_structural_equal(by_variable, bound)
+    assert BindParams("main", {})(Two) is Two
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "error", "message"),
+    [
+        ("mian", {}, UnknownNameError, "no function 'mian'"),
+        ("main", {"v": W}, UnknownNameError, "no parameter v"),
+        ("kernel", {}, TransformError, "kernel is not a Relax function"),
+        (3, {}, MisuseError, "func_name names a function"),
+        ("main", [W], MisuseError, "params is a dict"),
+        ("main", {"w": np.ones((3, 3), "float32")}, relaxpy.errors.StructInfoError, "w"),
+    ],
+)
+def test_parameters_that_are_not_there(
+    name: Any, params: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        BindParams(name, params)(Two)
+
+
+def shape_of(mod: relaxpy.IRModule, name: str) -> list[str]:
+    sizes = mod[name].params[0].struct_info.shape.values
+    return [str(getattr(size, "value", size)) for size in sizes]
+
+
+def test_shape_variables_are_bound_wherever_they_are_defined() -> None:
+    bound = BindSymbolicVars({"n": 16})(Two)
+    assert shape_of(bound, "main") == ["16", "m"]
+    assert shape_of(bound, "other") == ["16"]
+    assert bound["kernel"] is Two["kernel"]
+    assert shape_of(Two, "main") == ["n", "m"]
+    of_main = BindSymbolicVars({"n": 16}, "main")(Two)
+    assert of_main["other"] is Two["other"]
+    n = Two["other"].params[0].struct_info.shape.values[0]
+    by_variable = BindSymbolicVars({n: 4})(Two)
+    assert by_variable["main"] is Two["main"]
+    assert shape_of(by_variable, "other") == ["4"]
+    assert relax.analysis.well_formed(bound)
+    assert BindSymbolicVars({})(Two) is Two
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "error", "message"),
+    [
+        ({"k": 1}, None, UnknownNameError, "no function of the module defines shape variable k"),
+        ({"n": 1, "k": 1}, None, UnknownNameError, "shape variable k"),
+        ({"m": 1}, "other", UnknownNameError, "no shape variable m"),
+        ({"n": 1}, "mian", UnknownNameError, "no function 'mian'"),
+        ({"n": 1}, "kernel", TransformError, "kernel is not a Relax function"),
+        ([1], None, MisuseError, "binding_map is a dict"),
+    ],
+)
+def test_shape_variables_that_are_not_there(
+    values: Any, name: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        BindSymbolicVars(values, name)(Two)
