@@ -22,6 +22,15 @@ from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
+    "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
+    "ExpandTupleArguments": transform.ExpandTupleArguments(),
+    "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
+    "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
+        transform.ToNonDataflow()(mod)
+    ),
+    "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
+    "RemoveUnusedOutputs": transform.RemoveUnusedOutputs(),
+    "RemoveUnusedParameters": transform.RemoveUnusedParameters(),
     "CanonicalizeBindings": transform.CanonicalizeBindings(),
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow(1)": transform.ConvertToDataflow(min_size=1),

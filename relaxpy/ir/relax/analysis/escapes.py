@@ -42,9 +42,12 @@ class Escapes:
     def escapes(self, var: Var) -> bool:
         """Whether a value may be used by code that changes it or sees it changed.
 
-        That is any code except for operators that compute new values from it in the same run.
+        That is any code except for operators that compute new values from it in the same run. What
+        the sequence does not bind itself is such a value.
         """
-        run = self._run_of[var]
+        run = self._run_of.get(var)
+        if run is None:
+            return True
         waiting, seen = [var], {var}
         while waiting:
             for user_run, binding in self._users.get(waiting.pop(), ()):

@@ -7,6 +7,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
 )
+from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import (
+    AttachGlobalSymbol as AttachGlobalSymbol,
+)
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import (
     CanonicalizeBindings as CanonicalizeBindings,
 )
@@ -19,8 +22,30 @@ from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import (
 from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import (
     EliminateCommonSubexpr as EliminateCommonSubexpr,
 )
+from relaxpy.ir.relax.transform.cleanup.expand_tuple_arguments import (
+    ExpandTupleArguments as ExpandTupleArguments,
+)
+from relaxpy.ir.relax.transform.cleanup.inline_private_functions import (
+    InlinePrivateFunctions as InlinePrivateFunctions,
+)
+from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import (
+    RemovePurityChecking as RemovePurityChecking,
+)
+from relaxpy.ir.relax.transform.cleanup.remove_redundant_reshape import (
+    RemoveRedundantReshape as RemoveRedundantReshape,
+)
+from relaxpy.ir.relax.transform.cleanup.remove_unused_outputs import (
+    RemoveUnusedOutputs as RemoveUnusedOutputs,
+)
+from relaxpy.ir.relax.transform.cleanup.remove_unused_parameters import (
+    RemoveUnusedParameters as RemoveUnusedParameters,
+)
 from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.topological_sort import TopologicalSort as TopologicalSort
+from relaxpy.ir.relax.transform.cleanup.update_param_struct_info import (
+    UpdateParamStructInfo as UpdateParamStructInfo,
+)
+from relaxpy.ir.relax.transform.cleanup.update_vdevice import UpdateVDevice as UpdateVDevice
 from relaxpy.ir.relax.transform.function_pass import (
     DataflowBlockPass as DataflowBlockPass,
     FunctionPass as FunctionPass,

@@ -65,9 +65,7 @@ class DeadCodeElimination(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = self._reachable(normalize_module(mod))
-        mod = map_functions(
-            mod, Function, lambda func: without_unused(func, set(_kept(func)).__contains__)
-        )
+        mod = map_functions(mod, Function, without_dead_code)
         return self._reachable(normalize_module(mod))
 
     def _reachable(self, mod: IRModule) -> IRModule:
@@ -95,6 +93,11 @@ class DeadCodeElimination(Pass):
         for name in functions.keys() - reached:
             del result[name]
         return result
+
+
+def without_dead_code(func: Function) -> Function:
+    """`func` without the bindings that DeadCodeElimination removes."""
+    return without_unused(func, set(_kept(func)).__contains__)
 
 
 def _kept(func: Function) -> Iterator[Binding]:

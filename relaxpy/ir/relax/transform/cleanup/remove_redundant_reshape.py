@@ -1,0 +1,125 @@
+"""RemoveRedundantReshape: reshapes of reshapes, and those that change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import Effects
+from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    SeqExpr,
+    Var,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+
+
+@dataclass(frozen=True)
+class RemoveRedundantReshape(Pass):
+    """Reshapes the operand of a reshape directly, and removes reshapes to the shape there is.
+
+    A reshape that copies stays a copy where mutation could show the difference (OPT-11).
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 6), "float32")):
+                with R.dataflow():
+                    a = R.reshape(x, (3, 4))
+                    b = R.reshape(a, (12,))
+                    c = R.reshape(b, (12,))
+                    R.output(c)
+                return c
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2, 6), "float32")):
+                with R.dataflow():
+                    a = R.reshape(x, (3, 4))
+                    b = R.reshape(x, (12,))
+                    c = b
+                    R.output(c)
+                return c
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def shortened(func: Function) -> Function:
+            return _Shorter(Effects(Context(), mod.functions_by_name, func)).expr(func)
+
+        return normalize_module(map_functions(mod, Function, shortened))
+
+
+class _Shorter(BindingRewriter):
+    """Remembers the operands of reshapes until they may have changed."""
+
+    def __init__(self, effects: Effects) -> None:
+        super().__init__()
+        self.effects = effects
+        self.operands: dict[Expr, Expr] = {}
+        self.escapes: Escapes | None = None
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer = self.effects.in_pure_function
+        self.effects.enter_function(func)
+        after = super().function(func)
+        self.effects.in_pure_function = outer
+        return after
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        outer = self.operands, self.escapes
+        self.operands, self.escapes = {}, Escapes(seq, self.effects)
+        after = super().sequence(seq)
+        self.operands, self.escapes = outer
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value, var = binding.value, binding.var
+        if self.effects.is_barrier(binding):
+            self.operands.clear()
+        if not isinstance(value, Call) or value.op != Op.get("relax.reshape") or var is None:
+            return None
+        direct, shape = value.args
+        source = direct
+        while source in self.operands:
+            source = self.operands[source]
+        self.operands[var] = source
+        for operand in dict.fromkeys((source, direct)):
+            if _has_shape_of(operand, var) and not self._both_escape(operand, var):
+                return operand
+        return None if source is direct else rebuild(value, args=(source, shape))
+
+    def _both_escape(self, first: Expr, second: Var) -> bool:
+        assert isinstance(first, Var)
+        assert self.escapes is not None
+        return self.escapes.escapes(first) and self.escapes.escapes(second)
+
+
+def _has_shape_of(operand: Expr, result: Var) -> bool:
+    """Whether a variable is known to have the shape of the result."""
+    actual, expected = operand.struct_info, result.struct_info
+    if not isinstance(operand, Var) or actual is None or expected is None:
+        return False
+    return is_base_of(expected, actual)

@@ -1,0 +1,184 @@
+"""RemoveUnusedOutputs: private functions return only the fields that calls use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
+from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
+
+
+@dataclass(frozen=True)
+class RemoveUnusedOutputs(Pass):
+    """Removes the fields of the tuples that private functions return and no call uses.
+
+    If one field is left, the function returns it itself. What only the removed fields needed is
+    removed as by DeadCodeElimination.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function(private=True)
+            def f(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    z = R.log(x)
+                    R.output(y, z)
+                return (y, z)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                pair = Before.f(x)
+                y = pair[0]
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function(private=True)
+            def f(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.exp(x)
+                    R.output(y)
+                return y
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                y = After.f(x)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        used = _used_fields(mod)
+        if not used:
+            return mod
+        result = mod.clone()
+        for name, fields in used.items():
+            func = mod[name]
+            assert isinstance(func, Function)
+            result[name] = _with_fields(func, fields)
+        result = map_functions(result, Function, lambda func: _Callers(used).expr(func))
+        result = normalize_module(result)
+        for name in used:
+            func = result[name]
+            assert isinstance(func, Function)
+            result[name] = without_dead_code(func)
+        return normalize_module(result)
+
+
+def _used_fields(mod: IRModule) -> dict[str, Sequence[int]]:
+    """The fields that calls use of the results of functions that return others, too."""
+    counts: dict[str, int] = {}
+    for name, func in only_called(mod).items():
+        sinfo = func.body.struct_info
+        declared = func.ret_struct_info
+        if isinstance(sinfo, TupleStructInfo) and (declared is None or is_base_of(declared, sinfo)):
+            counts[name] = len(sinfo.fields)
+    used: dict[str, set[int]] = {name: set() for name in counts}
+    for func in mod.functions_by_name.values():
+        if isinstance(func, Function):
+            _collect(func, used, counts)
+    return {name: sorted(fields) for name, fields in used.items() if len(fields) < counts[name]}
+
+
+def _collect(func: Function, used: Mapping[str, set[int]], counts: Mapping[str, int]) -> None:
+    """Add the fields of results of calls that a function uses."""
+    nodes = list(walk(func))
+    results = {
+        node.var: name
+        for node in nodes
+        if isinstance(node, VarBinding) and (name := _callee(node.value)) in counts
+    }
+    for node in nodes:
+        if isinstance(node, VarBinding) and node.var in results:
+            continue
+        if isinstance(node, TupleGetItem) and node.tuple_value in results:
+            used[results[node.tuple_value]].add(node.index)  # type: ignore[index]
+            continue
+        for child in (node.value,) if isinstance(node, VarBinding) else children(node):
+            name = results.get(child) if isinstance(child, Var) else _callee(child)
+            if name in counts:
+                used[name].update(range(counts[name]))
+
+
+def _callee(node: object) -> str:
+    """The name of the function that a call calls."""
+    is_call = isinstance(node, Call) and isinstance(node.op, GlobalVar)
+    return node.op.name_hint if is_call else ""  # type: ignore[attr-defined]
+
+
+def _with_fields(func: Function, fields: Sequence[int]) -> Function:
+    """The function that returns only these fields."""
+    body, result = func.body, func.body.body
+    blocks = body.blocks
+    if isinstance(result, Tuple):
+        values = [result.fields[k] for k in fields]
+    else:
+        taken = [VarBinding(Var(f"field{k}"), TupleGetItem(result, k), func.span) for k in fields]
+        values = [binding.var for binding in taken]
+        blocks = (*blocks, BindingBlock(tuple(taken)))
+    new = values[0] if len(values) == 1 else Tuple(tuple(values))
+    return rebuild(func, body=SeqExpr(blocks, new, span=body.span), ret_struct_info=None)
+
+
+class _Callers(BindingRewriter):
+    """Takes the fields that are left of the results of calls."""
+
+    def __init__(self, used: Mapping[str, Sequence[int]]) -> None:
+        super().__init__()
+        self.used = used
+        self.results: dict[Expr, tuple[Sequence[int], StructInfo | None]] = {}
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value = binding.value
+        if isinstance(value, TupleGetItem) and value.tuple_value in self.results:
+            fields, before = self.results[value.tuple_value]
+            if len(fields) == 1:
+                return value.tuple_value
+            field = rebuild(value, index=fields.index(value.index))
+            known = before.fields[value.index] if isinstance(before, TupleStructInfo) else None
+            if not isinstance(binding, VarBinding) or binding.var.struct_info != known:
+                return field
+            return VarBinding(self._derived(binding.var), field, binding.span)
+        if not isinstance(binding, VarBinding) or _callee(value) not in self.used:
+            return None
+        assert isinstance(value, Call)
+        new = self._derived(binding.var)
+        self.results[new] = self.used[_callee(value)], binding.var.struct_info
+        return VarBinding(
+            new, Call(value.op, value.args, value.attrs, span=value.span), binding.span
+        )
+
+    def _derived(self, var: Var) -> Var:
+        """A variable in place of this one, whose struct info is derived."""
+        new = type(var)(var.name_hint, None, var.span)
+        self._images[var] = new
+        return new

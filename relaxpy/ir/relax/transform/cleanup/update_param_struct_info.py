@@ -1,0 +1,85 @@
+"""UpdateParamStructInfo: parameters with other struct info."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import Function, StructInfo, Var, as_struct_info
+from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
+
+
+@dataclass(frozen=True)
+class UpdateParamStructInfo(Pass):
+    """Gives the parameters of functions the struct info that `sinfo_func` returns for them.
+
+    A parameter for which it returns None stays. The struct info of bindings and results is derived
+    from that of the parameters.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                y = R.exp(x)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((8,), "float16")) -> R.Tensor((8,), "float16"):
+                y = R.exp(x)
+                return y
+
+        UpdateParamStructInfo(lambda param: relax.TensorStructInfo((8,), "float16"))
+
+    Errors:
+        MisuseError: `sinfo_func` is not a function.
+        TransformError: it returns something else.
+        StructInfoError: the operands in a function no longer fit together.
+
+    """
+
+    sinfo_func: Callable[[Var], StructInfo | None]
+
+    def __post_init__(self) -> None:
+        if not callable(self.sinfo_func):
+            raise MisuseError(
+                f"sinfo_func is a function, found {self.sinfo_func!r:.60}", about=self.sinfo_func
+            )
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, self._updated))
+
+    def _updated(self, func: Function) -> Function:
+        params = tuple(map(self._param, func.params))
+        if params == func.params:
+            return func
+        mutator = PyExprMutator()
+        for old, new in zip(func.params, params, strict=True):
+            mutator.set_var_remap(old, new)
+        body: Any = mutator.visit_with_new_scope(func.body, params)
+        return rebuild(func, params=params, body=body, ret_struct_info=body.struct_info)
+
+    def _param(self, param: Var) -> Var:
+        sinfo = self.sinfo_func(param)
+        if sinfo is None or sinfo == param.struct_info:
+            return param
+        try:
+            return Var(param.name_hint, as_struct_info(sinfo), param.span)
+        except MisuseError as error:
+            raise TransformError(
+                f"sinfo_func returned {sinfo!r:.60} for parameter {param.name_hint}, expected "
+                "struct info or None"
+            ) from error
