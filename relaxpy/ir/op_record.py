@@ -21,6 +21,9 @@ InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
 Legalization: TypeAlias = "Callable[[BlockBuilder, Call], Any]"
 Gradient: TypeAlias = "Callable[[Var, Call, Expr, BlockBuilder], Sequence[Expr]]"
 LayoutRule: TypeAlias = "Callable[[Call, Mapping[str, Sequence[str]], Mapping[Var, Any]], Any]"
+ShardingRule: TypeAlias = (
+    "Callable[[Call, Sequence[StructInfo], Any], Sequence[Sequence[int | None]]]"
+)
 MixedPrecisionRule: TypeAlias = "Callable[[Call, str], Expr]"
 CallArguments: TypeAlias = tuple[list[object], dict[str, object]]
 """Positional and keyword arguments."""
@@ -82,6 +85,7 @@ class Columns(TypedDict, total=False):
     legalize: Legalization | None
     gradient: Gradient | None
     layout: LayoutRule | None
+    sharding: ShardingRule | None
     mixed_precision: MixedPrecisionRule | None
     precision_policy: int | None
     data_dependent: bool | None
@@ -104,6 +108,7 @@ _FUNCTIONS = frozenset(
         "legalize",
         "gradient",
         "layout",
+        "sharding",
         "mixed_precision",
         "runtime",
         "adapt",
@@ -180,6 +185,8 @@ class OpRecord:
     """Returns the gradients of the operands for the gradient of the result."""
     layout: LayoutRule | None = None
     """Infers the layouts of operands and results from desired and known layouts."""
+    sharding: ShardingRule | None = None
+    """Labels the axes of distributed operands by those of the result, if it takes such operands."""
     mixed_precision: MixedPrecisionRule | None = None
     """Rewrites the call for another datatype."""
     precision_policy: int | None = None

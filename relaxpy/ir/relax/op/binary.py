@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     const,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family
@@ -32,6 +33,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     te_kernel,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype
@@ -109,7 +111,7 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
         sinfo = other_value.struct_info if isinstance(other_value, Expr) else None
         if isinstance(sinfo, TensorStructInfo):
             arguments[name] = literal(value, sinfo.dtype)
-        elif isinstance(sinfo, PrimStructInfo):
+        elif isinstance(sinfo, (PrimStructInfo, DTensorStructInfo)):
             number = literal(value, sinfo.dtype).data.item()
             arguments[name] = PrimValue(ops.const(number, sinfo.dtype))
         elif isinstance(other_value, Expr) and sinfo is None:
@@ -177,6 +179,7 @@ _arithmetic = Rows(
     no_gradient,
     precision_policy=1,
     layout=elementwise_layout,
+    sharding=broadcast_axes,
 )
 _comparison = replace(_arithmetic, rule=_infer_comparison, doc=_COMPARISON)
 _bitwise = replace(_arithmetic, kernel=lambda name: of_bits(_legalization(name)))

@@ -14,6 +14,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.op.definition.gradients import identity_gradient
 from relaxpy.ir.relax.op.definition.registry import register
+from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.relax.op.memory import datatype_by_name, tensor_in
 
 
@@ -48,7 +49,9 @@ def alloc_tensor(
     return tensor_in(call.args[0], shape, call.args[1])
 
 
-@register("relax.builtin.stop_lift_params", pure=True, gradient=identity_gradient)
+@register(
+    "relax.builtin.stop_lift_params", sharding=same_axes, pure=True, gradient=identity_gradient
+)
 def stop_lift_params(x: TensorStructInfo) -> TensorStructInfo:
     """The tensor; what it is computed from is not lifted out of the function beyond here.
 

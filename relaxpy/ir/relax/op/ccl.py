@@ -11,6 +11,7 @@ from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.relax.op.distributed import require_workers, run_alone, shard
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import ops
@@ -42,6 +43,7 @@ def _gradient_allreduce(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.ccl.allreduce",
+    sharding=same_axes,
     pure=True,
     runtime=run_alone,
     gradient=of_operand(_gradient_allreduce),

@@ -11,6 +11,7 @@ from relaxpy.ir.relax.op.definition.gradients import is_differentiable, no_gradi
 from relaxpy.ir.relax.op.definition.layouts import same_layout
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.rules import te_kernel, with_dtype
+from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.tir import ops
 
@@ -46,6 +47,7 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
 
 @register(
     "relax.astype",
+    sharding=same_axes,
     layout=same_layout,
     precision_policy=1,
     pure=True,

@@ -43,6 +43,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     te_kernel,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.sharding import matmul_axes
 from relaxpy.ir.relax.op.manipulate import permute_dims
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -101,6 +102,7 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 
 @register(
     "relax.matmul",
+    sharding=matmul_axes,
     precision_policy=0,
     pure=True,
     sign="@",

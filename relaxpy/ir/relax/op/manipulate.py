@@ -44,6 +44,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     te_kernel,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import expanded_sizes, product, reduced_sizes, tidy
 from relaxpy.ir.tir import ops
@@ -256,6 +257,7 @@ def _reshape_back(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.reshape",
+    sharding=reshaped_axes,
     precision_policy=1,
     pure=True,
     legalize=_legalize_reshape,
@@ -289,6 +291,7 @@ def reshape(x: TensorStructInfo, shape: ShapeStructInfo, call: Call) -> TensorSt
 
 @register(
     "relax.flatten",
+    sharding=reshaped_axes,
     precision_policy=1,
     pure=True,
     legalize=_legalize_reshape,
@@ -396,6 +399,7 @@ def _gradient_permute_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.permute_dims",
+    sharding=permuted_axes,
     layout=permuted_layout,
     precision_policy=1,
     pure=True,

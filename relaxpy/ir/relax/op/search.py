@@ -21,6 +21,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
     with_dtype,
 )
+from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 from relaxpy.ir.relax.op.statistical import reduced
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
@@ -44,6 +45,7 @@ _where_gradient = elementwise(
 
 @register(
     "relax.where",
+    sharding=broadcast_axes,
     layout=elementwise_layout,
     pure=True,
     legalize=by_te(_where, "where"),

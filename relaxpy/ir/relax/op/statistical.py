@@ -23,6 +23,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     refuse_type,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.sharding import reduced_axes
 from relaxpy.ir.te.topi.shapes import reduced_sizes
 
 
@@ -121,6 +122,7 @@ _reduction = Rows(
     _DOC.format("{}", ""),
     lambda name: by_te(name, name),
     layout=reduction_layout,
+    sharding=reduced_axes,
 )
 _mean = replace(_reduction, rule=_infer_mean, doc=_DOC.format("{}", ", or x holds Booleans"))
 

@@ -16,6 +16,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
     unified_shapes,
 )
+from relaxpy.ir.relax.op.definition.sharding import broadcast_axes
 
 _gradient = elementwise(
     lambda g, a, b, c, y: g * b, lambda g, a, b, c, y: g * a, lambda g, a, b, c, y: g
@@ -24,6 +25,7 @@ _gradient = elementwise(
 
 @register(
     "relax.ewise_fma",
+    sharding=broadcast_axes,
     layout=elementwise_layout,
     precision_policy=1,
     pure=True,

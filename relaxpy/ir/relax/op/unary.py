@@ -17,6 +17,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     require_float,
     with_dtype,
 )
+from relaxpy.ir.relax.op.definition.sharding import same_axes
 
 
 def _infer_same(x: TensorStructInfo) -> TensorStructInfo:
@@ -56,6 +57,7 @@ Errors:
         gradient=no_gradient,
         precision_policy=1,
         layout=same_layout,
+        sharding=same_axes,
     )
 
 
@@ -136,6 +138,7 @@ UNARY = family(
 
 @register(
     "relax.clip",
+    sharding=same_axes,
     layout=same_layout,
     precision_policy=1,
     pure=True,

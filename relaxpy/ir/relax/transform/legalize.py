@@ -34,6 +34,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleStructInfo,
 )
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
 from relaxpy.ir.relax.relations.compatibility import (
     explain_incompatibility,
@@ -263,12 +264,12 @@ def _plainly_equal(first: StructInfo, second: StructInfo) -> bool:
 
 
 def is_known(sinfo: StructInfo) -> bool:
-    """Whether shape and datatype of every tensor in a value are known."""
+    """Whether shape and datatype of every tensor in a value are known, and none is distributed."""
     if isinstance(sinfo, TupleStructInfo):
         return all(map(is_known, sinfo.fields))
     if isinstance(sinfo, TensorStructInfo):
         return isinstance(sinfo.shape, ShapeExpr) and not sinfo.dtype.is_void
-    return True
+    return not isinstance(sinfo, DTensorStructInfo)
 
 
 def _with_span(expr: Expr, call: Call) -> Expr:

@@ -19,6 +19,7 @@ from relaxpy.errors import (
     RelaxpyError,
     Span,
     StructInfoError,
+    StructInfoTypeError,
     UnknownNameError,
     close_names,
     counted,
@@ -32,6 +33,7 @@ from relaxpy.ir.op_record import (
     LayoutRule,
     Legalization,
     OpRecord,
+    ShardingRule,
     apply_column,
     check_columns,
 )
@@ -46,9 +48,11 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.nodes.base import set_fields
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.definition.errors import Named
 from relaxpy.ir.relax.op.definition.parameter import Parameter
+from relaxpy.ir.relax.op.definition.sharding import infer_distributed
 from relaxpy.ir.relax.op.definition.signature import Signature
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
@@ -197,9 +201,21 @@ class OpDef:
             with Named(self.name, call):
                 return _inferred(self._infer(call, ctx), self._infer)
         with Named(self.name, call, ctx):
-            args, named = self.signature.rule_arguments(call, ctx)
+            try:
+                args, named = self.signature.rule_arguments(call, ctx)
+            except StructInfoTypeError:
+                if self.record.sharding is None or not _is_distributed(call, ctx):
+                    raise
+                return self._infer_distributed(self.record.sharding, call, ctx)
             sinfo = self.signature.function(*args, **named)
             return _inferred(sinfo, self.signature.function)
+
+    def _infer_distributed(self, rule: ShardingRule, call: Call, ctx: Context) -> StructInfo:
+        """The struct info of a call some operands of which are distributed."""
+        whole = replace(ctx, closed=False)
+        sinfos = [ctx.sinfo_of(arg) for arg in call.args]
+        names = [parameter.name for parameter in self.signature.operands]
+        return infer_distributed(lambda new: self.infer(new, whole), rule, call, sinfos, names)
 
     def operand_gradients(
         self, var: Var, call: Call, gradient: Expr, builder: BlockBuilder
@@ -384,6 +400,11 @@ def _taken(present: OpDef) -> MisuseError:
     )
 
 
+def _is_distributed(call: Call, ctx: Context) -> bool:
+    """Whether an operand is a distributed tensor."""
+    return any(isinstance(ctx.sinfo_of(arg), DTensorStructInfo) for arg in call.args)
+
+
 def _inferred(sinfo: object, rule: Callable[..., Any]) -> StructInfo:
     """Return the result of a rule. Errors: MisuseError if it is not struct info."""
     if isinstance(sinfo, StructInfo):
@@ -412,6 +433,7 @@ class Rows:
     gradient: Gradient | None = None
     precision_policy: int | None = None
     layout: LayoutRule | None = None
+    sharding: ShardingRule | None = None
 
     def __call__(self, name: str, meaning: str, **columns: Unpack[Columns]) -> OpRecord:
         """The record of the operator `relax.name`."""
@@ -423,6 +445,7 @@ class Rows:
             gradient=self.gradient,
             precision_policy=self.precision_policy,
             layout=self.layout,
+            sharding=self.sharding,
         )
         return OpRecord(f"relax.{name}", self.rule, self.doc.format(meaning), **(shared | columns))
 

@@ -27,6 +27,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shape_text,
     shown,
 )
+from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.te import topi
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.relu",
+    sharding=same_axes,
     layout=same_layout,
     precision_policy=1,
     pure=True,
@@ -96,6 +98,7 @@ _activation = Rows(
     lambda name: by_te(f"nn.{name}", name),
     precision_policy=1,
     layout=same_layout,
+    sharding=same_axes,
 )
 
 ACTIVATIONS = family(
@@ -116,6 +119,7 @@ def _gradient_leakyrelu(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.leakyrelu",
+    sharding=same_axes,
     layout=same_layout,
     pure=True,
     legalize=by_te("nn.leaky_relu", "leaky_relu"),
@@ -154,6 +158,7 @@ def _gradient_softplus(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 @register(
     "relax.nn.softplus",
+    sharding=same_axes,
     layout=same_layout,
     pure=True,
     legalize=by_te("nn.softplus"),

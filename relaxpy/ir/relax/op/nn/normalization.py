@@ -23,6 +23,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     shown,
     tensor,
 )
+from relaxpy.ir.relax.op.definition.sharding import whole_along_axis
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 
@@ -53,6 +54,7 @@ _along = Rows(
     _ALONG_DOC,
     lambda name: by_te(f"nn.{name}", name),
     layout=along("axis"),
+    sharding=whole_along_axis,
 )
 
 
