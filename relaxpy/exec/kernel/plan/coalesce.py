@@ -47,6 +47,9 @@ def _coalesced_pair(
     pair = {outer.var, inner.var}
     if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
         return None
+    exprs = (*statement.indices, *statement.guards, statement.value)
+    if any(mentions(e, {outer.var}) and not mentions(e, {inner.var}) for e in exprs):
+        return None
     joint = coalesced_axis(outer, inner, shape_vars)
     if joint is None:
         return None

@@ -233,6 +233,9 @@ def _coalesced(loop: Loop, shape_vars: Container[Var]) -> Loop | None:
             return None
     if mentions(inner.stop, {loop.axis.var}):
         return None
+    exprs = [e for item in body for e in _all_expressions(item)]
+    if any(mentions(e, {loop.axis.var}) and not mentions(e, {inner.var}) for e in exprs):
+        return None
     joint = coalesced_axis(loop.axis, inner, shape_vars)
     if joint is None:
         return None
@@ -288,7 +291,7 @@ def canonical(expr: PrimExpr) -> PrimExpr:
     """`expr` with its index arithmetic as sums of products, with like terms combined."""
 
     def rule(node: Node) -> Node | None:
-        if not (isinstance(node, PrimExpr) and _is_index(node)):
+        if isinstance(node, (Var, IntImm)) or not (isinstance(node, PrimExpr) and _is_index(node)):
             return None
         total = as_poly(node).expr()
         low, high = ops.int_range(node.dtype)
