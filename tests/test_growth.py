@@ -19,7 +19,7 @@ from relaxpy.relax.dpl import PatternMatchingRewriter, is_op, rewrite_call, wild
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, ir as ir_builder, relax as builder_words
 from tests.counting import calls
-from tests.ir.relax.infos import rank, tensor
+from tests.ir.relax.sinfos import rank, tensor
 
 SIZE = 24
 SQUARE = tensor(4, 4)
@@ -87,9 +87,9 @@ def chain(count: int) -> rx.Function:
     return found
 
 
-def building(fill: Callable[[BlockBuilder, rx.Var], rx.Var], info: rx.StructInfo = SQUARE) -> Work:
+def building(fill: Callable[[BlockBuilder, rx.Var], rx.Var], sinfo: rx.StructInfo = SQUARE) -> Work:
     def run() -> IRModule:
-        builder, x = BlockBuilder(), rx.Var("x", info)
+        builder, x = BlockBuilder(), rx.Var("x", sinfo)
         with builder.function("f", [x]):
             builder.emit_func_output(fill(builder, x))
         return builder.finalize()

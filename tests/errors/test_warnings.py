@@ -106,7 +106,7 @@ def test_a_cast_that_always_fails_is_warned_of_at_its_value() -> None:
 
 @pytest.mark.rule("DER-26", "RES-19")
 @pytest.mark.parametrize(
-    ("value", "info", "reason", "marked"),
+    ("value", "sinfo", "reason", "marked"),
     [
         ("x", 'R.Tensor((5,), "int8")', "dimension 0: 4 is not 5", "x"),
         ("x", 'R.Tensor((4, 1), "int8")', "rank 1 is not rank 2", "x"),
@@ -120,7 +120,7 @@ def test_a_cast_that_always_fails_is_warned_of_at_its_value() -> None:
     ],
 )
 def test_a_cast_that_always_fails_says_what_is_at_odds(
-    value: str, info: str, reason: str, marked: str
+    value: str, sinfo: str, reason: str, marked: str
 ) -> None:
     """What is only open, here the datatype of x, is not the reason."""
     with warnings.catch_warnings(record=True) as caught:
@@ -128,7 +128,7 @@ def test_a_cast_that_always_fails_says_what_is_at_odds(
         from_source(
             "@R.function\n"
             "def main(x: R.Tensor((4,)), o: R.Object, u: R.Tuple(R.Tensor, R.Tensor)):\n"
-            f"    y = R.match_cast({value}, {info})\n"
+            f"    y = R.match_cast({value}, {sinfo})\n"
             "    return y\n"
         )
     [found] = caught

@@ -11,7 +11,7 @@ from relaxpy.exec.runtime.values import ShapeTuple
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var
-from tests.ir.relax.infos import func, tensor
+from tests.ir.relax.sinfos import func, tensor
 
 CALLS = {
     "packed": 'R.call_packed("test.declared", x, sinfo_args={})',
@@ -23,13 +23,13 @@ TENSOR = 'R.Tensor((n,), "float32")'
 
 @pytest.fixture(params=["numpy", "reference"])
 def run(request: pytest.FixtureRequest) -> Callable[..., object]:
-    def run(call: str, info: str, returned: object, size: int = 4) -> object:
+    def run(call: str, sinfo: str, returned: object, size: int = 4) -> object:
         relaxpy.register_func("test.declared", lambda x: returned, override=True)
         program = from_source(f"""
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32")):
     n = T.int64()
-    y = {CALLS[call].format(info)}
+    y = {CALLS[call].format(sinfo)}
     return y
 """)
         return relaxpy.compile(program, request.param)["main"](np.ones(size, "float32"))
@@ -40,7 +40,7 @@ def main(x: R.Tensor(("n",), "float32")):
 @pytest.mark.rule("DER-29", "OP-8")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
-    ("info", "returned", "why"),
+    ("sinfo", "returned", "why"),
     [
         (TENSOR, np.ones(5, "float32"), "dimension 0 is 5"),
         (TENSOR, np.ones(4, "int32"), "int32"),
@@ -52,10 +52,10 @@ def main(x: R.Tensor(("n",), "float32")):
     ],
 )
 def test_a_result_that_does_not_fit_is_refused(
-    run: Callable[..., object], call: str, info: str, returned: object, why: str
+    run: Callable[..., object], call: str, sinfo: str, returned: object, why: str
 ) -> None:
     with pytest.raises(FunctionSignatureError, match=why) as caught:
-        run(call, info, returned)
+        run(call, sinfo, returned)
     assert caught.value.diagnostic.rule == "DER-29"
     assert "the result of" in str(caught.value)
     assert "test.declared" in str(caught.value)
@@ -64,13 +64,13 @@ def test_a_result_that_does_not_fit_is_refused(
 @pytest.mark.rule("VAL-13", "VAL-16")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
-    ("info", "returned"),
+    ("sinfo", "returned"),
     [(TENSOR, None), ("R.Object", "anything"), ("R.Shape([n])", (4,)), ("R.Tensor", np.ones(7))],
 )
 def test_a_result_that_fits_is_the_value(
-    run: Callable[..., object], call: str, info: str, returned: object
+    run: Callable[..., object], call: str, sinfo: str, returned: object
 ) -> None:
-    assert run(call, info, returned) is returned or run(call, info, returned) == returned
+    assert run(call, sinfo, returned) is returned or run(call, sinfo, returned) == returned
 
 
 @pytest.mark.rule("DER-42")

@@ -36,8 +36,8 @@ def program(case: Case, *, ndim: bool, dtype: bool) -> IRModule:
     params = []
     for k, array in enumerate(case.inputs):
         kind = DataType(array.dtype if dtype else "void")
-        info = rx.TensorStructInfo(None, kind, ndim=array.ndim if ndim else -1)
-        params.append(rx.Var(f"x{k}", info))
+        sinfo = rx.TensorStructInfo(None, kind, ndim=array.ndim if ndim else -1)
+        params.append(rx.Var(f"x{k}", sinfo))
     builder = BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():

@@ -94,8 +94,8 @@ def packed() -> Iterator[None]:
         remove_global_func(name)
 
 
-def extern(name: str, *args: rx.Expr, info: rx.StructInfo = ROW) -> rx.Call:
-    return rx.Call(rx.ExternFunc(f"test.{name}"), args, sinfo_args=(info,))
+def extern(name: str, *args: rx.Expr, sinfo: rx.StructInfo = ROW) -> rx.Call:
+    return rx.Call(rx.ExternFunc(f"test.{name}"), args, sinfo_args=(sinfo,))
 
 
 @dataclass
@@ -116,8 +116,8 @@ class Writer:
             return self.row()
         return rx.const(np.array([3.0, -1.0], "float32"))
 
-    def bind(self, value: rx.Expr, info: rx.StructInfo = ROW) -> rx.Var:
-        var = rx.Var("v", info)
+    def bind(self, value: rx.Expr, sinfo: rx.StructInfo = ROW) -> rx.Var:
+        var = rx.Var("v", sinfo)
         self.bindings.append((var, value))
         return var
 
@@ -132,7 +132,7 @@ class Writer:
         kind = self.data.draw(st.sampled_from(simple + ["if", "closure", "value"] * (depth < 2)))
         match kind:
             case "bump":
-                self.bind(extern("bump", self.operand(), info=OBJECT), OBJECT)
+                self.bind(extern("bump", self.operand(), sinfo=OBJECT), OBJECT)
             case "if":
                 self.rows.append(self.branch(depth))
             case "closure" | "value":
@@ -145,7 +145,7 @@ class Writer:
             case "same":
                 return self.bind(extern("same", self.operand()))
             case "pair":
-                pair = self.bind(extern("pair", self.operand(), info=PAIR), PAIR)
+                pair = self.bind(extern("pair", self.operand(), sinfo=PAIR), PAIR)
                 return self.cast(rx.TupleGetItem(pair, 1))
             case "dps":
                 inputs = rx.Tuple((self.operand(), self.operand()))
@@ -159,13 +159,13 @@ class Writer:
                 return self.bind(call_tir(self.globals["negate"], [self.operand()], ROW))
             case "double" | "double of tuple":
                 operand = self.operand()
-                info = ROW if isinstance(operand, rx.Var) else tensor((2,))
+                sinfo = ROW if isinstance(operand, rx.Var) else tensor((2,))
                 inputs: rx.Expr = rx.Tuple((operand,))
                 if kind != "double":
-                    inputs = self.bind(inputs, rx.TupleStructInfo((info,)))
+                    inputs = self.bind(inputs, rx.TupleStructInfo((sinfo,)))
                 args, attrs = (self.globals["double"], inputs), {"inplace_indices": (0,)}
-                call = rx.Call(Op("relax.call_tir_inplace"), args, attrs, (info,))
-                return self.cast(self.bind(call, info))
+                call = rx.Call(Op("relax.call_tir_inplace"), args, attrs, (sinfo,))
+                return self.cast(self.bind(call, sinfo))
             case "constant":
                 return self.cast(rx.const(np.array([3.0, -1.0], "float32")))
             case "tuple":

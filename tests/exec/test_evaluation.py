@@ -60,8 +60,8 @@ def op(name: str, *args: rx.Expr, **attrs: object) -> rx.Call:
     return rx.Call(Op(f"relax.{name}"), args, attrs)
 
 
-def packed_call(name: str, *args: rx.Expr, info: rx.StructInfo | None = None) -> rx.Call:
-    return rx.Call(rx.ExternFunc(name), args, sinfo_args=() if info is None else (info,))
+def packed_call(name: str, *args: rx.Expr, sinfo: rx.StructInfo | None = None) -> rx.Call:
+    return rx.Call(rx.ExternFunc(name), args, sinfo_args=() if sinfo is None else (sinfo,))
 
 
 def seq(result: rx.Expr, *bindings: tuple[rx.Var, rx.Expr]) -> rx.SeqExpr:
@@ -280,7 +280,7 @@ def test_a_local_function_calls_itself(build: Compile) -> None:
         (rest, rx.Call(f, (down,))),
         (total, packed_call("test.add", k, rest)),
     )
-    condition = packed_call("test.is_zero", k, info=tensor((), "bool"))
+    condition = packed_call("test.is_zero", k, sinfo=tensor((), "bool"))
     body = [(c, condition), (r, rx.If(c, seq(k), again))]
     start = rx.Var("start")
     inner = function([k], body, r, name=None, pure=False)
@@ -600,8 +600,8 @@ def test_call_tir_calls_a_prim_func_of_the_module(build: Compile) -> None:
 @pytest.mark.rule("OP-3", "OP-11")
 def test_an_output_without_datatype_or_shape_is_refused(build: Compile) -> None:
     gv, x = rx.GlobalVar("add_one"), rx.Var("x", F2)
-    for info in (rx.TensorStructInfo(None, "float32"), tensor((2,), ""), rx.ObjectStructInfo()):
-        main = function([x], [], call_tir(gv, [x], info))
+    for sinfo in (rx.TensorStructInfo(None, "float32"), tensor((2,), ""), rx.ObjectStructInfo()):
+        main = function([x], [], call_tir(gv, [x], sinfo))
         with pytest.raises(CompileError, match="needs a datatype and a shape"):
             build(IRModule({gv: add_one(), "main": main}))["main"](X)
 
@@ -697,8 +697,8 @@ def test_closures_are_invoked_by_operators_too(build: Compile) -> None:
     for name in ("invoke_closure", "invoke_pure_closure"):
         call = op(name, f, rx.Tuple((x, x)))
         ex = build(main=function([f, x], [], call, pure=False))
-        info = rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo())
-        assert ex["main"](Closure(lambda a, b: (a, b), info), 3) == (3, 3)
+        sinfo = rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo())
+        assert ex["main"](Closure(lambda a, b: (a, b), sinfo), 3) == (3, 3)
 
 
 def test_call_pure_packed_is_a_call(build: Compile) -> None:
@@ -872,8 +872,8 @@ def test_what_was_said_to_be_a_shape_or_tuple_must_be_one(build: Compile) -> Non
             ex["main"](wrong)
     f, t = rx.Var("f"), rx.Var("t")
     ex = build(main=function([f, t], [], op("invoke_closure", f, t), pure=False))
-    info = rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo())
-    pair = Closure(lambda a, b: (a, b), info)
+    sinfo = rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo())
+    pair = Closure(lambda a, b: (a, b), sinfo)
     assert ex["main"](pair, (1, 2)) == (1, 2)
     for unfit in (X, ShapeTuple((1, 2)), 3):
         with pytest.raises(RuntimeCheckError, match="the arguments are a tuple, found"):
@@ -1011,17 +1011,17 @@ def test_values_are_printed_with_the_settings_of_the_caller(build: Compile) -> N
 
 
 @pytest.mark.parametrize(
-    "info",
+    "sinfo",
     [
         rx.FuncStructInfo.opaque_func(),
         rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo()),
     ],
 )
 def test_a_function_with_the_info_of_another_is_called_by_its_signature(
-    build: Compile, info: rx.FuncStructInfo
+    build: Compile, sinfo: rx.FuncStructInfo
 ) -> None:
     x, y, gv = rx.Var("x"), rx.Var("y", F2), rx.GlobalVar("inner")
-    inner = rx.Function((y,), seq(y), F2, struct_info=info)
+    inner = rx.Function((y,), seq(y), F2, struct_info=sinfo)
     ex = build(IRModule({gv: inner, "main": function([x], [], rx.Tuple((gv, rx.Call(gv, (x,)))))}))
     closure, result = ex["main"](X)
     assert result is X

@@ -12,7 +12,7 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, block, function, seq, var
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 MODULE = from_source("""
 @I.ir_module

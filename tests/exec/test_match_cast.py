@@ -24,12 +24,12 @@ F = np.zeros((2, 4), "float32")
 
 @pytest.fixture(params=["reference", "numpy"])
 def cast(request: pytest.FixtureRequest) -> Cast:
-    """Runs `y = match_cast(x, info)` and gives y, and the shape of `sizes` after it."""
+    """Runs `y = match_cast(x, sinfo)` and gives y, and the shape of `sizes` after it."""
 
     def run(
-        value: object, info: rx.StructInfo, *sizes: tir.Var, span: Span | None = None
+        value: object, sinfo: rx.StructInfo, *sizes: tir.Var, span: Span | None = None
     ) -> object:
-        ex = cast_to(info, sizes, request.param, span)
+        ex = cast_to(sinfo, sizes, request.param, span)
         result = ex["main"](value)
         return result if sizes else result[0]  # type: ignore[index]
 
@@ -37,19 +37,19 @@ def cast(request: pytest.FixtureRequest) -> Cast:
 
 
 def cast_to(
-    info: rx.StructInfo, sizes: tuple[tir.Var, ...], target: str, span: Span | None = None
+    sinfo: rx.StructInfo, sizes: tuple[tir.Var, ...], target: str, span: Span | None = None
 ) -> Executable:
-    x, y = rx.Var("x"), rx.Var("y", info)
+    x, y = rx.Var("x"), rx.Var("y", sinfo)
     result = rx.Tuple((y, rx.ShapeExpr(sizes)))
-    main = function([x], [rx.MatchCast(y, x, info, span)], result)
+    main = function([x], [rx.MatchCast(y, x, sinfo, span)], result)
     return compile(module(main=main), target, relax_pipeline=None)
 
 
-def refused(cast: Cast, value: object, info: rx.StructInfo, message: str, rule: str) -> None:
+def refused(cast: Cast, value: object, sinfo: rx.StructInfo, message: str, rule: str) -> None:
     with pytest.raises(MatchCastError, match=message) as caught:
-        cast(value, info)
+        cast(value, sinfo)
     assert caught.value.diagnostic.rule == rule
-    assert str(info) in str(caught.value)
+    assert str(sinfo) in str(caught.value)
     assert "match_cast" in str(caught.value)
 
 
@@ -68,7 +68,7 @@ def test_every_value_is_an_object(cast: Cast, value: object) -> None:
 
 @pytest.mark.rule("MC-2")
 @pytest.mark.parametrize(
-    ("value", "info"),
+    ("value", "sinfo"),
     [
         (3, rx.TensorStructInfo(None, "")),
         ((F,), rx.TensorStructInfo(None, "")),
@@ -83,14 +83,14 @@ def test_every_value_is_an_object(cast: Cast, value: object) -> None:
     ],
 )
 def test_a_value_of_another_category_is_refused(
-    cast: Cast, value: object, info: rx.StructInfo
+    cast: Cast, value: object, sinfo: rx.StructInfo
 ) -> None:
-    refused(cast, value, info, "is not a", "MC-2")
+    refused(cast, value, sinfo, "is not a", "MC-2")
 
 
 @pytest.mark.rule("MC-3")
 @pytest.mark.parametrize(
-    "info",
+    "sinfo",
     [
         rx.TensorStructInfo(None, ""),
         rx.TensorStructInfo(None, "float32"),
@@ -98,15 +98,15 @@ def test_a_value_of_another_category_is_refused(
         rx.TensorStructInfo(None, "float32", ndim=2),
     ],
 )
-def test_unknown_rank_and_datatype_fit_all(cast: Cast, info: rx.StructInfo) -> None:
-    assert cast(F, info) is F
+def test_unknown_rank_and_datatype_fit_all(cast: Cast, sinfo: rx.StructInfo) -> None:
+    assert cast(F, sinfo) is F
 
 
 @pytest.mark.rule("MC-3")
 def test_a_wrong_rank_or_datatype_is_refused(cast: Cast) -> None:
     refused(cast, F, rx.TensorStructInfo(None, "", ndim=3), "its rank .ndim. is 2, not 3", "MC-3")
-    info = rx.TensorStructInfo(None, "float64", ndim=2)
-    refused(cast, F, info, "its dtype is float32, not float64", "MC-3")
+    sinfo = rx.TensorStructInfo(None, "float64", ndim=2)
+    refused(cast, F, sinfo, "its dtype is float32, not float64", "MC-3")
     swapped = F.astype(">f4")
     refused(cast, swapped, tensor((2, 4)), "bytes of its elements are swapped", "MC-3")
     refused(cast, np.zeros(2, "complex64"), tensor((2,)), "complex64", "MC-2")
@@ -116,8 +116,8 @@ def test_a_wrong_rank_or_datatype_is_refused(cast: Cast) -> None:
 def test_a_shape_variable_holds_the_expected_shape() -> None:
     for target in ("reference", "numpy"):
         x, s, y = rx.Var("x"), rx.Var("s", rx.ShapeStructInfo(ndim=2)), rx.Var("y")
-        info = rx.TensorStructInfo(s, "float32")
-        main = function([x, s], [rx.MatchCast(y, x, info)], y)
+        sinfo = rx.TensorStructInfo(s, "float32")
+        main = function([x, s], [rx.MatchCast(y, x, sinfo)], y)
         ex = compile(module(main=main), target, relax_pipeline=None)
         assert ex["main"](F, ShapeTuple((2, 4))) is F
         with pytest.raises(MatchCastError, match=r"its shape is \(2, 4\), but s is \(2, 5\)") as e:
@@ -319,11 +319,11 @@ def test_both_targets_judge_alike(
     first_n = next((i for i, d in enumerate(dims) if d is N), len(dims))
     if uses_n and any(not isinstance(d, (tir.Var, tir.IntImm)) for d in dims[:first_n]):
         return
-    info = rx.ShapeStructInfo(tuple(dims)) if as_shape else tensor(tuple(dims))
+    sinfo = rx.ShapeStructInfo(tuple(dims)) if as_shape else tensor(tuple(dims))
     value = ShapeTuple(shape) if as_shape else np.zeros(shape, "float32")
     outcomes = []
     for target in ("reference", "numpy"):
-        ex = cast_to(info, tuple(dict.fromkeys(lone)), target)
+        ex = cast_to(sinfo, tuple(dict.fromkeys(lone)), target)
         try:
             outcomes.append(("fits", ex["main"](value)[1]))
         except MatchCastError as error:
@@ -344,12 +344,12 @@ def test_both_targets_judge_alike(
     ],
 )
 def test_a_literal_is_cast_like_any_value(literal: rx.Expr, target: str) -> None:
-    infos: list[rx.StructInfo] = [tensor((2,)), tensor((N,)), rx.TensorStructInfo(None, "int64")]
-    infos += [rx.ShapeStructInfo((2,)), rx.ShapeStructInfo((N,)), rx.ShapeStructInfo(ndim=1)]
-    infos += [rx.TupleStructInfo(()), rx.TupleStructInfo((OBJECT,)), rx.FuncStructInfo((), OBJECT)]
-    for info in infos:
-        y = rx.Var("y", info)
-        main = function([], [rx.MatchCast(y, literal, info)], y)
+    sinfos: list[rx.StructInfo] = [tensor((2,)), tensor((N,)), rx.TensorStructInfo(None, "int64")]
+    sinfos += [rx.ShapeStructInfo((2,)), rx.ShapeStructInfo((N,)), rx.ShapeStructInfo(ndim=1)]
+    sinfos += [rx.TupleStructInfo(()), rx.TupleStructInfo((OBJECT,)), rx.FuncStructInfo((), OBJECT)]
+    for sinfo in sinfos:
+        y = rx.Var("y", sinfo)
+        main = function([], [rx.MatchCast(y, literal, sinfo)], y)
         with (
             pytest.warns(RelaxpyWarning, match="DER-26")
             if isinstance(literal, rx.PrimValue)

@@ -96,11 +96,11 @@ def main(x: R.Tensor((4,), "float32")) -> R.Object:
 def test_a_call_by_hand_needs_its_parts() -> None:
     x = relax.Var("x", relax.TensorStructInfo((4,)))
     op = relaxpy.ir.Op.get("relax.call_py_func")
-    for args, infos in (
+    for args, sinfos in (
         ((x,), [relax.ObjectStructInfo()]),
         ((relax.StringImm("f"), R.tuple(x)), []),
     ):
-        call = relax.Call(op, args, sinfo_args=infos)
+        call = relax.Call(op, args, sinfo_args=sinfos)
         func = relax.Function([x], relax.SeqExpr([], call), relax.ObjectStructInfo())
         with pytest.raises(StructInfoError, match="takes"):
             relax.BlockBuilder().normalize(func)

@@ -34,10 +34,10 @@ def build(request: pytest.FixtureRequest) -> Build:
 
 
 def taking(
-    *infos: rx.StructInfo | None, result: rx.Expr | None = None, ret: rx.StructInfo | None = None
+    *sinfos: rx.StructInfo | None, result: rx.Expr | None = None, ret: rx.StructInfo | None = None
 ) -> rx.Function:
     """A function of parameters a, b, c, … that gives `result`, or them all."""
-    params = [rx.Var(name, info) for name, info in zip("abcdef", infos, strict=False)]
+    params = [rx.Var(name, sinfo) for name, sinfo in zip("abcdef", sinfos, strict=False)]
     return function(params, [], result or rx.Tuple(tuple(params)), ret=ret)
 
 
@@ -50,7 +50,7 @@ def refused(ex: Executable, args: tuple[object, ...], message: str, rule: str) -
 
 @pytest.mark.rule("FN-1", "FN-10")
 @pytest.mark.parametrize(
-    ("info", "value", "message", "rule"),
+    ("sinfo", "value", "message", "rule"),
     [
         (tensor((2, 3)), zeros(2), "its rank .ndim. is 1, not 2", "FN-1"),
         (tensor((2, 3)), zeros(2, 3, dtype="int32"), "its dtype is int32, not float32", "FN-1"),
@@ -68,10 +68,10 @@ def refused(ex: Executable, args: tuple[object, ...], message: str, rule: str) -
     ],
 )
 def test_an_argument_that_does_not_fit_is_refused(
-    build: Build, info: rx.StructInfo, value: object, message: str, rule: str
+    build: Build, sinfo: rx.StructInfo, value: object, message: str, rule: str
 ) -> None:
-    text = refused(build(taking(OBJECT, info)), (1, value), message, rule)
-    assert text.startswith(f"parameter b of main: expected {info}, found ")
+    text = refused(build(taking(OBJECT, sinfo)), (1, value), message, rule)
+    assert text.startswith(f"parameter b of main: expected {sinfo}, found ")
 
 
 @pytest.mark.rule("FN-2")
@@ -238,8 +238,8 @@ def test_a_subclass_of_tuple_or_array_inside_passes_the_full_check(build: Build)
     class Pair(tuple[object, ...]):
         __slots__ = ()
 
-    info = rx.TupleStructInfo((tensor((N,)), rx.PrimStructInfo("int64")))
-    ex = build(taking(info, result=rx.ShapeExpr((N,))))
+    sinfo = rx.TupleStructInfo((tensor((N,)), rx.PrimStructInfo("int64")))
+    ex = build(taking(sinfo, result=rx.ShapeExpr((N,))))
     sub = np.zeros(3, "float32").view(type("Sub", (np.ndarray,), {}))
     assert ex["main"](Pair((sub, np.int64(1)))) == (3,)
 

@@ -124,8 +124,8 @@ def test_scalars_have_datatypes(value: Value, dtype: str) -> None:
 @given(st.integers(-(2**70), 2**70), st.sampled_from(["int8", "uint8", "int32", "int64", "uint64"]))
 def test_integers_become_prim_values_only_if_they_fit(value: int, dtype: str) -> None:
     made = exact_scalar(value, DataType(dtype))
-    info = np.iinfo(dtype)
-    if info.min <= value <= info.max:
+    limits = np.iinfo(dtype)
+    if limits.min <= value <= limits.max:
         assert made == value
         assert prim_dtype(made) == dtype
     else:
@@ -158,11 +158,11 @@ def test_prim_values_are_python_scalars_where_there_are_such() -> None:
 
 
 @pytest.mark.parametrize(
-    "info", [None, rx.ObjectStructInfo(), rx.PrimStructInfo("int64"), rx.TensorStructInfo((), "")]
+    "sinfo", [None, rx.ObjectStructInfo(), rx.PrimStructInfo("int64"), rx.TensorStructInfo((), "")]
 )
-def test_an_integer_over_64_bits_is_no_value(info: rx.StructInfo | None) -> None:
+def test_an_integer_over_64_bits_is_no_value(sinfo: rx.StructInfo | None) -> None:
     with pytest.raises(RuntimeCheckError, match=f"the integer {2**70} needs more than 64 bits"):
-        to_value(2**70, info)
+        to_value(2**70, sinfo)
     assert to_value(2**63, rx.PrimStructInfo("uint64")) == np.uint64(2**63)
 
 
@@ -224,8 +224,8 @@ def test_scalars_become_prim_values_of_the_wanted_datatype() -> None:
 
 
 def test_fields_of_tuples_are_read_by_their_infos() -> None:
-    info = rx.TupleStructInfo((F32, rx.PrimStructInfo("int64")))
-    tensor, number = to_value([1.0, np.int8(3)], info)
+    sinfo = rx.TupleStructInfo((F32, rx.PrimStructInfo("int64")))
+    tensor, number = to_value([1.0, np.int8(3)], sinfo)
     assert isinstance(tensor, np.ndarray)
     assert type(number) is int
 
@@ -241,8 +241,8 @@ def test_packed_results_are_read_by_the_infos_of_the_call() -> None:
 @pytest.mark.rule("VAL-7", "RES-54")
 def test_the_info_of_a_closure_has_the_captured_sizes_put_in() -> None:
     n = tir.Var("n", "int64")
-    info = rx.FuncStructInfo((rx.TensorStructInfo((n,), "float32"),), rx.ObjectStructInfo())
-    closure = Closure(lambda x: x, info, "f", {n: 5})
+    sinfo = rx.FuncStructInfo((rx.TensorStructInfo((n,), "float32"),), rx.ObjectStructInfo())
+    closure = Closure(lambda x: x, sinfo, "f", {n: 5})
     expected = rx.TensorStructInfo((5,), "float32")
     assert closure.struct_info == rx.FuncStructInfo((expected,), rx.ObjectStructInfo())
 
@@ -300,19 +300,19 @@ def test_a_shape_of_more_than_64_bits_is_refused(size: int) -> None:
 
 
 @pytest.mark.rule("VAL-1", "VAL-13")
-@pytest.mark.parametrize("info", [None, rx.ObjectStructInfo()])
-def test_arrays_inside_tuples_become_plain_tensors(info: rx.StructInfo | None) -> None:
+@pytest.mark.parametrize("sinfo", [None, rx.ObjectStructInfo()])
+def test_arrays_inside_tuples_become_plain_tensors(sinfo: rx.StructInfo | None) -> None:
     Pair = namedtuple("Pair", "first second")
     unmasked = np.ma.masked_array([1.0, 2.0], [False, False])
-    inner, opaque = to_value(Pair((unmasked,), object()), info)
+    inner, opaque = to_value(Pair((unmasked,), object()), sinfo)
     assert type(inner[0]) is np.ndarray
     assert np.shares_memory(inner[0], unmasked)
     for unchanged in (Pair(np.zeros(2), 3), (1, opaque), (), ((),), ShapeTuple((1,))):
-        assert to_value(unchanged, info) is unchanged
+        assert to_value(unchanged, sinfo) is unchanged
     typed = rx.TupleStructInfo((rx.TensorStructInfo(None, "float64"), rx.ObjectStructInfo()))
     assert type(to_value(Pair(unmasked, 1), typed)[0]) is np.ndarray
     with pytest.raises(RuntimeCheckError, match="needs more than 64 bits"):
-        to_value(((2**70,),), info)
+        to_value(((2**70,),), sinfo)
 
 
 def test_a_shape_is_made_of_a_list() -> None:

@@ -64,7 +64,7 @@ class Graphs:
         dtype = self.draw(st.sampled_from(DTYPES))
         return Tensor([self.size() for _ in range(self.draw(st.integers(0, 3)))], dtype)
 
-    def info(self, depth: int = 1) -> rx.StructInfo:
+    def sinfo(self, depth: int = 1) -> rx.StructInfo:
         choices: list[Callable[[], rx.StructInfo]] = [
             self.tensor,
             lambda: Tensor(None, self.draw(st.sampled_from(["", *DTYPES]))),
@@ -77,10 +77,10 @@ class Graphs:
             lambda: rx.FuncStructInfo.opaque_func(),
         ]
         if depth:
-            inner = lambda: [self.info(depth - 1) for _ in range(self.draw(st.integers(0, 3)))]
+            inner = lambda: [self.sinfo(depth - 1) for _ in range(self.draw(st.integers(0, 3)))]
             choices += [
                 lambda: rx.TupleStructInfo(inner()),
-                lambda: rx.FuncStructInfo(inner(), self.info(depth - 1), self.draw(st.booleans())),
+                lambda: rx.FuncStructInfo(inner(), self.sinfo(depth - 1), self.draw(st.booleans())),
             ]
         return self.draw(st.sampled_from(choices))()
 
@@ -165,26 +165,26 @@ class Graphs:
         if found is None:
             return None
         values, ndim = found.struct_info.get_shape(), found.struct_info.ndim
-        info = rx.ShapeStructInfo(ndim=ndim) if values is None else rx.ShapeStructInfo(values)
-        return rx.Call(Op("relax.shape_of"), (found,), struct_info=info)
+        sinfo = rx.ShapeStructInfo(ndim=ndim) if values is None else rx.ShapeStructInfo(values)
+        return rx.Call(Op("relax.shape_of"), (found,), struct_info=sinfo)
 
     def packed(self) -> rx.Expr:
         self.pure = False
-        infos = [self.info() for _ in range(self.draw(st.integers(0, 2)))]
+        sinfos = [self.sinfo() for _ in range(self.draw(st.integers(0, 2)))]
         attrs = self.draw(attributes)
-        info = infos[0] if len(infos) == 1 else rx.TupleStructInfo(infos)
+        sinfo = sinfos[0] if len(sinfos) == 1 else rx.TupleStructInfo(sinfos)
         return rx.Call(
             rx.ExternFunc(self.draw(strings)),
             [self.leaf() for _ in range(self.draw(st.integers(0, 2)))],
             attrs,
-            infos,
-            struct_info=info if infos else rx.ObjectStructInfo(),
+            sinfos,
+            struct_info=sinfo if sinfos else rx.ObjectStructInfo(),
         )
 
     def pure_packed(self) -> rx.Expr:
-        info = self.info()
+        sinfo = self.sinfo()
         args = (rx.ExternFunc("my.pure"), self.leaf())
-        return rx.Call(Op("relax.call_pure_packed"), args, {}, [info], struct_info=info)
+        return rx.Call(Op("relax.call_pure_packed"), args, {}, [sinfo], struct_info=sinfo)
 
     def call_global(self) -> rx.Expr | None:
         """A call of one of the helpers."""
@@ -233,22 +233,22 @@ class Graphs:
         if not isinstance(source.struct_info, (Tensor, rx.ObjectStructInfo)) or rank not in (-1, 2):
             return []
         dtype = getattr(source.struct_info, "dtype", "") or "float32"
-        info = Tensor((size, self.size()), dtype)
+        sinfo = Tensor((size, self.size()), dtype)
         self.sizes.append(size)
         if self.draw(st.booleans()):
-            return [rx.MatchCast(None, source, info)]
-        return [rx.MatchCast(kind(self.draw(hints), info), source, info)]
+            return [rx.MatchCast(None, source, sinfo)]
+        return [rx.MatchCast(kind(self.draw(hints), sinfo), source, sinfo)]
 
     def conditional(self, depth: int) -> list[rx.Binding]:
-        info = self.info()
+        sinfo = self.sinfo()
         branches = []
         for _ in range(2):
             before = len(self.known)
             blocks = self.blocks(depth - 1)
             attrs = rx.Call(
-                Op("relax.call_pure_packed"), (rx.ExternFunc("f"),), {}, [info], struct_info=info
+                Op("relax.call_pure_packed"), (rx.ExternFunc("f"),), {}, [sinfo], struct_info=sinfo
             )
-            result: rx.Expr = rx.Var(self.draw(hints), info)
+            result: rx.Expr = rx.Var(self.draw(hints), sinfo)
             last = rx.VarBinding(result, attrs)
             if blocks and not isinstance(blocks[-1], rx.DataflowBlock):
                 blocks[-1] = rx.BindingBlock([*blocks[-1].bindings, last])
@@ -259,30 +259,30 @@ class Graphs:
                 call = rx.Call(Op("relax.print"), (), {"format": "x"}, struct_info=UNIT)
                 self.pure = False
                 blocks[-1] = rx.BindingBlock([*blocks[-1].bindings, rx.VarBinding(other, call)])
-            branches.append(rx.SeqExpr(blocks, result, struct_info=info))
+            branches.append(rx.SeqExpr(blocks, result, struct_info=sinfo))
             del self.known[before:]
         condition = rx.const(True, "bool")
         flags = [v for v in self.known if v.struct_info == Tensor((), "bool")]
         test = self.draw(st.sampled_from([condition, *flags]))
-        return [self.bound(rx.If(test, *branches, struct_info=info), info)]
+        return [self.bound(rx.If(test, *branches, struct_info=sinfo), sinfo)]
 
-    def bound(self, value: rx.If | rx.Function, info: rx.StructInfo) -> rx.Binding:
+    def bound(self, value: rx.If | rx.Function, sinfo: rx.StructInfo) -> rx.Binding:
         """What takes statements to write: bound as it is, or to less, or cast, or cast to less."""
         anything = rx.ObjectStructInfo()
-        said = rx.Var(self.draw(hints), self.draw(st.sampled_from([info, info, anything])))
+        said = rx.Var(self.draw(hints), self.draw(st.sampled_from([sinfo, sinfo, anything])))
         if self.draw(st.integers(0, 2)):
             return rx.VarBinding(said, value)
-        return rx.MatchCast(self.draw(st.sampled_from([said, said, None])), value, info)
+        return rx.MatchCast(self.draw(st.sampled_from([said, said, None])), value, sinfo)
 
     def local_function(self) -> list[rx.Binding]:
-        param = rx.Var(self.draw(hints), self.info())
+        param = rx.Var(self.draw(hints), self.sinfo())
         outer, self.known = self.known, [*self.known, param]
         sizes, pure, self.pure = list(self.sizes), self.pure, True
         blocks = self.blocks(1)
         func = rx.Function([param], rx.SeqExpr(blocks, param), param.struct_info, self.pure)
         self.known, self.sizes, self.pure = outer, sizes, pure
-        info = rx.FuncStructInfo([param.struct_info], param.struct_info, func.is_pure)
-        return [self.bound(func, info)]
+        sinfo = rx.FuncStructInfo([param.struct_info], param.struct_info, func.is_pure)
+        return [self.bound(func, sinfo)]
 
     def blocks(self, depth: int) -> list[rx.BindingBlock]:
         out: list[rx.BindingBlock] = []
@@ -312,7 +312,7 @@ class Graphs:
         self.sizes = [n, m]
         params = [rx.Var(self.draw(hints), Tensor((n, m), "float32"))]
         params += [
-            rx.Var(self.draw(hints), self.info()) for _ in range(self.draw(st.integers(0, 2)))
+            rx.Var(self.draw(hints), self.sinfo()) for _ in range(self.draw(st.integers(0, 2)))
         ]
         params.append(rx.Var(self.draw(hints), Tensor((), "bool")))
         self.known = list(params)

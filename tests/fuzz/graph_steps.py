@@ -73,7 +73,7 @@ class Tensor:
         return self.dtype in FLOATS
 
 
-def sinfo(dtype: str, shape: tuple[int | str, ...], *, binds: bool = False) -> str:
+def sinfo_text(dtype: str, shape: tuple[int | str, ...], *, binds: bool = False) -> str:
     """The text of a tensor's struct info; one that `binds` symbols quotes them."""
     sizes = "".join(f"{s!r}, " if binds else f"{s}, " for s in shape)
     return f'R.Tensor(({sizes}), "{dtype}")'
@@ -460,21 +460,21 @@ def cast(b: Body) -> None:
     x = b.pick()
     if x is None:
         return
-    info = sinfo(x.dtype, x.shape)
+    sinfo = sinfo_text(x.dtype, x.shape)
     vague = b.rng.choice(("", f"R.Tensor(ndim={len(x.shape)})", "R.Object", "R.Tensor"))
     if vague:
         name = b.source.fresh("w")
         b.line(f"{name}: {vague} = {x.name}", f"{name} = {x.name}")
-        b.bind(x, f"R.match_cast({name}, {info})", name)
+        b.bind(x, f"R.match_cast({name}, {sinfo})", name)
     else:
-        b.bind(x, f"R.match_cast({x.name}, {info})", x.name)
+        b.bind(x, f"R.match_cast({x.name}, {sinfo})", x.name)
 
 
 def effect(b: Body) -> None:
     x = b.pick() if b.impure else None
     if x is not None:
-        info = sinfo(x.dtype, x.shape)
-        packed = f'R.call_packed("tests.fuzz.record", {x.name}, sinfo_args={info})'
+        sinfo = sinfo_text(x.dtype, x.shape)
+        packed = f'R.call_packed("tests.fuzz.record", {x.name}, sinfo_args={sinfo})'
         if b.rng.random() < 0.5:
             b.line(f"_ = {packed}", f"_ = t.record({x.name})")
         else:
@@ -488,13 +488,13 @@ def kernel(b: Body) -> None:
     if x is None or x.reach * 2 > 1e9 or (x.is_float and x.reach * 2 > REACH):
         return
     shape = x.shape if name == "doubled" else x.shape[1:]
-    info = sinfo(dtype, shape)
+    sinfo = sinfo_text(dtype, shape)
     b.source.kernels.add(name)
     python = f't.binary("add", {x.name}, {x.name})'
     reach = x.reach * 2
     if name == "columns":
         python, reach = f't.reduce("sum", {x.name}, 0, False)', 1e9
-    relax = f"R.call_tir(cls.{name}, ({x.name},), out_sinfo={info})"
+    relax = f"R.call_tir(cls.{name}, ({x.name},), out_sinfo={sinfo})"
     b.bind(x, relax, python, shape=shape, reach=reach)
 
 
@@ -545,8 +545,8 @@ def branch(b: Body) -> None:
         end = arm.pick(lambda t: (t.dtype, t.shape) == (x.dtype, x.shape))
         assert end is not None
         ends.append(end)
-        info = sinfo(x.dtype, x.shape)
-        arm.line(f"{name} = R.match_cast({end.name}, {info})", f"{name} = {end.name}")
+        sinfo = sinfo_text(x.dtype, x.shape)
+        arm.line(f"{name} = R.match_cast({end.name}, {sinfo})", f"{name} = {end.name}")
         b.relax += arm.relax
         b.python += arm.python
     quarters = [e.quarters for e in ends]
@@ -568,12 +568,12 @@ def closure(b: Body) -> None:
         return
     name = b.source.fresh("f")
     param = replace(x, name=b.source.fresh("p"))
-    info = sinfo(x.dtype, x.shape)
+    sinfo = sinfo_text(x.dtype, x.shape)
     body = inner(b, [*b.tensors, param], b.rng.randint(1, 3), impure=False)
     end = body.rng.choice(body.tensors)
-    out = sinfo(end.dtype, end.shape)
+    out = sinfo_text(end.dtype, end.shape)
     b.line("@R.function", "")
-    b.line(f"def {name}({param.name}: {info}) -> {out}:", f"def {name}({param.name}):")
+    b.line(f"def {name}({param.name}: {sinfo}) -> {out}:", f"def {name}({param.name}):")
     body.line(f"return {end.name}")
     b.relax += body.relax
     b.python += body.python

@@ -20,7 +20,7 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from tests.fuzz import twin
-from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo
+from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.today import SEED
 from tests.fuzz.twin import agree, kind
 
@@ -109,7 +109,7 @@ def _indented(text: str) -> str:
 def _enter(
     source: Source, name: str, params: tuple[Tensor, ...], body: Body, *, private: bool
 ) -> None:
-    listed = ", ".join(f"{p.name}: {sinfo(p.dtype, p.shape, binds=True)}" for p in params)
+    listed = ", ".join(f"{p.name}: {sinfo_text(p.dtype, p.shape, binds=True)}" for p in params)
     options = [*(["private=True"] if private else []), *(["pure=False"] if body.impure else [])]
     names = ", ".join(p.name for p in params)
     outer = body.indent[:-4]

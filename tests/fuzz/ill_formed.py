@@ -49,9 +49,9 @@ class Programs:
         return self.pick((literal, var, var + 1, var * 2, tir.FloorDiv(var, literal)))
 
     def maybe_info(self) -> rx.StructInfo | None:
-        return self.info(1) if self.chance(0.6) else None
+        return self.sinfo(1) if self.chance(0.6) else None
 
-    def info(self, depth: int = 2) -> rx.StructInfo:
+    def sinfo(self, depth: int = 2) -> rx.StructInfo:
         dims = self.many(self.size)
         match self.random.randrange(8 if depth else 5):
             case 0 | 1:
@@ -68,16 +68,16 @@ class Programs:
                     (rx.PrimStructInfo("bool"), rx.PrimStructInfo("int64", self.size()))
                 )
             case 5:
-                fields = self.many(lambda: self.info(depth - 1))
+                fields = self.many(lambda: self.sinfo(depth - 1))
                 return rx.TupleStructInfo(tuple(fields))  # type: ignore[arg-type]
             case 6:
-                params = self.pick((None, (self.info(depth - 1),)))
-                return rx.FuncStructInfo(params, self.info(depth - 1), self.chance(0.5))
+                params = self.pick((None, (self.sinfo(depth - 1),)))
+                return rx.FuncStructInfo(params, self.sinfo(depth - 1), self.chance(0.5))
             case _:
                 return rx.ObjectStructInfo()
 
     def attribute(self) -> object:
-        values = (1, -1, "x", None, True, 2.5, (1, 2), [0], "float32", self.size(), self.info(0))
+        values = (1, -1, "x", None, True, 2.5, (1, 2), [0], "float32", self.size(), self.sinfo(0))
         return self.pick((*values, self.pick(self.vars), {"a": 1}))
 
     def expr(self, depth: int = 3) -> rx.Expr:
@@ -127,13 +127,13 @@ class Programs:
         names = [p.name for p in record.parameters if not p.is_operand] if record else []
         attrs = {name: self.attribute() for name in (*names, "junk") if self.chance(0.5)}
         args = self.many(lambda: part() if self.chance(0.95) else self.pick(OPERATORS), 3)
-        infos = self.many(lambda: self.info(1)) if self.chance(0.3) else []
-        return rx.Call(callee, args, attrs, infos, struct_info=self.maybe_info())  # type: ignore[arg-type]
+        sinfos = self.many(lambda: self.sinfo(1)) if self.chance(0.3) else []
+        return rx.Call(callee, args, attrs, sinfos, struct_info=self.maybe_info())  # type: ignore[arg-type]
 
     def binding(self, depth: int) -> rx.Binding:
         var = self.pick((*self.vars, rx.Var("w", self.maybe_info())))
         if self.chance(0.2):
-            return rx.MatchCast(self.pick((var, None)), self.expr(depth), self.info())
+            return rx.MatchCast(self.pick((var, None)), self.expr(depth), self.sinfo())
         return rx.VarBinding(var, self.expr(depth))
 
     def sequence(self, depth: int) -> rx.SeqExpr:
@@ -148,9 +148,9 @@ class Programs:
         names = ("relax.force_pure", "num_input", "junk")
         attrs = {name: self.pick((1, True, 7)) for name in names if self.chance(0.2)}
         params = self.many(lambda: self.pick(self.vars))
-        ret, info = self.maybe_info(), self.info() if self.chance(0.2) else None
+        ret, sinfo = self.maybe_info(), self.sinfo() if self.chance(0.2) else None
         body = self.sequence(depth)
-        return rx.Function(params, body, ret, self.chance(0.5), attrs, struct_info=info)  # type: ignore[arg-type]
+        return rx.Function(params, body, ret, self.chance(0.5), attrs, struct_info=sinfo)  # type: ignore[arg-type]
 
     def module(self) -> IRModule:
         symbol = self.pick(("main", "main", "main", "other"))

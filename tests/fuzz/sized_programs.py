@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.graphs import BOOL, bind, block, cast, dataflow, function, pure, seq, size, var
-from tests.ir.relax.infos import Object, tensor
+from tests.ir.relax.sinfos import Object, tensor
 
 POOL = [size(name) for name in "nmk"]
 COND = var("cond", BOOL)
@@ -48,7 +48,7 @@ class Scope:
         if kind == 1:
             return rx.ShapeExpr((self.dimension(),))
         if kind == 2:
-            return pure("f", info=tensor(self.dimension()))
+            return pure("f", sinfo=tensor(self.dimension()))
         if kind == 3:
             return rx.If(COND, self.branch(depth - 1), self.branch(depth - 1))
         if kind in (4, 8):
@@ -58,9 +58,9 @@ class Scope:
         if kind == 6:
             return self.function(depth - 1)
         if kind == 7 and self.functions:
-            argument = pure("f", self.expression(depth - 1), info=tensor(self.dimension()))
+            argument = pure("f", self.expression(depth - 1), sinfo=tensor(self.dimension()))
             return self.draw(st.sampled_from(self.functions))(argument)
-        return pure("g", *self.expressions(depth - 1, 3), info=tensor(self.dimension()))
+        return pure("g", *self.expressions(depth - 1, 3), sinfo=tensor(self.dimension()))
 
     def expressions(self, depth: int, most: int) -> list[rx.Expr]:
         return [self.expression(depth) for _ in range(self.integer(0, most))]

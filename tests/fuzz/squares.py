@@ -89,20 +89,20 @@ class Writer:
     outputs: list[rx.Expr] = field(default_factory=list)
     counter: int = 0
 
-    def new(self, info: rx.StructInfo) -> rx.Var:
+    def new(self, sinfo: rx.StructInfo) -> rx.Var:
         self.counter += 1
-        return rx.Var(self.data.draw(st.sampled_from(["v", "lv", "x", "n", "float32"])), info)
+        return rx.Var(self.data.draw(st.sampled_from(["v", "lv", "x", "n", "float32"])), sinfo)
 
     def square(self) -> rx.Var:
         return self.data.draw(st.sampled_from(self.squares))
 
-    def bind(self, value: rx.Expr, info: rx.StructInfo) -> rx.Var:
-        var = self.new(info)
+    def bind(self, value: rx.Expr, sinfo: rx.StructInfo) -> rx.Var:
+        var = self.new(sinfo)
         self.bindings.append((var, value))
         return var
 
-    def kernel(self, name: str, args: list[rx.Expr], info: rx.StructInfo) -> rx.Var:
-        return self.bind(call_tir(self.globals[name], args, info), info)
+    def kernel(self, name: str, args: list[rx.Expr], sinfo: rx.StructInfo) -> rx.Var:
+        return self.bind(call_tir(self.globals[name], args, sinfo), sinfo)
 
     def step(self, depth: int) -> None:
         kinds = ["add", "sub", "largest", "mm", "alias", "tuple", "cast", "row", "constant"]

@@ -43,7 +43,7 @@ def searches(work: Callable[[], object]) -> int:
     """How often Python looked for garbage in cycles during `work`."""
     found: list[str] = []
 
-    def note(phase: str, info: dict[str, int]) -> None:
+    def note(phase: str, sinfo: dict[str, int]) -> None:
         found.append(phase)
 
     gc.callbacks.append(note)

@@ -7,7 +7,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder import derive
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.ir.relax.graphs import function, var
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 
 def identity() -> rx.Function:

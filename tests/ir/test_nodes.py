@@ -28,12 +28,12 @@ X = rx.Var("x", TensorStructInfo((N, 4)))
 Y = rx.Var("y", TensorStructInfo((N, 4)))
 
 
-# --- infos
+# --- struct infos
 
 
 @pytest.mark.rule("AST-5")
 def test_there_are_six_kinds_of_info():
-    infos = [
+    sinfos = [
         TensorStructInfo((2, N), "int8"),
         ShapeStructInfo((2, N)),
         PrimStructInfo("int64", N),
@@ -41,8 +41,8 @@ def test_there_are_six_kinds_of_info():
         TupleStructInfo([ObjectStructInfo()]),
         FuncStructInfo([ObjectStructInfo()], ObjectStructInfo(), purity=False),
     ]
-    assert {type(i) for i in infos} == set(rx.AnyStructInfo.__args__)
-    tensor, shape, prim, _, tuple_, func = infos
+    assert {type(i) for i in sinfos} == set(rx.AnyStructInfo.__args__)
+    tensor, shape, prim, _, tuple_, func = sinfos
     assert (tensor.ndim, tensor.dtype, tensor.get_shape()) == (
         2,
         "int8",
@@ -223,9 +223,9 @@ def test_a_relax_expression_is_no_part_of_a_scalar(misplaced: object):
 @pytest.mark.rule("AST-14")
 def test_packed_functions_and_operators_are_known_by_name():
     assert rx.ExternFunc("my.f").global_symbol == "my.f"
-    info = rx.ExternFunc("my.f").struct_info
-    assert isinstance(info, FuncStructInfo)
-    assert (info.params, info.derive_func) == (None, rx.DEFAULT_DERIVE)
+    sinfo = rx.ExternFunc("my.f").struct_info
+    assert isinstance(sinfo, FuncStructInfo)
+    assert (sinfo.params, sinfo.derive_func) == (None, rx.DEFAULT_DERIVE)
     assert Op("relax.add") is Op("relax.add")
     assert Op("relax.add").name == "relax.add"
 
@@ -406,8 +406,8 @@ def test_python_values_become_expressions():
 def test_building_and_printing_evaluates_nothing():
     calls: list[object] = []
     derive = rx.EnvFunc("d", lambda call, ctx: calls.append(call) or ObjectStructInfo())
-    info = FuncStructInfo.opaque_func(derive_func=derive)
-    call = rx.Call(rx.ExternFunc("no.such.function", info), (X,))
+    sinfo = FuncStructInfo.opaque_func(derive_func=derive)
+    call = rx.Call(rx.ExternFunc("no.such.function", sinfo), (X,))
     func = rx.Function([X], rx.SeqExpr([rx.BindingBlock([rx.VarBinding(Y, call)])], Y))
     assert "no.such.function" in str(IRModule({"main": func}))
     assert call.struct_info is None

@@ -331,19 +331,19 @@ def signature(*params: tir.Var | Buffer, ret: str | None = None) -> FuncStructIn
 @pytest.mark.rule("DER-49")
 def test_the_signature_of_a_kernel_is_read_off_its_parameters():
     k = tir.Var("k", "int64")
-    info = signature(A, k, tir.Var("x", "float16"), tir.Var("p", "handle"))
-    assert info == FuncStructInfo(
+    sinfo = signature(A, k, tir.Var("x", "float16"), tir.Var("p", "handle"))
+    assert sinfo == FuncStructInfo(
         [
             TensorStructInfo((4, N), "float32"),
             PrimStructInfo("int64", k),
-            PrimStructInfo("float16", info.params[2].value),
+            PrimStructInfo("float16", sinfo.params[2].value),
             ObjectStructInfo(),
         ],
         TupleStructInfo(()),
         purity=False,
     )
-    assert not info.purity
-    assert info.derive_func is None
+    assert not sinfo.purity
+    assert sinfo.derive_func is None
 
 
 @pytest.mark.rule("DER-49")
@@ -366,8 +366,8 @@ def test_a_shape_with_a_variable_that_nothing_binds_is_left_out():
 @pytest.mark.rule("DER-49")
 def test_dimensions_of_a_signature_are_64_bits_wide():
     n = tir.Var("n", "int32")
-    [info] = signature(decl_buffer((n, 4), "int8", "B")).params
-    assert [d.dtype for d in info.shape.values] == ["int64", "int64"]
+    [sinfo] = signature(decl_buffer((n, 4), "int8", "B")).params
+    assert [d.dtype for d in sinfo.shape.values] == ["int64", "int64"]
 
 
 def test_a_kernel_stands_in_a_module():

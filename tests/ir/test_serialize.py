@@ -40,8 +40,8 @@ def kernel() -> PrimFunc:
 
 def module() -> IRModule:
     n = tir.Var("n", "int64")
-    info = rx.TensorStructInfo((n, n * 2), "float32")
-    x = rx.Var("x", info)
+    sinfo = rx.TensorStructInfo((n, n * 2), "float32")
+    x = rx.Var("x", sinfo)
     literal = rx.Constant(np.array([1.5, np.nan, -0.0, np.inf], "float32"))
     y = rx.Var("y", literal.struct_info)
     block = rx.DataflowBlock([rx.VarBinding(y, literal)])
@@ -180,18 +180,18 @@ def test_forged_rows_are_read_or_refused(data: st.DataObject) -> None:
 
 def test_many_shared_parts_are_read_in_time() -> None:
     """Sixty pairs of pairs are few nodes and 2**60 leaves; struct info has at most 2**17 nodes."""
-    info: rx.StructInfo = rx.ObjectStructInfo()
-    value: rx.Expr = rx.Var("x", info)
+    sinfo: rx.StructInfo = rx.ObjectStructInfo()
+    value: rx.Expr = rx.Var("x", sinfo)
     for _ in range(16):
-        info = rx.TupleStructInfo([info, info])
+        sinfo = rx.TupleStructInfo([sinfo, sinfo])
     for _ in range(60):
         value = rx.Tuple([value, value])
-    for node in (info, value):
+    for node in (sinfo, value):
         assert load_json(save_json(node)) is not None
 
 
 @pytest.mark.parametrize(
-    "info",
+    "sinfo",
     [
         rx.FuncStructInfo.opaque_func(),
         rx.FuncStructInfo.opaque_func(ret=rx.TensorStructInfo((2, 3))),
@@ -200,19 +200,19 @@ def test_many_shared_parts_are_read_in_time() -> None:
         rx.TensorStructInfo(None, "int8", "cuda:1", ndim=3),
     ],
 )
-def test_infos_read_back(info: rx.StructInfo) -> None:
-    again = load_json(save_json(info))
-    assert again == info
-    if isinstance(info, rx.FuncStructInfo) and info.derive_func is not None:
+def test_infos_read_back(sinfo: rx.StructInfo) -> None:
+    again = load_json(save_json(sinfo))
+    assert again == sinfo
+    if isinstance(sinfo, rx.FuncStructInfo) and sinfo.derive_func is not None:
         call = rx.Call(rx.ExternFunc("f"), ())
-        assert again.derive_func.func(call, None) == info.derive_func.func(call, None)
+        assert again.derive_func.func(call, None) == sinfo.derive_func.func(call, None)
 
 
 def test_devices_read_back() -> None:
     device = VDevice({"kind": "cuda", "arch": "sm_90"}, 1, "shared")
-    info = rx.TensorStructInfo((2,), "int8", device)
-    x = rx.Var("x", info)
-    func = rx.Function([x], x, info, attrs={"global_symbol": "main"})
+    sinfo = rx.TensorStructInfo((2,), "int8", device)
+    x = rx.Var("x", sinfo)
+    func = rx.Function([x], x, sinfo, attrs={"global_symbol": "main"})
     built = IRModule({"main": func}, global_infos={"vdevice": [VDevice("llvm"), device]})
     again = load_json(save_json(built))
     assert isinstance(again, IRModule)
@@ -247,7 +247,7 @@ def test_attributes_of_all_kinds_read_back() -> None:
         "s": np.float32(0.1),
         "k": np.int64(3),
         "array": np.arange(6, dtype="int8").reshape(2, 3),
-        "info": rx.ShapeStructInfo(ndim=2),
+        "sinfo": rx.ShapeStructInfo(ndim=2),
     }
     func = rx.Function([], rx.Tuple(()), attrs=attrs)
     again = load_json(save_json(func))

@@ -270,15 +270,15 @@ def test_literals_are_what_they_are_whatever_they_are_given() -> None:
     data = np.zeros(4, "float32")
     placed = rx.TensorStructInfo((4,), "float32", VDevice("llvm"))
     assert rx.Constant(data, placed).struct_info == placed
-    for info in (wrong, vague, rx.TensorStructInfo((4,), "int8"), rx.TensorStructInfo((5,))):
+    for sinfo in (wrong, vague, rx.TensorStructInfo((4,), "int8"), rx.TensorStructInfo((5,))):
         with pytest.raises(MisuseError, match="DER-4"):
-            rx.Constant(data, info)
+            rx.Constant(data, sinfo)
 
 
 @pytest.mark.rule("WF-17b")
 def test_a_function_of_neither_form_is_not_called() -> None:
-    def call(info: rx.StructInfo) -> IRModule:
-        f = rx.Var("f", info)
+    def call(sinfo: rx.StructInfo) -> IRModule:
+        f = rx.Var("f", sinfo)
         body = rx.Call(f, [])
         func = rx.Function([f], body, rx.ObjectStructInfo(), False)
         return relax.transform.Normalize()(IRModule({"main": func}))

@@ -204,10 +204,10 @@ def test_passes_over_each_node_once_take_shared_nodes(make):
 @pytest.mark.timeout(60)
 def test_struct_infos_that_share_fields_are_compared():
     def vast(innermost: str) -> rx.StructInfo:
-        info: rx.StructInfo = rx.TensorStructInfo(None, innermost, ndim=1)
+        sinfo: rx.StructInfo = rx.TensorStructInfo(None, innermost, ndim=1)
         for _ in range(16):
-            info = rx.TupleStructInfo([info, info])
-        return info
+            sinfo = rx.TupleStructInfo([sinfo, sinfo])
+        return sinfo
 
     one, other = vast("int8"), vast("int8")
     assert one == other
@@ -247,13 +247,13 @@ def test_too_many_fields_are_refused():
     func = tuples(DEPTH)
     with pytest.raises(MisuseError, match=r"131072 nodes"):
         transform.Normalize()(IRModule({"main": func}))
-    info: rx.StructInfo = rx.ObjectStructInfo()
+    sinfo: rx.StructInfo = rx.ObjectStructInfo()
     for _ in range(16):
-        info = rx.TupleStructInfo([info, info])
-    assert analysis.is_base_of(info, rx.TupleStructInfo(list(info.fields)))
+        sinfo = rx.TupleStructInfo([sinfo, sinfo])
+    assert analysis.is_base_of(sinfo, rx.TupleStructInfo(list(sinfo.fields)))
     for build in (
-        lambda: rx.TupleStructInfo([info, info]),
-        lambda: rx.FuncStructInfo([info], info),
+        lambda: rx.TupleStructInfo([sinfo, sinfo]),
+        lambda: rx.FuncStructInfo([sinfo], sinfo),
     ):
         with pytest.raises(MisuseError, match="131072 nodes"):
             build()

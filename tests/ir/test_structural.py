@@ -148,13 +148,13 @@ def test_buffers_that_nothing_defines_are_compared_as_they_are():
 
 
 def test_infos_outside_a_program_stand_for_themselves():
-    info = Tensor((4, 5), "float32")
-    assert_same(info, R.Tensor((4, 5), "float32"))
-    assert_same(R.Tensor((4, 5), "float32"), info)
-    assert info == R.Tensor((4, 5), "float32")
-    assert R.Tensor((4, 5), "float32") == info
-    assert info != R.Tensor((4, 6), "float32")
-    assert info != R.Tensor(("n", 5), "float32")
+    sinfo = Tensor((4, 5), "float32")
+    assert_same(sinfo, R.Tensor((4, 5), "float32"))
+    assert_same(R.Tensor((4, 5), "float32"), sinfo)
+    assert sinfo == R.Tensor((4, 5), "float32")
+    assert R.Tensor((4, 5), "float32") == sinfo
+    assert sinfo != R.Tensor((4, 6), "float32")
+    assert sinfo != R.Tensor(("n", 5), "float32")
     assert rx.ObjectStructInfo() == R.Object
 
 
@@ -566,11 +566,11 @@ def test_a_written_result_is_the_same_as_a_derived_one() -> None:
 
 
 def test_annotations_are_the_infos_that_they_stand_for() -> None:
-    info = Tensor((2, 3))
-    assert_structural_equal(info, R.Tensor((2, 3), "float32"))
+    sinfo = Tensor((2, 3))
+    assert_structural_equal(sinfo, R.Tensor((2, 3), "float32"))
     assert_structural_equal([rx.TupleStructInfo(())], [R.Tuple])
-    assert not structural_equal(info, R.Tensor((2, 4), "float32"))
-    assert structural_hash(R.Tensor((2, 3), "float32")) == structural_hash(info)
+    assert not structural_equal(sinfo, R.Tensor((2, 4), "float32"))
+    assert structural_hash(R.Tensor((2, 3), "float32")) == structural_hash(sinfo)
 
 
 def test_what_has_no_end_or_no_hash_is_refused() -> None:
@@ -592,8 +592,8 @@ def test_free_variables_are_renamed_in_all_scopes_alike() -> None:
     def owns(size: tir.Var) -> rx.FuncStructInfo:
         return rx.FuncStructInfo((Tensor((size,), "float32"),), Tensor((size,), "float32"))
 
-    def pair(*infos: rx.StructInfo) -> rx.TupleStructInfo:
-        return rx.TupleStructInfo(infos)
+    def pair(*sinfos: rx.StructInfo) -> rx.TupleStructInfo:
+        return rx.TupleStructInfo(sinfos)
 
     equal = [
         (pair(gives(n), gives(n)), pair(gives(m), gives(m))),

@@ -1,4 +1,4 @@
-"""The short form of scalars, infos and leaves: what messages show, and that it reads back."""
+"""The short text of scalars, struct info and leaves, as messages show it, parses back."""
 
 import numpy as np
 import pytest
@@ -115,7 +115,7 @@ def test_dimensions_have_plain_integers_where_they_are_64_bits_wide():
 
 
 @pytest.mark.parametrize(
-    ("info", "text"),
+    ("sinfo", "text"),
     [
         (rx.ObjectStructInfo(), "R.Object"),
         (rx.PrimStructInfo("int64"), 'R.Prim("int64")'),
@@ -147,14 +147,14 @@ def test_dimensions_have_plain_integers_where_they_are_64_bits_wide():
         ),
     ],
 )
-def test_infos(info: rx.StructInfo, text: str):
-    assert str(info) == text
+def test_infos(sinfo: rx.StructInfo, text: str):
+    assert str(sinfo) == text
 
 
 def test_symbols_of_a_signature_are_quoted():
     writer = ShortText()
-    info = TensorStructInfo((N, N * 2, M, 4, M + 1))
-    assert writer.struct_info(info, quoted=frozenset([N])) == (
+    sinfo = TensorStructInfo((N, N * 2, M, 4, M + 1))
+    assert writer.struct_info(sinfo, quoted=frozenset([N])) == (
         'R.Tensor(("n", "n * 2", m, 4, m + 1), dtype="float32")'
     )
 
@@ -263,10 +263,10 @@ def test_bits_are_no_more_than_the_datatype_has():
 
 
 def test_what_is_nested_too_deeply_is_named():
-    info: rx.StructInfo = rx.ObjectStructInfo()
+    sinfo: rx.StructInfo = rx.ObjectStructInfo()
     for _ in range(3000):
-        info = rx.TupleStructInfo([info])
-    assert str(info) == "<TupleStructInfo, nested too deeply to be shown>"
+        sinfo = rx.TupleStructInfo([sinfo])
+    assert str(sinfo) == "<TupleStructInfo, nested too deeply to be shown>"
 
 
 @pytest.mark.parametrize(

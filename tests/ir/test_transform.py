@@ -53,7 +53,7 @@ from tests.ir.relax.graphs import (
     shape_of,
     var,
 )
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from relaxpy.ir.transform import (
 )
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import function, module, shape_of, var
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 
 @pytest.fixture

@@ -103,9 +103,9 @@ def test_annotations_are_infos_where_python_evaluates_them() -> None:
     assert rx.as_struct_info(R.Object) == rx.ObjectStructInfo()
     assert rx.as_struct_info(R.Tuple) == rx.TupleStructInfo(())
     assert rx.as_struct_info(R.Prim("int64")) == rx.PrimStructInfo("int64")
-    info = rx.as_struct_info(R.Callable((R.Tensor,), R.Shape))
-    assert isinstance(info, rx.FuncStructInfo)
-    assert info.purity
+    sinfo = rx.as_struct_info(R.Callable((R.Tensor,), R.Shape))
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    assert sinfo.purity
     assert rx.as_struct_info(R.Callable) == rx.FuncStructInfo.opaque_func()
     assert rx.Var("x", R.Tensor((4,), "int8")).struct_info == rx.TensorStructInfo((4,), "int8")  # type: ignore[arg-type]
 

@@ -85,10 +85,10 @@ def test_a_parameter_may_be_the_shape_of_another_before_it() -> None:
 def main(x: R.Tensor(s, "float32"), s: R.Shape(ndim=2)):
     return x
 """)
-    info = func.params[0].struct_info
-    assert isinstance(info, TensorStructInfo)
-    assert info.shape is func.params[1]
-    assert info.ndim == 2
+    sinfo = func.params[0].struct_info
+    assert isinstance(sinfo, TensorStructInfo)
+    assert sinfo.shape is func.params[1]
+    assert sinfo.ndim == 2
 
 
 @pytest.mark.rule("DER-15")
@@ -109,23 +109,23 @@ def test_every_annotation() -> None:
         ):
             return a
     """)
-    infos = [p.struct_info for p in func.params]
-    assert infos[0] == TensorStructInfo(dtype="")
-    assert infos[1] == TensorStructInfo(dtype="int8")
-    assert infos[2] == TensorStructInfo(dtype="", ndim=2)
-    assert infos[3] == TensorStructInfo((), "float32")  # type: ignore[arg-type]
-    assert infos[4] == ShapeStructInfo()
-    assert infos[5] == ShapeStructInfo(ndim=3)
-    assert infos[7] == rx.PrimStructInfo("int64")
-    assert infos[8] == infos[9] == rx.ObjectStructInfo()
-    assert infos[10] == infos[16] == UNIT
-    assert infos[11] == TupleStructInfo([TensorStructInfo(dtype=""), ShapeStructInfo([2])])
-    assert infos[12] == TupleStructInfo([TensorStructInfo(dtype="")])
-    assert infos[13] == rx.FuncStructInfo.opaque_func()
-    assert isinstance(infos[15], rx.FuncStructInfo)
-    assert not infos[15].purity
-    assert infos[15].params is not None
-    assert infos[15].params[0] == infos[15].ret
+    sinfos = [p.struct_info for p in func.params]
+    assert sinfos[0] == TensorStructInfo(dtype="")
+    assert sinfos[1] == TensorStructInfo(dtype="int8")
+    assert sinfos[2] == TensorStructInfo(dtype="", ndim=2)
+    assert sinfos[3] == TensorStructInfo((), "float32")  # type: ignore[arg-type]
+    assert sinfos[4] == ShapeStructInfo()
+    assert sinfos[5] == ShapeStructInfo(ndim=3)
+    assert sinfos[7] == rx.PrimStructInfo("int64")
+    assert sinfos[8] == sinfos[9] == rx.ObjectStructInfo()
+    assert sinfos[10] == sinfos[16] == UNIT
+    assert sinfos[11] == TupleStructInfo([TensorStructInfo(dtype=""), ShapeStructInfo([2])])
+    assert sinfos[12] == TupleStructInfo([TensorStructInfo(dtype="")])
+    assert sinfos[13] == rx.FuncStructInfo.opaque_func()
+    assert isinstance(sinfos[15], rx.FuncStructInfo)
+    assert not sinfos[15].purity
+    assert sinfos[15].params is not None
+    assert sinfos[15].params[0] == sinfos[15].ret
 
 
 def test_the_spelling_that_type_checkers_take() -> None:

@@ -252,9 +252,9 @@ def test_return_and_its_dtype() -> None:
     func = kernel("return 3", "@T.prim_func\ndef f(n: T.int32) -> T.int64:\n")
     assert func.ret_type == "int64"
     assert str(only(func, stmt.Evaluate).value) == "T.ret(T.int64(3))"  # type: ignore[attr-defined]
-    info = func.struct_info
-    assert info is not None
-    assert info.ret == PrimStructInfo("int64")  # type: ignore[attr-defined]
+    sinfo = func.struct_info
+    assert sinfo is not None
+    assert sinfo.ret == PrimStructInfo("int64")  # type: ignore[attr-defined]
 
 
 def test_assertions_enclose_what_follows() -> None:
@@ -305,9 +305,9 @@ A[0, 0] = 1.0
 
 
 def test_symbolic_shapes_are_in_the_signature() -> None:
-    info = matmul.struct_info
-    assert info is not None
-    first = info.params[0]  # type: ignore[attr-defined]
+    sinfo = matmul.struct_info
+    assert sinfo is not None
+    first = sinfo.params[0]  # type: ignore[attr-defined]
     assert isinstance(first, TensorStructInfo)
     assert first.ndim == 2
 

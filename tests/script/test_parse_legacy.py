@@ -30,8 +30,8 @@ def bindings(func: rx.Function) -> list[rx.VarBinding | rx.MatchCast]:
     return [binding for block in func.body.blocks for binding in block.bindings]
 
 
-def infos(*annotations: str) -> list[rx.StructInfo]:
-    """The infos of parameters with these annotations."""
+def sinfos(*annotations: str) -> list[rx.StructInfo]:
+    """The struct infos of parameters with these annotations."""
     params = ", ".join(f"p{i}: {text}" for i, text in enumerate(annotations))
     func = graph(f"@R.function\ndef main(n: R.Shape(['n', 'm']), {params}):\n    return p0\n")
     return [p.struct_info for p in func.params[1:] if p.struct_info is not None]
@@ -39,7 +39,7 @@ def infos(*annotations: str) -> list[rx.StructInfo]:
 
 def error_of(annotation: str) -> str:
     with pytest.raises(RelaxpyError) as caught:
-        infos(annotation)
+        sinfos(annotation)
     return str(caught.value)
 
 
@@ -128,7 +128,7 @@ def main(x: R.Tensor(ndim=1, dtype="float32")):
 @pytest.mark.rule("LEG-4")
 @pytest.mark.parametrize("nothing", ["_", "R.RuntimeDepShape", "R.RuntimeDepShape()"])
 def test_a_shape_of_which_nothing_is_said(nothing: str) -> None:
-    tensor, ranked, shape = infos(
+    tensor, ranked, shape = sinfos(
         f'R.Tensor({nothing}, "int32")', f"R.Tensor({nothing}, ndim=3)", f"R.Shape({nothing})"
     )
     assert tensor == TensorStructInfo(None, "int32", ndim=-1)
@@ -196,7 +196,7 @@ def test_what_is_known_of_an_expression_is_its_info_alone() -> None:
 
 @pytest.mark.rule("LEG-7")
 def test_a_tuple_of_shapes_is_a_tuple_of_tensors() -> None:
-    flat, nested = infos('(("n", 4), ("n * 2",))', "(((3,), _), ())")
+    flat, nested = sinfos('(("n", 4), ("n * 2",))', "(((3,), _), ())")
     assert isinstance(flat, TupleStructInfo)
     assert [str(f) for f in flat.fields] == ["R.Tensor((n, 4))", "R.Tensor((n * 2,))"]
     inner = TupleStructInfo((TensorStructInfo((3,), ""), TensorStructInfo(dtype="")))  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
             "R.Callable((R.Shape,), R.Object, False)",
         ),
         ("R.PackedFuncType", 'R.Callable(derive_func="default_derive")'),
-        # The newer documents call infos types.
+        # The newer documents call struct infos types.
         ("R.TensorType((3, 4), 'int8')", 'R.Tensor((3, 4), dtype="int8")'),
         ("R.TensorType(dtype='int8', ndim=2)", 'R.Tensor(dtype="int8", ndim=2)'),
         ("R.ShapeType([3, 4])", "R.Shape([3, 4])"),
@@ -346,8 +346,8 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
     ],
 )
 def test_type_names_are_infos(annotation: str, expected: str | None) -> None:
-    [info] = infos(annotation)
-    assert str(info) == (expected or 'R.Tuple(R.Tensor((3,), dtype="float32"), R.Shape)')
+    [sinfo] = sinfos(annotation)
+    assert str(sinfo) == (expected or 'R.Tuple(R.Tensor((3,), dtype="float32"), R.Shape)')
 
 
 @pytest.mark.rule("LEG-13")
@@ -513,7 +513,7 @@ def test_datatypes_as_calls() -> None:
     assert (R.Int(8), R.Int(64), R.Float(16), R.Bool(), R.Void()) == (
         *("int8", "int64", "float16", "bool", ""),
     )
-    a, b, c = infos(
+    a, b, c = sinfos(
         "R.Tensor((3,), R.Int(16))", "R.Tensor(dtype=R.Bool())", "R.Tensor(dtype=R.Void())"
     )
     assert (a.dtype, b.dtype, c.dtype) == ("int16", "bool", "")  # type: ignore[attr-defined]
@@ -569,9 +569,9 @@ class Module:
         f = Module.k
         return (f, x)
 """)
-    info = bindings(mod["main"])[0].var.struct_info
-    assert isinstance(info, rx.FuncStructInfo)
-    assert info.params == (TensorStructInfo((4,), "float32"),)
+    sinfo = bindings(mod["main"])[0].var.struct_info
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    assert sinfo.params == (TensorStructInfo((4,), "float32"),)
 
 
 @pytest.mark.rule("LEG-24", "PX-7", "WF-5a")

@@ -1,4 +1,4 @@
-"""Classes of modules: functions that see each other, attributes, infos."""
+"""Classes of modules: functions that see each other, attributes, global infos."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_a_variable_named_like_a_function_does_not_mention_it() -> None:
 
     assert isinstance(Module, IRModule)
     results = [Module[name].struct_info.ret for name in ("x", "later", "shape")]  # type: ignore[attr-defined]
-    assert [str(info) for info in results] == ['R.Tensor((2,), dtype="float32")'] * 3
+    assert [str(sinfo) for sinfo in results] == ['R.Tensor((2,), dtype="float32")'] * 3
 
 
 def test_a_module_reads_back() -> None:
@@ -101,8 +101,8 @@ def test_a_module_inside_a_function_sees_what_is_around_it() -> None:
         return Inner  # type: ignore[return-value]
 
     for size in (2, 3):
-        info = make(size)["main"].params[0].struct_info  # type: ignore[attr-defined]
-        assert int(info.get_shape()[0]) == size
+        sinfo = make(size)["main"].params[0].struct_info  # type: ignore[attr-defined]
+        assert int(sinfo.get_shape()[0]) == size
 
 
 @pytest.mark.rule("SC-2", "DER-1")

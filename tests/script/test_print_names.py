@@ -178,10 +178,10 @@ def test_many_devices_are_named_in_linear_time():
 
 def test_devices_outside_functions_are_written_in_full():
     first, second = VDevice("cuda", 1), VDevice("cuda", 0)
-    info = Tensor((4,), "float32", first)
-    extern = rx.ExternFunc("f", rx.FuncStructInfo.opaque_func(ret=info))
-    infos = {"vdevice": [first, second]}
-    round_trip(IRModule({"f": extern}, {"info": info}, infos))
+    sinfo = Tensor((4,), "float32", first)
+    extern = rx.ExternFunc("f", rx.FuncStructInfo.opaque_func(ret=sinfo))
+    sinfos = {"vdevice": [first, second]}
+    round_trip(IRModule({"f": extern}, {"sinfo": sinfo}, sinfos))
 
 
 @pytest.mark.parametrize("dtype", ["int2", "int4", "uint2", "uint4"])

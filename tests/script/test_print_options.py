@@ -100,8 +100,8 @@ def test_parts_can_say_what_their_variables_are():
         'x: R.Tensor((n, 2), dtype="int8")',
         'z: R.Tensor((n, 2), dtype="int8") = R.exp(x)',
     ]
-    info = rx.ShapeStructInfo((n, 4))
-    assert script(info, verbose_expr=True) == "n = T.int64()\nR.Shape([n, 4])"
+    sinfo = rx.ShapeStructInfo((n, 4))
+    assert script(sinfo, verbose_expr=True) == "n = T.int64()\nR.Shape([n, 4])"
     assert script(MODULE, verbose_expr=True) == script(MODULE)
 
 
@@ -200,8 +200,8 @@ def with_weights() -> rx.Function:
     y, z = rx.Var("y", Tensor((4, 10))), rx.Var("z", Tensor((4, 10)))
     block = rx.BindingBlock([rx.VarBinding(y, WEIGHTS), rx.VarBinding(z, WEIGHTS)])
     body = rx.SeqExpr([block], rx.Tuple([y, z, rx.const(1)]))
-    info = rx.TupleStructInfo([Tensor((4, 10)), Tensor((4, 10)), Tensor((), "int32")])
-    return rx.Function([x], body, info, attrs={"global_symbol": "main"})
+    sinfo = rx.TupleStructInfo([Tensor((4, 10)), Tensor((4, 10)), Tensor((), "int32")])
+    return rx.Function([x], body, sinfo, attrs={"global_symbol": "main"})
 
 
 def test_large_constants_stand_beside_the_text():

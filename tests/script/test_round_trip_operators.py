@@ -1,4 +1,4 @@
-"""Every operator of the registry reads back, with operands, attributes and infos."""
+"""Every operator of the registry reads back, with operands, attributes and struct infos."""
 
 import pytest
 

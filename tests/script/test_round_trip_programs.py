@@ -279,10 +279,10 @@ def test_values_of_numpy_and_enumerations_among_attributes_read_back():
 
 def test_sizes_in_callables_of_a_body_read_back():
     k = tir.Var("k", "int64")
-    info = rx.FuncStructInfo([Tensor((k,))], Tensor((k,)))
+    sinfo = rx.FuncStructInfo([Tensor((k,))], Tensor((k,)))
     x = rx.Var("x", rx.ObjectStructInfo())
-    f = rx.Var("f", info)
-    body = rx.SeqExpr([rx.BindingBlock([rx.MatchCast(f, x, info)])], f)
+    f = rx.Var("f", sinfo)
+    body = rx.SeqExpr([rx.BindingBlock([rx.MatchCast(f, x, sinfo)])], f)
     func = rx.Function([x], body, rx.ObjectStructInfo(), attrs={"global_symbol": "main"})
     assert_structural_equal(func, from_source(func.script(), check_well_formed=False))
 

@@ -248,9 +248,9 @@ def test_what_is_known_chooses_while_the_program_is_read(condition: str) -> None
 
 def of_shape(x: relax.Expr) -> relax.Expr:
     """A helper as people write them: it asks for what is known of a value."""
-    info = x.struct_info
-    if len(info.shape) == 2 and info.dtype == "float32" and info.shape[0] == info.shape[0]:
-        return R.exp(x) if info.shape[1] == 4 else x
+    sinfo = x.struct_info
+    if len(sinfo.shape) == 2 and sinfo.dtype == "float32" and sinfo.shape[0] == sinfo.shape[0]:
+        return R.exp(x) if sinfo.shape[1] == 4 else x
     return x
 
 

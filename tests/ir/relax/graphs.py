@@ -26,12 +26,12 @@ def size(name: str) -> tir.Var:
     return tir.Var(name, "int64")
 
 
-def var(name: str, info: rx.StructInfo | None = None) -> rx.Var:
-    return rx.Var(name, info)
+def var(name: str, sinfo: rx.StructInfo | None = None) -> rx.Var:
+    return rx.Var(name, sinfo)
 
 
-def local(name: str, info: rx.StructInfo | None = None) -> rx.DataflowVar:
-    return rx.DataflowVar(name, info)
+def local(name: str, sinfo: rx.StructInfo | None = None) -> rx.DataflowVar:
+    return rx.DataflowVar(name, sinfo)
 
 
 def shape_of(expr: rx.Expr) -> rx.Call:
@@ -44,18 +44,18 @@ def show(*values: rx.Expr) -> rx.Call:
     return rx.Call(Op("relax.print"), values)
 
 
-def pure(name: str, *args: rx.Expr, info: rx.StructInfo | None = None) -> rx.Call:
+def pure(name: str, *args: rx.Expr, sinfo: rx.StructInfo | None = None) -> rx.Call:
     """A call of a packed function that is declared pure, for any number of arguments."""
-    infos = () if info is None else (info,)
-    return rx.Call(rx.ExternFunc(name), args, Attrs({"pure": True}), infos)
+    sinfos = () if sinfo is None else (sinfo,)
+    return rx.Call(rx.ExternFunc(name), args, Attrs({"pure": True}), sinfos)
 
 
 def bind(target: rx.Var, value: rx.Expr) -> rx.VarBinding:
     return rx.VarBinding(target, value)
 
 
-def cast(target: rx.Var | None, value: rx.Expr, info: rx.StructInfo) -> rx.MatchCast:
-    return rx.MatchCast(target, value, info)
+def cast(target: rx.Var | None, value: rx.Expr, sinfo: rx.StructInfo) -> rx.MatchCast:
+    return rx.MatchCast(target, value, sinfo)
 
 
 def block(*bindings: rx.Binding) -> rx.BindingBlock:

@@ -25,7 +25,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, prim, rank, shape, tensor
+from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
 
 MATMUL = """
 @R.function(private=True)
@@ -90,7 +90,7 @@ def test_sizes_are_replaced_wherever_they_stand() -> None:
                 cast(y, x, tensor(n)),
                 bind(
                     var("z"),
-                    pure("f", rx.ShapeExpr((n * 2, m)), rx.PrimValue(n + m), info=tensor(n, m)),
+                    pure("f", rx.ShapeExpr((n * 2, m)), rx.PrimValue(n + m), sinfo=tensor(n, m)),
                 ),
             ),
             y,
@@ -191,7 +191,7 @@ def test_a_number_that_the_parameter_cannot_hold_is_refused(
 def test_a_value_that_is_no_leaf_is_evaluated_once_and_first() -> None:
     x, y = var("x", tensor(2)), var("y", tensor(2))
     func = normalize_function(function([x], pure("g", x, x)))
-    after = func.bind_params({"x": pure("f", y, info=tensor(2))})
+    after = func.bind_params({"x": pure("f", y, sinfo=tensor(2))})
     assert called(after) == ["f", "g"]
 
 
@@ -304,11 +304,11 @@ def test_numbers_take_the_datatype_of_scalar_parameters(
     ("dtype", "value"),
     [("int8", 128), ("uint8", -1), ("int64", 0.5), ("int32", float("inf")), ("bool", 2)],
 )
-@pytest.mark.parametrize("info", ["R.Prim({!r})", "R.Tensor((), {!r})"])
+@pytest.mark.parametrize("sinfo", ["R.Prim({!r})", "R.Tensor((), {!r})"])
 def test_numbers_that_a_datatype_does_not_have_are_refused(
-    info: str, dtype: str, value: float
+    sinfo: str, dtype: str, value: float
 ) -> None:
-    func = from_source(f"@R.function\ndef f(k: {info.format(dtype)}):\n    return k\n")
+    func = from_source(f"@R.function\ndef f(k: {sinfo.format(dtype)}):\n    return k\n")
     with pytest.raises(MisuseError, match=rf"{value} is not a value of type {dtype}") as caught:
         func.bind_params({"k": value})
     assert caught.value.diagnostic.rule == "MC-3"

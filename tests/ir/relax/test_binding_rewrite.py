@@ -11,7 +11,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bindings, called, pure, var
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 
 def program(*lines: str, result: str = "y") -> rx.Function:

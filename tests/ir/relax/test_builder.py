@@ -33,7 +33,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, prim, rank, shape, tensor
+from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor
 
 
 @pytest.fixture

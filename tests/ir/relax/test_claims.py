@@ -22,7 +22,7 @@ from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.transform import LegalizeOps
 from tests.fuzz.sized_programs import programs
 from tests.ir.relax.graphs import BOOL, bind, block, function, module, pure, seq, var
-from tests.ir.relax.infos import Object, func, infos, prim, rank, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, prim, rank, sinfos, tensor, tuple_of
 from tests.ir.relax.test_sized_programs import normalized
 
 RULES = {
@@ -39,8 +39,8 @@ def rules(program: rx.Function) -> set[str | None]:
     return {found.rule for found in check_well_formed(program)}
 
 
-def declared(call: rx.Call, info: rx.StructInfo) -> rx.Call:
-    return replace(call, struct_info=info)
+def declared(call: rx.Call, sinfo: rx.StructInfo) -> rx.Call:
+    return replace(call, struct_info=sinfo)
 
 
 def returning(value: rx.Expr, *params: rx.Var) -> rx.Function:
@@ -147,7 +147,7 @@ def test_arguments_are_not_replaced_under_a_derived_info() -> None:
 @pytest.mark.rule("DER-43")
 def test_a_builder_does_not_believe_the_old_signature_of_a_new_body() -> None:
     old = normalize_function(function([X], X, global_symbol="f"))
-    new = replace(old, body=seq(pure("g", X, info=tensor(4))))
+    new = replace(old, body=seq(pure("g", X, sinfo=tensor(4))))
     builder = BlockBuilder(IRModule({"f": new}))
     with builder.function("main", [X]):
         result = builder.emit(rx.Call(rx.GlobalVar("f"), (X,)))
@@ -229,7 +229,7 @@ def corrupted(node: Node, target: Node, claim: rx.StructInfo) -> Node:
 
 
 @pytest.mark.rule("DER-35", "DER-42", "DER-33", "DER-10", "DER-43", "DER-13")
-@given(programs(), infos(), st.data())
+@given(programs(), sinfos(), st.data())
 def test_whatever_one_node_declares_is_checked_and_derived_anew(
     program: rx.Function, claim: rx.StructInfo, data: st.DataObject
 ) -> None:

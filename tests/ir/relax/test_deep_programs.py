@@ -52,16 +52,16 @@ def deep_functions() -> relax.Function:
 
 
 def deep_info() -> relax.StructInfo:
-    info: relax.StructInfo = TENSOR
+    sinfo: relax.StructInfo = TENSOR
     for _ in range(DEPTH):
-        info = relax.TupleStructInfo([info])
-    return info
+        sinfo = relax.TupleStructInfo([sinfo])
+    return sinfo
 
 
 def deep_infos() -> relax.Function:
-    info = deep_info()
-    x = relax.Var("x", info)
-    return function([x], relax.SeqExpr([], x), info)
+    sinfo = deep_info()
+    x = relax.Var("x", sinfo)
+    return function([x], relax.SeqExpr([], x), sinfo)
 
 
 def deep_calls() -> relax.Function:

@@ -36,7 +36,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import rank, shape, tensor
+from tests.ir.relax.sinfos import rank, shape, tensor
 
 PROGRAM = """
 @I.ir_module
@@ -398,7 +398,7 @@ def test_variables_can_be_mapped_by_hand() -> None:
         function(
             [x],
             seq(
-                block(bind(y, x), bind(z, y), bind(w, pure("f", z, info=tensor(2)))),
+                block(bind(y, x), bind(z, y), bind(w, pure("f", z, sinfo=tensor(2)))),
                 rx.Tuple((z, w)),
             ),
         )
@@ -407,7 +407,7 @@ def test_variables_can_be_mapped_by_hand() -> None:
     after = forward.visit_expr(func)
     assert forward.get_var_remap(z.vid) is x
     assert forward.get_var_remap(w) is w
-    expected = function([x], seq(block(bind(w, pure("f", x, info=tensor(2)))), rx.Tuple((x, w))))
+    expected = function([x], seq(block(bind(w, pure("f", x, sinfo=tensor(2)))), rx.Tuple((x, w))))
     assert_structural_equal(after, normalize_function(expected))
 
 

@@ -32,7 +32,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import rank, shape, tensor
+from tests.ir.relax.sinfos import rank, shape, tensor
 
 N = size("n")
 WEIGHT = np.ones(4, "float32")
@@ -73,7 +73,7 @@ def inner(length: int) -> rx.Function:
     value = x
     for i in range(length):
         a, f, p = var(f"a{i}"), var(f"f{i}"), var("p", tensor(N, 4))
-        first = seq(block(bind(a, pure("f", value, info=tensor(N, 4)))), pure("g", a))
+        first = seq(block(bind(a, pure("f", value, sinfo=tensor(N, 4)))), pure("g", a))
         made += [
             bind(var(f"b{i}"), first),
             bind(f, function([p], p)),
@@ -138,8 +138,8 @@ def test_rewrites_share_what_they_leave_alone() -> None:
 def test_annotations_that_mention_nothing_that_is_built_anew_are_shared() -> None:
     x, y = var("x", rank(1)), var("y")
     made = [
-        cast(var("z", info), x, info)
-        for info in (rank(1), tensor(4), rx.TensorStructInfo(None, "", ndim=-1))
+        cast(var("z", sinfo), x, sinfo)
+        for sinfo in (rank(1), tensor(4), rx.TensorStructInfo(None, "", ndim=-1))
     ]
     func = normalize_function(function([x], seq(block(*made), x)))
     before = bindings(func)
@@ -167,8 +167,8 @@ def steps(make: Callable[[rx.Expr], rx.Call]) -> Callable[[int], rx.Function]:
     ("make", "share"),
     [
         (lambda v: rx.Call(op.add.op, (v, v)), 0.2),
-        (lambda v: pure("f", v, info=tensor(4)), 0.27),
-        (lambda v: pure("f", rx.Tuple((v, v)), rx.const(1.0), info=tensor(4)), 0.2),
+        (lambda v: pure("f", v, sinfo=tensor(4)), 0.27),
+        (lambda v: pure("f", rx.Tuple((v, v)), rx.const(1.0), sinfo=tensor(4)), 0.2),
     ],
     ids=["operator", "packed function", "tuple and literal"],
 )
@@ -229,7 +229,7 @@ def test_inlining_shares_what_it_leaves_alone() -> None:
     x, y, z = var("x", tensor(2)), var("y"), var("z")
     g = rx.GlobalVar("g")
     callee = function([p := var("p", tensor(2))], p, global_symbol="g")
-    first = bind(y, pure("f", x, info=tensor(2)))
+    first = bind(y, pure("f", x, sinfo=tensor(2)))
     main = function([x], seq(block(first, bind(z, g(y))), z), global_symbol="main")
     mod = normalize_module(IRModule({"g": callee, "main": main}))
     func = mod["main"]

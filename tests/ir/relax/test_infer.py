@@ -1,4 +1,4 @@
-"""Derivation of infos: each rule with a program that keeps it, and one that breaks it."""
+"""Derivation of struct infos: each rule with a program that keeps it, and one that breaks it."""
 
 import warnings
 
@@ -29,7 +29,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 UNKNOWN = rx.TensorStructInfo(None, "", ndim=-1)  # type: ignore[arg-type]
 
@@ -42,9 +42,9 @@ def derived(params: list[rx.Var], body: rx.Expr, **options: object) -> rx.Struct
 
 
 def result(mod: IRModule, name: str = "main") -> rx.StructInfo:
-    info = normalize_module(mod)[name].struct_info
-    assert isinstance(info, rx.FuncStructInfo)
-    return info.ret
+    sinfo = normalize_module(mod)[name].struct_info
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    return sinfo.ret
 
 
 # Leaves
@@ -78,7 +78,7 @@ def test_a_projection_has_the_info_of_the_field() -> None:
     with pytest.raises(StructInfoTypeError, match=r"needs a tuple, found R.Object \[DER-32\]"):
         derived([o], rx.TupleGetItem(o, 0))
     with pytest.raises(StructInfoError, match="DER-33"):
-        derived([], rx.TupleGetItem(pure("f", info=tuple_of(prim())), 1))
+        derived([], rx.TupleGetItem(pure("f", sinfo=tuple_of(prim())), 1))
 
 
 @pytest.mark.rule("DER-32")
@@ -103,10 +103,10 @@ def test_an_if_has_what_its_branches_share() -> None:
 
 @pytest.mark.rule("DER-9")
 @pytest.mark.parametrize(
-    "info", [Object, UNKNOWN, prim(dtype="bool"), tensor(1, dtype="bool"), tensor(dtype="float32")]
+    "sinfo", [Object, UNKNOWN, prim(dtype="bool"), tensor(1, dtype="bool"), tensor(dtype="float32")]
 )
-def test_a_condition_is_known_to_be_a_truth_value(info: rx.StructInfo) -> None:
-    c = var("c", info)
+def test_a_condition_is_known_to_be_a_truth_value(sinfo: rx.StructInfo) -> None:
+    c = var("c", sinfo)
     with pytest.raises(StructInfoTypeError, match="DER-9"):
         derived([c], rx.If(c, c, c))
 
@@ -283,8 +283,8 @@ def test_a_packed_function_gives_what_the_call_says() -> None:
     extern = rx.ExternFunc("f")
     assert extern.struct_info == packed(rx.DEFAULT_DERIVE)
 
-    def call(*infos: rx.StructInfo) -> rx.StructInfo:
-        value = rx.Call(extern, (x,), sinfo_args=infos)
+    def call(*sinfos: rx.StructInfo) -> rx.StructInfo:
+        value = rx.Call(extern, (x,), sinfo_args=sinfos)
         return derived([x], value, is_pure=False)
 
     assert call() == Object
@@ -381,11 +381,11 @@ def test_a_recursive_call_maps_sizes_anew() -> None:
     half = var("half")
     body = seq(
         block(
-            bind(u, pure("half", x, info=rank(1))),
+            bind(u, pure("half", x, sinfo=rank(1))),
             cast(half, u, tensor(m)),
             bind(y, main(half)),
         ),
-        pure("join", y, info=tensor(n)),
+        pure("join", y, sinfo=tensor(n)),
     )
     found = normalize_module(module(main=function([x], body, tensor(n))))["main"]
     assert [b.var.struct_info for b in bindings(found)][2] == tensor(m)  # type: ignore[union-attr]
@@ -397,7 +397,7 @@ def test_a_recursive_local_call_maps_sizes_anew() -> None:
     x, y, z, u = var("x", tensor(n)), var("y"), var("z"), var("u", rank(1))
     f = var("f")
     inner = seq(
-        block(bind(u, pure("half", x, info=rank(1))), cast(z, u, tensor(m)), bind(y, f(z))), x
+        block(bind(u, pure("half", x, sinfo=rank(1))), cast(z, u, tensor(m)), bind(y, f(z))), x
     )
     found = normalize_function(
         function([], seq(block(bind(f, function([x], inner, tensor(n)))), f))
@@ -441,15 +441,15 @@ def test_a_function_that_is_cast_may_call_itself_too() -> None:
         literal = function([p], seq(block(bind(y, f(p))), y), prim())
         return function([], seq(block(cast(f, literal, wanted)), f))
 
-    info = func(prim(), ret=prim())
-    found = normalize_function(program(info))
-    assert found.struct_info == func(ret=info)
+    sinfo = func(prim(), ret=prim())
+    found = normalize_function(program(sinfo))
+    assert found.struct_info == func(ret=sinfo)
     inside = bindings(bindings(found)[0].value)[0].var
     assert inside is not None
     assert inside.struct_info == prim()
     assert normalize_function(found) is found
-    annotated = normalize_function(program(info, func(prim(), ret=prim())))
-    assert annotated.struct_info == func(ret=info)
+    annotated = normalize_function(program(sinfo, func(prim(), ret=prim())))
+    assert annotated.struct_info == func(ret=sinfo)
     with pytest.raises(StructInfoError, match="DER-45"):
         normalize_function(program(func(prim(), ret=Object)))
 
@@ -570,8 +570,8 @@ def test_force_pure_lifts_that_but_not_the_ban_in_dataflow_blocks() -> None:
     x = var("x", tensor(2))
     call = rx.Call(Op("relax.print"), (x,))
     forced = function([x], call).with_attr("relax.force_pure", True)
-    info = normalize_function(forced).struct_info
-    assert info == func(tensor(2), ret=UNIT)
+    sinfo = normalize_function(forced).struct_info
+    assert sinfo == func(tensor(2), ret=UNIT)
     inside = function([x], seq(dataflow(bind(local("y"), call)), x))
     with pytest.raises(StructInfoError, match="PU-5"):
         normalize_function(inside.with_attr("relax.force_pure", True))

@@ -15,7 +15,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_function
 from tests.ir.relax.graphs import at, function, pure, show, size, var
-from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, prim, rank, shape, tensor, tuple_of
 
 UNIT = rx.Tuple(())
 N = size("n")
@@ -130,7 +130,7 @@ CASES = {
         lambda _, value: rx.TupleGetItem(S, 0, span=at(value)), WRONG_KIND, "DER-32", VALUE
     ),
     "a field that a tuple has not": Case(
-        lambda _, value: rx.TupleGetItem(pure("g", info=tuple_of(prim())), 1, span=at(value)),
+        lambda _, value: rx.TupleGetItem(pure("g", sinfo=tuple_of(prim())), 1, span=at(value)),
         WRONG,
         "DER-33",
         VALUE,
@@ -240,7 +240,7 @@ def test_an_impure_call_that_is_refused_is_shown_and_is_what_the_error_is_about(
 
 
 G = var("g", func(tensor(4), ret=tensor(4)))
-GIVES_Y = pure("g", Y, info=tensor(N))
+GIVES_Y = pure("g", Y, sinfo=tensor(N))
 
 
 def bound(binding: rx.Binding) -> rx.SeqExpr:
@@ -278,7 +278,7 @@ WARNINGS: dict[str, tuple[Callable[..., rx.Function], str, str | None]] = {
         lambda value: function(
             [X],
             bound(
-                rx.MatchCast(None, replace(pure("g", info=tensor(2)), span=at(value)), tensor(3))
+                rx.MatchCast(None, replace(pure("g", sinfo=tensor(2)), span=at(value)), tensor(3))
             ),
         ),
         "DER-26",

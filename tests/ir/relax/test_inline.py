@@ -14,7 +14,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import bind, bindings, block, function, seq, var
-from tests.ir.relax.infos import func as func_info, rank, tensor
+from tests.ir.relax.sinfos import func as func_info, rank, tensor
 
 MAIN = """
 @I.ir_module

@@ -34,17 +34,17 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 from tests.counting import calls
-from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 exp, add = UNARY["exp"], op.add
 
 
 def function(
-    body: Callable[..., Any], *infos: rx.StructInfo, dataflow: bool = True, pure: bool = True
+    body: Callable[..., Any], *sinfos: rx.StructInfo, dataflow: bool = True, pure: bool = True
 ) -> IRModule:
     """A module whose main returns what `body` gives for its parameters."""
-    params = [rx.Var(f"x{k}", info) for k, info in enumerate(infos)]
+    params = [rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)]
     builder = BlockBuilder()
     with builder.function("main", params, pure=pure):
         if dataflow:
@@ -121,9 +121,9 @@ OPEN: list[tuple[Callable[..., Any], tuple[rx.StructInfo, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "infos"), OPEN)
-def test_what_is_open_stays(body: Callable[..., Any], infos: tuple[rx.StructInfo, ...]) -> None:
-    mod = function(body, *infos)
+@pytest.mark.parametrize(("body", "sinfos"), OPEN)
+def test_what_is_open_stays(body: Callable[..., Any], sinfos: tuple[rx.StructInfo, ...]) -> None:
+    mod = function(body, *sinfos)
     assert LegalizeOps()(mod) is mod
     with pytest.warns(RelaxpyWarning, match="has open operands, so it is not lowered yet"):
         LegalizeOps(enable_warning=True)(mod)

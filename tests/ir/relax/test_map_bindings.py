@@ -215,8 +215,8 @@ e = R.exp(a)
 return (d, e)
 """)
     [block] = DoubleNegative().expr(func).body.blocks
-    infos = {b.var.name_hint: b.value.struct_info for b in block.bindings if b.var}
-    assert [name for name, info in infos.items() if info is None] == ["d"]
+    sinfos = {b.var.name_hint: b.value.struct_info for b in block.bindings if b.var}
+    assert [name for name, sinfo in sinfos.items() if sinfo is None] == ["d"]
 
 
 @pytest.mark.rule("SC-7")

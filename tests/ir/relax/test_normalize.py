@@ -29,7 +29,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, packed, shape, tensor
+from tests.ir.relax.sinfos import Object, packed, shape, tensor
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_nested_calls_are_bound_inner_first_and_left_to_right(x: rx.Var) -> None
 
 @pytest.mark.rule("NF-17")
 def test_a_callee_is_evaluated_before_the_arguments(x: rx.Var) -> None:
-    info = rx.FuncStructInfo((Object,), Object)
-    value = rx.Call(pure("callee", info=info), (pure("argument"),))
+    sinfo = rx.FuncStructInfo((Object,), Object)
+    value = rx.Call(pure("callee", sinfo=sinfo), (pure("argument"),))
     found = normalize_function(function([], value))
     assert called(found)[:2] == ["callee", "argument"]
 
@@ -122,7 +122,7 @@ def test_a_packed_function_is_bound_where_an_operator_takes_a_value(value: rx.Ca
 
 @pytest.mark.rule("NF-4")
 def test_what_an_operator_calls_is_bound_if_it_is_no_packed_function() -> None:
-    value = pure("g", info=packed())
+    value = pure("g", sinfo=packed())
     found = normalize_function(
         function([], rx.Call(Op("relax.call_pure_packed"), (value,), sinfo_args=(Object,)))
     )
@@ -245,10 +245,10 @@ def test_a_result_after_a_dataflow_block_gets_a_block_of_its_own(x: rx.Var) -> N
 
 @pytest.mark.rule("NF-13")
 def test_conditions_and_projected_tuples_become_leaves(x: rx.Var) -> None:
-    condition = pure("c", info=BOOL)
+    condition = pure("c", sinfo=BOOL)
     found = normalize_function(function([x], rx.If(condition, x, x)))
     assert isinstance(bindings(found)[-1].value.cond, rx.Var)  # type: ignore[union-attr]
-    pair = pure("p", info=rx.TupleStructInfo((Object, Object)))
+    pair = pure("p", sinfo=rx.TupleStructInfo((Object, Object)))
     found = normalize_function(function([x], rx.TupleGetItem(pair, 1)))
     assert isinstance(bindings(found)[-1].value.tuple_value, rx.Var)  # type: ignore[union-attr]
     assert check_well_formed(found, normal_form=True) == []
@@ -289,7 +289,7 @@ def test_dataflow_and_empty_blocks_inside_a_dataflow_block_are_taken_over(x: rx.
 
 
 def shape_of_arg(x: rx.Var) -> rx.Call:
-    return pure("same", x, info=tensor(2, 3))
+    return pure("same", x, sinfo=tensor(2, 3))
 
 
 @pytest.mark.rule("NF-16")
@@ -340,7 +340,7 @@ def test_a_function_may_be_cast_without_being_named(x: rx.Var) -> None:
 def test_an_annotated_variable_is_not_in_scope_in_its_own_value(x: rx.Var) -> None:
     y, z = var("y", tensor(2, 3)), var("z", tensor(2, 3))
     for binding in (
-        bind(y, pure("f", y, info=tensor(2, 3))),
+        bind(y, pure("f", y, sinfo=tensor(2, 3))),
         cast(y, pure("f", y), tensor(2, 3)),
         bind(y, rx.Tuple((x, y))),
     ):
@@ -396,7 +396,7 @@ def test_a_normal_form_without_infos_stays_structurally_equal(x: rx.Var) -> None
     assert_structural_equal(normalize_function(func), func)
 
 
-PAIR = pure("p", info=rx.TupleStructInfo((Object, Object)))
+PAIR = pure("p", sinfo=rx.TupleStructInfo((Object, Object)))
 
 
 def packed_call(callee: rx.Expr) -> rx.Call:
@@ -410,7 +410,10 @@ def packed_call(callee: rx.Expr) -> rx.Call:
     [
         ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", pure("g", x)))), x)),
         ("NF-2", lambda x, c: seq(block(bind(var("y"), pure("f", rx.ExternFunc("g")))), x)),
-        ("NF-2", lambda x, c: seq(block(bind(var("y"), packed_call(pure("g", info=packed())))), x)),
+        (
+            "NF-2",
+            lambda x, c: seq(block(bind(var("y"), packed_call(pure("g", sinfo=packed())))), x),
+        ),
         ("NF-2", lambda x, c: seq(block(bind(var("y"), rx.TupleGetItem(PAIR, 0))), x)),
         ("NF-5", lambda x, c: seq(block(bind(var("y"), seq(x))), x)),
         ("NF-8", lambda x, c: seq(block(bind(var("y"), x)), block(bind(var("z"), x)), x)),
@@ -419,7 +422,9 @@ def packed_call(callee: rx.Expr) -> rx.Call:
         ("NF-12", lambda x, c: seq(pure("f", x))),
         (
             "NF-13",
-            lambda x, c: seq(block(bind(var("y"), rx.If(pure("c", info=BOOL), seq(x), seq(x)))), x),
+            lambda x, c: seq(
+                block(bind(var("y"), rx.If(pure("c", sinfo=BOOL), seq(x), seq(x)))), x
+            ),
         ),
     ],
 )
@@ -497,7 +502,7 @@ def test_what_a_branch_binds_is_not_used_outside_it(x: rx.Var) -> None:
 
 def test_deep_tuples_are_looked_at_once(x: rx.Var) -> None:
     def nested(depth: int) -> rx.Function:
-        value: rx.Expr = pure("f", x, info=tensor(2))
+        value: rx.Expr = pure("f", x, sinfo=tensor(2))
         for _ in range(depth):
             value = rx.Tuple((value, x))
         return function([x], rx.Tuple((value,)))

@@ -28,7 +28,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import func, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import func, prim, rank, shape, tensor, tuple_of
 
 U = var("u", rank(1))
 C = var("c", BOOL)
@@ -41,12 +41,12 @@ MENTIONS: dict[str, Callable[[tir.Var], list[rx.Binding]]] = {
     "argument next to literals": lambda n: [
         bind(var("y"), pure("f", rx.const(1), rx.StringImm("s"), rx.PrimValue(n)))
     ],
-    "sinfo_args": lambda n: [bind(var("y"), pure("f", U, info=tensor(n)))],
+    "sinfo_args": lambda n: [bind(var("y"), pure("f", U, sinfo=tensor(n)))],
     "one of several sinfo_args": lambda n: [
         bind(var("y"), replace(pure("f", U), sinfo_args=(prim(), tensor(n), prim())))
     ],
     "sinfo_args of a call of a call": lambda n: [
-        bind(var("y"), pure("f", pure("g", U), info=tuple_of(tensor(n), prim(n))))
+        bind(var("y"), pure("f", pure("g", U), sinfo=tuple_of(tensor(n), prim(n))))
     ],
     "annotation": lambda n: [
         cast(z := var("z"), U, tensor(n)),
@@ -106,7 +106,7 @@ def test_each_mention_of_a_size_follows_the_cast_that_binds_it(where: str) -> No
     found = normalize_function(before)
     assert check_well_formed(found, normal_form=True) == []
     casts = [b.struct_info for b in bindings(found) if isinstance(b, rx.MatchCast) and not b.var]
-    sizes = {info.get_shape()[0] for info in casts}  # type: ignore[union-attr,index]
+    sizes = {sinfo.get_shape()[0] for sinfo in casts}  # type: ignore[union-attr,index]
     assert len(sizes) == 2
     assert n not in sizes
 
@@ -148,7 +148,7 @@ def test_an_operand_that_is_evaluated_again_is_bound_once() -> None:
 def test_a_shape_follows_the_variable_that_is_given_its_info() -> None:
     s, y = var("s"), var("y")
     by_s = rx.TensorStructInfo(s, "float32")
-    value = pure("f", U, info=by_s)
+    value = pure("f", U, sinfo=by_s)
     for binding in (cast(y, U, by_s), bind(var("y", by_s), value), bind(y, value)):
         body = seq(block(bind(s, rx.ShapeExpr((3,))), binding), rx.Tuple(()))  # type: ignore[arg-type]
         found = normalize_function(function([U], body))

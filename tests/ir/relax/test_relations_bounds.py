@@ -39,7 +39,7 @@ from relaxpy.ir.relax.relations.shape_vars import (
     substitute_info,
 )
 from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype
-from tests.ir.relax.infos import (
+from tests.ir.relax.sinfos import (
     FIRST,
     M,
     N,

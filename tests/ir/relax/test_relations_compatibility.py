@@ -28,7 +28,7 @@ from relaxpy.ir.relax.relations import (
     substitute_info,
 )
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.infos import (
+from tests.ir.relax.sinfos import (
     FIRST,
     N_BY_4,
     K,
@@ -461,15 +461,15 @@ def test_a_bound_variable_of_a_nested_function_differs_from_one_of_the_other_sid
 
 @pytest.mark.rule("SC-16", "RES-70")
 def test_bound_variables_of_functions_are_not_free_outside() -> None:
-    info = tuple_of(tensor(M), func(tensor(N), func(tensor(N, K), ret=Object), ret=tensor(N * M)))
-    assert free_shape_vars(info) == (M,)
-    assert free_shape_vars(info, {N}) == (M, N)
-    assert definable_shape_vars(info) == (M,)
+    sinfo = tuple_of(tensor(M), func(tensor(N), func(tensor(N, K), ret=Object), ret=tensor(N * M)))
+    assert free_shape_vars(sinfo) == (M,)
+    assert free_shape_vars(sinfo, {N}) == (M, N)
+    assert definable_shape_vars(sinfo) == (M,)
     assert definable_shape_vars(tuple_of(shape(K, N + 1), prim(M))) == (K, M)
 
 
 def test_a_rename_leaves_variables_in_scope() -> None:
-    info = func(tensor(N, M), ret=tensor(N + M))
-    renamed = alpha_rename(info, {N})
+    sinfo = func(tensor(N, M), ret=tensor(N + M))
+    renamed = alpha_rename(sinfo, {N})
     assert free_shape_vars(renamed, {N}) == (N,)
     assert M not in free_shape_vars(renamed, {N, M})

@@ -24,7 +24,7 @@ from relaxpy.ir.relax.nodes.static_type import (
 )
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
 from relaxpy.ir.relax.relations.static_types import find_glb, find_lub, is_subtype, require_subtype
-from tests.ir.relax.infos import (
+from tests.ir.relax.sinfos import (
     FIRST,
     K,
     M,
@@ -44,9 +44,9 @@ from tests.ir.relax.infos import (
 from tests.rows import by_rule
 
 
-def erased(info: rx.StructInfo) -> rx.StructInfo:
+def erased(sinfo: rx.StructInfo) -> rx.StructInfo:
     """Erased where s and n are in scope."""
-    return erase_to_well_defined(info, {S}, {N})
+    return erase_to_well_defined(sinfo, {S}, {N})
 
 
 ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo]]]] = [
@@ -92,16 +92,16 @@ ERASED: list[tuple[pytest.MarkDecorator, list[tuple[rx.StructInfo, rx.StructInfo
 
 
 @pytest.mark.parametrize(
-    ("info", "expected"),
+    ("sinfo", "expected"),
     by_rule(ERASED),
 )
-def test_erasing(info: rx.StructInfo, expected: rx.StructInfo) -> None:
-    assert erased(info) == expected
+def test_erasing(sinfo: rx.StructInfo, expected: rx.StructInfo) -> None:
+    assert erased(sinfo) == expected
 
 
 @pytest.mark.rule("ERA-1")
 @pytest.mark.parametrize(
-    "info",
+    "sinfo",
     [
         Object,
         tensor(N, N * 2),
@@ -113,29 +113,29 @@ def test_erasing(info: rx.StructInfo, expected: rx.StructInfo) -> None:
         tuple_of(tensor(N)),
     ],
 )
-def test_what_is_in_scope_stays_as_it_is(info: rx.StructInfo) -> None:
-    assert erased(info) is info
+def test_what_is_in_scope_stays_as_it_is(sinfo: rx.StructInfo) -> None:
+    assert erased(sinfo) is sinfo
 
 
 @pytest.mark.rule("ERA-7")
 def test_a_shape_in_scope_is_kept_inside_a_function_too() -> None:
-    info = func(by_var(S), ret=by_var(S))
-    assert erase_to_well_defined(info, {S}, ()) is info
-    assert erase_to_well_defined(info, (), ()) == func(rank(-1), ret=rank(-1))
+    sinfo = func(by_var(S), ret=by_var(S))
+    assert erase_to_well_defined(sinfo, {S}, ()) is sinfo
+    assert erase_to_well_defined(sinfo, (), ()) == func(rank(-1), ret=rank(-1))
 
 
 @pytest.mark.rule("ERA-8", "ERA-9")
 def test_erasure_of_a_packed_form_changes_its_result_alone() -> None:
-    info = rx.FuncStructInfo(None, tensor(M), True, derive_func=FIRST)
-    found = erased(info)
+    sinfo = rx.FuncStructInfo(None, tensor(M), True, derive_func=FIRST)
+    found = erased(sinfo)
     assert isinstance(found, rx.FuncStructInfo)
     assert (found.derive_func, found.purity, found.ret) == (FIRST, True, rank(1))
 
 
 @pytest.mark.rule("ERA-11")
 def test_a_weakened_parameter_binds_nothing_any_more() -> None:
-    info = func(tensor(M, K * 2), tensor(M * 3), ret=tensor(M))
-    found = erased(info)
+    sinfo = func(tensor(M, K * 2), tensor(M * 3), ret=tensor(M))
+    found = erased(sinfo)
     assert found == func(rank(2), rank(1), ret=rank(1))
     assert erased(found) is found
 
@@ -146,7 +146,7 @@ OPEN = DynTensorType(-1, VOID)
 
 @pytest.mark.rule("TYP-2", "TYP-3")
 @pytest.mark.parametrize(
-    ("info", "expected"),
+    ("sinfo", "expected"),
     [
         (tensor(N, M), F32),
         (rank(-1, ""), OPEN),
@@ -160,8 +160,8 @@ OPEN = DynTensorType(-1, VOID)
         (prim(N), ObjectType()),
     ],
 )
-def test_erasing_to_a_type(info: rx.StructInfo, expected: AnyType) -> None:
-    assert erase_struct_info(info) == expected
+def test_erasing_to_a_type(sinfo: rx.StructInfo, expected: AnyType) -> None:
+    assert erase_struct_info(sinfo) == expected
 
 
 @pytest.mark.rule("TYP-4", "TYP-5")

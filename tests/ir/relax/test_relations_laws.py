@@ -1,4 +1,4 @@
-"""Algebraic laws of the relations between infos, on generated ones."""
+"""Algebraic laws of the relations between struct infos, on generated ones."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from relaxpy.ir.relax.relations import (
 )
 from relaxpy.ir.relax.relations.compatibility import Compatibility, check_compatibility, is_base_of
 from relaxpy.ir.relax.relations.erase import erase_to_well_defined
-from tests.ir.relax.infos import SHAPES, VARIABLES, M, N, infos, weakened
+from tests.ir.relax.sinfos import SHAPES, VARIABLES, M, N, sinfos, weakened
 
-OPEN = infos()
-PLAIN = infos(functions=False)
-GROUND = infos(variables=())
+OPEN = sinfos()
+PLAIN = sinfos(functions=False)
+GROUND = sinfos(variables=())
 SCOPES = st.sampled_from([(), (N,), (N, M), VARIABLES])
 
 
@@ -32,11 +32,13 @@ def below(a: rx.StructInfo, b: rx.StructInfo, scope: tuple[object, ...] = ()) ->
     return is_base_of(b, a, scope)  # type: ignore[arg-type]
 
 
-def chain(draw: st.DataObject, info: st.SearchStrategy[rx.StructInfo]) -> tuple[rx.StructInfo, ...]:
-    """Three infos, often each above the one before."""
-    a = draw.draw(info)
-    b = draw.draw(st.one_of(weakened(a), info))
-    return a, b, draw.draw(st.one_of(weakened(b), info))
+def chain(
+    draw: st.DataObject, sinfo: st.SearchStrategy[rx.StructInfo]
+) -> tuple[rx.StructInfo, ...]:
+    """Three struct infos, often each above the one before."""
+    a = draw.draw(sinfo)
+    b = draw.draw(st.one_of(weakened(a), sinfo))
+    return a, b, draw.draw(st.one_of(weakened(b), sinfo))
 
 
 @pytest.mark.rule("SUB-1", "SI-16", "RES-13")

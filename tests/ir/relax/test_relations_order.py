@@ -1,4 +1,4 @@
-"""`<<:`, least upper and greatest lower bounds of infos, rule by rule (SUB)."""
+"""`<<:`, least upper and greatest lower bounds of struct infos, rule by rule (SUB)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relaxpy.ir.relax.relations.compatibility import (
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars, free_shape_vars
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import relax as R
-from tests.ir.relax.infos import (
+from tests.ir.relax.sinfos import (
     FIRST,
     N_BY_4,
     K,

@@ -1,4 +1,4 @@
-"""What each kind of info says, and what it cannot say."""
+"""What each kind of struct info says, and what it cannot say."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from relaxpy.ir.relax.relations import (
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 EVERY_KIND = [
@@ -86,11 +86,11 @@ def test_both_forms_of_function_info_carry_purity(purity: bool) -> None:
 
 
 @pytest.mark.rule("SI-10")
-@pytest.mark.parametrize("info", EVERY_KIND, ids=str)
-def test_object_describes_every_value(info: rx.StructInfo) -> None:
-    assert is_base_of(rx.ObjectStructInfo(), info)
-    if not isinstance(info, rx.ObjectStructInfo):
-        assert not is_base_of(info, rx.ObjectStructInfo())
+@pytest.mark.parametrize("sinfo", EVERY_KIND, ids=str)
+def test_object_describes_every_value(sinfo: rx.StructInfo) -> None:
+    assert is_base_of(rx.ObjectStructInfo(), sinfo)
+    if not isinstance(sinfo, rx.ObjectStructInfo):
+        assert not is_base_of(sinfo, rx.ObjectStructInfo())
 
 
 @pytest.mark.rule("SI-17")
@@ -126,12 +126,12 @@ def test_a_datatype_of_a_scalar_is_one() -> None:
 
 def test_sizes_are_put_in_for_variables_only() -> None:
     n = tir.Var("n", "int64")
-    info = rx.TensorStructInfo((n, 4), "float32")
-    assert substitute_info(info, {n: 3}) == rx.TensorStructInfo((3, 4), "float32")
+    sinfo = rx.TensorStructInfo((n, 4), "float32")
+    assert substitute_info(sinfo, {n: 3}) == rx.TensorStructInfo((3, 4), "float32")
     wrong: list[object] = [n]
     for values, about in ((3, 3), (wrong, wrong), ({"n": 3}, "n"), ({n: None}, None)):
         with pytest.raises(MisuseError) as caught:
-            substitute_info(info, values)  # type: ignore[arg-type]
+            substitute_info(sinfo, values)  # type: ignore[arg-type]
         assert caught.value.about is about
     with pytest.raises(MisuseError) as caught:
         substitute_info(3, {n: n})  # type: ignore[type-var]
@@ -142,10 +142,10 @@ def test_sizes_are_put_in_for_variables_only() -> None:
 def test_sizes_are_put_in_as_integers_of_the_datatype_of_their_variable() -> None:
     narrow = tir.Var("k", "int32")
     for value in (narrow, tir.IntImm("int32", 3), narrow + 1):
-        info = substitute_info(prim(N + 1), {N: value})
-        assert info.dtype == "int64"
-        assert info.value is not None
-        assert info.value.dtype == "int64"
+        sinfo = substitute_info(prim(N + 1), {N: value})
+        assert sinfo.dtype == "int64"
+        assert sinfo.value is not None
+        assert sinfo.value.dtype == "int64"
     with pytest.raises(MisuseError):
         substitute_info(tensor(N), {N: tir.FloatImm("float64", 2.0)})
 
@@ -153,11 +153,11 @@ def test_sizes_are_put_in_as_integers_of_the_datatype_of_their_variable() -> Non
 @pytest.mark.rule("MAP-9")
 def test_sizes_that_do_not_change_stay_as_they_are_written() -> None:
     n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
-    info = rx.TensorStructInfo((n + n, 2), "float32")
-    assert substitute_info(info, {n: n, m: 4}) is info
-    assert substitute_info(info, {m: 4}) is info
-    assert substitute_info(info, {n: m}).get_shape() == (m + m, 2)
-    assert substitute_info(info, {n: m + 1}).get_shape() == (m * 2 + 2, 2)
+    sinfo = rx.TensorStructInfo((n + n, 2), "float32")
+    assert substitute_info(sinfo, {n: n, m: 4}) is sinfo
+    assert substitute_info(sinfo, {m: 4}) is sinfo
+    assert substitute_info(sinfo, {n: m}).get_shape() == (m + m, 2)
+    assert substitute_info(sinfo, {n: m + 1}).get_shape() == (m * 2 + 2, 2)
 
 
 def spread(*dims: object) -> DTensorStructInfo:
@@ -166,7 +166,7 @@ def spread(*dims: object) -> DTensorStructInfo:
 
 @pytest.mark.rule("SC-16")
 @pytest.mark.parametrize(
-    ("info", "free"),
+    ("sinfo", "free"),
     [
         (Object, ()),
         (prim(M + N), (M, N)),
@@ -183,19 +183,19 @@ def spread(*dims: object) -> DTensorStructInfo:
     ids=str,
 )
 def test_free_variables_are_those_that_no_function_info_owns(
-    info: rx.StructInfo, free: tuple[tir.Var, ...]
+    sinfo: rx.StructInfo, free: tuple[tir.Var, ...]
 ) -> None:
-    assert free_shape_vars(info) == free
+    assert free_shape_vars(sinfo) == free
 
 
 @pytest.mark.rule("SC-16")
 def test_no_function_info_at_any_depth_owns_what_is_in_scope() -> None:
     inner = func(tensor(N), ret=shape(N))
-    for info in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
-        assert free_shape_vars(info) == ()
-        assert free_shape_vars(info, {N}) == (N,)
-        assert free_shape_vars(alpha_rename(info, {N}), {N}) == (N,)
-        assert free_shape_vars(alpha_rename(info), {N}) == ()
+    for sinfo in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
+        assert free_shape_vars(sinfo) == ()
+        assert free_shape_vars(sinfo, {N}) == (N,)
+        assert free_shape_vars(alpha_rename(sinfo, {N}), {N}) == (N,)
+        assert free_shape_vars(alpha_rename(sinfo), {N}) == ()
 
 
 @pytest.mark.rule("MAP-9")
@@ -216,7 +216,7 @@ def test_sizes_are_put_in_at_every_depth(make: Callable[[tir.PrimExpr], rx.Struc
 
 @pytest.mark.rule("MAP-9")
 @pytest.mark.parametrize(
-    "info",
+    "sinfo",
     [
         *(Object, prim(M), prim(), shape(M), rank(2), tensor(M, 2), packed()),
         *(tuple_of(Object, tensor(M)), func(tensor(M), ret=shape(M)), func(ret=prim())),
@@ -224,15 +224,15 @@ def test_sizes_are_put_in_at_every_depth(make: Callable[[tir.PrimExpr], rx.Struc
     ],
     ids=str,
 )
-def test_fields_whose_sizes_do_not_change_are_kept(info: rx.StructInfo) -> None:
-    found = substitute_info(tuple_of(info, tensor(N)), {N: M + 1})
-    assert found == tuple_of(info, tensor(M + 1))
-    assert found.fields[0] is info
-    called = substitute_info(func(info, ret=tensor(N)), {N: M + 1})
+def test_fields_whose_sizes_do_not_change_are_kept(sinfo: rx.StructInfo) -> None:
+    found = substitute_info(tuple_of(sinfo, tensor(N)), {N: M + 1})
+    assert found == tuple_of(sinfo, tensor(M + 1))
+    assert found.fields[0] is sinfo
+    called = substitute_info(func(sinfo, ret=tensor(N)), {N: M + 1})
     assert called.params is not None
-    assert called.params[0] is info
+    assert called.params[0] is sinfo
     assert called.ret == tensor(M + 1)
-    assert substitute_info(func(tensor(N), ret=info), {N: M + 1}).ret is info
+    assert substitute_info(func(tensor(N), ret=sinfo), {N: M + 1}).ret is sinfo
 
 
 def test_a_struct_info_of_too_many_nodes_cannot_be_built_whatever_its_kind() -> None:

@@ -31,7 +31,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import func, packed, prim, rank, shape, tensor
+from tests.ir.relax.sinfos import func, packed, prim, rank, shape, tensor
 
 
 @pytest.mark.rule("SC-9")
@@ -41,7 +41,7 @@ def test_a_copy_has_variables_of_its_own() -> None:
     y, z, g, p = var("y"), local("z"), var("g"), var("p", tensor(m))
     free = var("free", tensor(2))
     body = seq(
-        dataflow(bind(z, pure("f", x, info=tensor(n))), cast(y, z, tensor(m))),
+        dataflow(bind(z, pure("f", x, sinfo=tensor(n))), cast(y, z, tensor(m))),
         block(bind(g, function([p], p))),
         rx.Tuple((y, g, free)),
     )
@@ -74,13 +74,13 @@ def test_inputs_of_a_call_of_a_kernel() -> None:
     def double(a: Any) -> Any:
         return te.compute(a.shape, lambda i, j: a[i, j] + a[i, j], "double")
 
-    kernel, args, infos, sizes = relax.utils.gen_call_tir_inputs(
+    kernel, args, sinfos, sizes = relax.utils.gen_call_tir_inputs(
         double, x, primfunc_attrs={"tag": 1}
     )
     assert isinstance(kernel, PrimFunc)
     assert kernel.attrs["tag"] == 1
     assert args == [x]
-    assert infos == [tensor(n, 4)]
+    assert sinfos == [tensor(n, 4)]
     assert sizes is None
 
 
@@ -91,9 +91,9 @@ def test_sizes_that_no_buffer_tells_are_inputs_and_outputs_may_be_several() -> N
     def fill(a: Any, k: Any) -> list[Any]:
         return [te.compute((2,), lambda i: a[i], "s"), te.compute((4,), lambda i: a[i] + k, "t")]
 
-    _, args, infos, sizes = relax.utils.gen_call_tir_inputs(fill, x, n)
+    _, args, sinfos, sizes = relax.utils.gen_call_tir_inputs(fill, x, n)
     assert args == [x]
-    assert infos == [tensor(2), tensor(4)]
+    assert sinfos == [tensor(2), tensor(4)]
     assert sizes is not None
     assert list(sizes) == [n]
     with pytest.raises(MisuseError, match="needs the shape and datatype"):

@@ -29,7 +29,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 Program = IRModule | rx.Function
 G_OTHER = rx.GlobalVar("other")
@@ -333,8 +333,8 @@ def test_an_operator_stands_only_where_it_is_called(x: rx.Var) -> None:
 # Annotations
 
 
-def params(*infos: rx.StructInfo) -> rx.Function:
-    return function([var(f"p{i}", info) for i, info in enumerate(infos)], rx.Tuple(()))
+def params(*sinfos: rx.StructInfo) -> rx.Function:
+    return function([var(f"p{i}", sinfo) for i, sinfo in enumerate(sinfos)], rx.Tuple(()))
 
 
 WRONG_RANK = rx.TensorStructInfo((2, 3), "float32", ndim=3)  # type: ignore[arg-type]
@@ -390,7 +390,7 @@ def test_sizes_in_annotations_are_in_scope(
 ) -> None:
     n = size("n")
     y = var("y", make(n))
-    value = pure("f", info=make(n))
+    value = pure("f", sinfo=make(n))
     assert rule in rules(function([], seq(block(bind(y, value)), y)))
     a = var("a", tensor(n))
     assert rules(function([a], seq(block(bind(y, value)), y))) == []
@@ -423,7 +423,7 @@ def test_a_prim_value_is_a_number_or_arithmetic_over_sizes() -> None:
 
 @pytest.mark.rule("WF-19", "WF-20", "DT-2", "DT-4", "DT-8")
 @pytest.mark.parametrize(
-    ("expected", "info"),
+    ("expected", "sinfo"),
     [
         ([], prim(dtype="bool")),
         ([], rx.TensorStructInfo(None, "", ndim=1)),
@@ -435,8 +435,8 @@ def test_a_prim_value_is_a_number_or_arithmetic_over_sizes() -> None:
         (["WF-20"], tensor(2, dtype="int7")),
     ],
 )
-def test_datatypes_of_annotations(expected: list[str], info: rx.StructInfo) -> None:
-    assert rules(params(info)) == expected
+def test_datatypes_of_annotations(expected: list[str], sinfo: rx.StructInfo) -> None:
+    assert rules(params(sinfo)) == expected
 
 
 @pytest.mark.rule("WF-22")
@@ -514,7 +514,7 @@ def test_what_follows_from_a_failed_function_is_not_said(x: rx.Var) -> None:
 
 @pytest.mark.rule("WF-6a", "WF-10", "WF-20")
 @pytest.mark.parametrize(
-    ("info", "broken"),
+    ("sinfo", "broken"),
     [
         (tensor(size("n"), 2), []),
         (tensor(size("n") * 2, 2), ["WF-6a"]),
@@ -523,9 +523,9 @@ def test_what_follows_from_a_failed_function_is_not_said(x: rx.Var) -> None:
     ],
 )
 def test_the_tensor_on_many_devices_is_looked_at(
-    info: rx.TensorStructInfo, broken: list[str]
+    sinfo: rx.TensorStructInfo, broken: list[str]
 ) -> None:
-    spread = DTensorStructInfo(info, DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]"))
+    spread = DTensorStructInfo(sinfo, DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]"))
     assert rules(params(spread)) == broken
 
 

@@ -13,7 +13,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.graphs import BOOL, at, function, seq, size
-from tests.ir.relax.infos import Object, func, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, shape, tensor, tuple_of
 
 N = size("n")
 MESH, SPLIT = DeviceMesh((2,), (0, 1)), Placement.from_text("S[0]")
@@ -26,8 +26,8 @@ def places(program: rx.Function) -> list[tuple[str | None, int | None]]:
     return [(d.rule, d.span and d.span.line) for d in found]
 
 
-def var(name: str, info: rx.StructInfo | None = None, line: int | None = None) -> rx.Var:
-    return rx.Var(name, info, span=at(line))
+def var(name: str, sinfo: rx.StructInfo | None = None, line: int | None = None) -> rx.Var:
+    return rx.Var(name, sinfo, span=at(line))
 
 
 def main(
@@ -49,38 +49,40 @@ def bound(
     return rx.BindingBlock([rx.VarBinding(target, value, span=span)])
 
 
-def located(info: rx.StructInfo, line: int | None) -> rx.StructInfo:
-    return replace(info, span=at(line))  # type: ignore[call-arg]
+def located(sinfo: rx.StructInfo, line: int | None) -> rx.StructInfo:
+    return replace(sinfo, span=at(line))  # type: ignore[call-arg]
 
 
 UNIT = rx.Tuple(())
 WRONG_RANK = rx.TensorStructInfo((2, 3), "float32", ndim=3)  # type: ignore[arg-type]
 
 
-def call(*args: rx.Expr, line: int | None, info: rx.StructInfo | None = None) -> rx.Call:
-    infos = () if info is None else (info,)
-    return rx.Call(rx.ExternFunc("f"), args, sinfo_args=infos, span=at(line))
+def call(*args: rx.Expr, line: int | None, sinfo: rx.StructInfo | None = None) -> rx.Call:
+    sinfos = () if sinfo is None else (sinfo,)
+    return rx.Call(rx.ExternFunc("f"), args, sinfo_args=sinfos, span=at(line))
 
 
 #: What is wrong, the program with positions on its nodes (innermost first), and the rules.
 FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
     "the annotation of a parameter": (
-        lambda info, param, func: main(UNIT, var("p", located(WRONG_RANK, info), param), line=func),
+        lambda sinfo, param, func: main(
+            UNIT, var("p", located(WRONG_RANK, sinfo), param), line=func
+        ),
         ["WF-10", "WF-14d"],
     ),
     "a size in the annotation of a parameter": (
-        lambda info, param, func: main(
-            UNIT, var("p", located(tensor(N * 2), info), param), line=func
+        lambda sinfo, param, func: main(
+            UNIT, var("p", located(tensor(N * 2), sinfo), param), line=func
         ),
         ["WF-6a"],
     ),
     "a parameter in a function in a tuple in an annotation": (
-        lambda info, outer, outermost, param: main(
+        lambda sinfo, outer, outermost, param: main(
             UNIT,
             var(
                 "p",
                 located(
-                    tuple_of(located(func(located(WRONG_RANK, info), ret=Object), outer)),
+                    tuple_of(located(func(located(WRONG_RANK, sinfo), ret=Object), outer)),
                     outermost,
                 ),
                 param,
@@ -89,60 +91,60 @@ FAULTS: dict[str, tuple[Callable[..., rx.Function], list[str]]] = {
         ["WF-10", "WF-14d"],
     ),
     "a result in a return annotation": (
-        lambda info, outer, line: main(
-            UNIT, ret=located(func(ret=located(WRONG_RANK, info)), outer), line=line
+        lambda sinfo, outer, line: main(
+            UNIT, ret=located(func(ret=located(WRONG_RANK, sinfo)), outer), line=line
         ),
         ["WF-14d"],
     ),
     "what a tensor on many devices is": (
-        lambda info, outer, line: main(
+        lambda sinfo, outer, line: main(
             UNIT,
             var(
                 "p",
-                located(DTensorStructInfo(located(WRONG_RANK, info), MESH, SPLIT), outer),  # type: ignore[arg-type]
+                located(DTensorStructInfo(located(WRONG_RANK, sinfo), MESH, SPLIT), outer),  # type: ignore[arg-type]
                 line,
             ),
         ),
         ["WF-10", "WF-14d"],
     ),
     "a field in what a cast says": (
-        lambda info, outer, line: main(
+        lambda sinfo, outer, line: main(
             seq(
-                bound(None, UNIT, line, located(tuple_of(located(tensor(N * 2), info)), outer)),
+                bound(None, UNIT, line, located(tuple_of(located(tensor(N * 2), sinfo)), outer)),
                 UNIT,
             )
         ),
         ["WF-5b"],
     ),
     "a return annotation": (
-        lambda info, func: main(UNIT, ret=located(WRONG_RANK, info), line=func),
+        lambda sinfo, func: main(UNIT, ret=located(WRONG_RANK, sinfo), line=func),
         ["WF-14d"],
     ),
     "the annotation of a variable": (
-        lambda info, target, binding, func: main(
-            seq(bound(var("y", located(WRONG_RANK, info), target), UNIT, binding), UNIT), line=func
+        lambda sinfo, target, binding, func: main(
+            seq(bound(var("y", located(WRONG_RANK, sinfo), target), UNIT, binding), UNIT), line=func
         ),
         ["WF-10", "WF-14d"],
     ),
     "what a cast says": (
-        lambda info, binding, func: main(
-            seq(bound(None, UNIT, binding, located(tensor(N * 2), info)), UNIT), line=func
+        lambda sinfo, binding, func: main(
+            seq(bound(None, UNIT, binding, located(tensor(N * 2), sinfo)), UNIT), line=func
         ),
         ["WF-5b"],
     ),
     "what an argument of a call says": (
-        lambda info, value, binding, func: main(
-            seq(bound(var("y"), call(line=value, info=located(WRONG_RANK, info)), binding), UNIT),
+        lambda sinfo, value, binding, func: main(
+            seq(bound(var("y"), call(line=value, sinfo=located(WRONG_RANK, sinfo)), binding), UNIT),
             line=func,
         ),
         ["WF-14d"],
     ),
     "a variable as shape": (
-        lambda info, param, func: main(
+        lambda sinfo, param, func: main(
             UNIT,
             var(
                 "p",
-                rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(info)),
+                rx.TensorStructInfo(var("s", shape(2)), "float32", span=at(sinfo)),
                 param,
             ),
             line=func,
@@ -304,7 +306,7 @@ def test_a_fault_of_an_annotation_names_what_is_annotated() -> None:
         "the function": main(UNIT, ret=WRONG_RANK),
         "cast": main(seq(bound(var("cast"), u, cast=WRONG_RANK), UNIT), u),
         "this": main(seq(bound(None, u, cast=WRONG_RANK), UNIT), u),
-        "f": main(call(line=None, info=WRONG_RANK)),
+        "f": main(call(line=None, sinfo=WRONG_RANK)),
         "callee": main(rx.Call(callee, (), sinfo_args=(WRONG_RANK,)), callee),
         "relax.add": main(rx.Call(Op("relax.add"), (), sinfo_args=(WRONG_RANK,))),
         "symbol": main(UNIT, ret=WRONG_RANK).with_attr("global_symbol", "symbol"),
@@ -334,11 +336,11 @@ def test_what_keeps_a_program_from_normal_form_is_shown_where_it_stands() -> Non
 @pytest.mark.rule("WF-14d", "WF-10")
 def test_a_part_of_an_annotation_is_looked_at_wherever_it_stands() -> None:
     fine, many = tuple_of(Object), DTensorStructInfo(tensor(2), MESH, SPLIT)
-    for info in (
+    for sinfo in (
         tuple_of(fine, WRONG_RANK, fine),
         tuple_of(many, WRONG_RANK, many),
         tuple_of(func(fine, ret=fine), WRONG_RANK, func(ret=fine)),
         func(fine, many, WRONG_RANK, fine, ret=fine),
         func(fine, func(fine, ret=many), ret=WRONG_RANK),
     ):
-        assert places(main(UNIT, ret=info)) == [("WF-14d", 1)]
+        assert places(main(UNIT, ret=sinfo)) == [("WF-14d", 1)]

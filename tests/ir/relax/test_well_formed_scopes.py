@@ -24,7 +24,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, func, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, prim, rank, shape, tensor, tuple_of
 
 X, C, U = var("x", tensor(2)), var("c", BOOL), var("u", rank(1))
 
@@ -164,7 +164,7 @@ NOT_NORMAL: dict[str, tuple[Callable[[], rx.SeqExpr], str]] = {
     "cast": (lambda: seq(block(cast(None, pure("f", pure("g", X)), tensor(2))), X), "NF-2"),
     "sequence": (lambda: seq(block(bind(var("a"), seq(X))), X), "NF-5"),
     "condition": (
-        lambda: seq(block(bind(var("a"), rx.If(pure("f", info=BOOL), X, X))), X),
+        lambda: seq(block(bind(var("a"), rx.If(pure("f", sinfo=BOOL), X, X))), X),
         "NF-13",
     ),
 }
@@ -200,8 +200,8 @@ def test_blocks_of_two_kinds_may_alternate() -> None:
 def test_a_size_that_stands_alone_in_a_function_binds_nothing_for_the_cast_around_it() -> None:
     n, m, u = size("n"), size("m"), var("u", Object)
 
-    def broken(info: rx.StructInfo) -> list[str | None]:
-        program = function([u], seq(block(cast(None, u, info)), u))
+    def broken(sinfo: rx.StructInfo) -> list[str | None]:
+        program = function([u], seq(block(cast(None, u, sinfo)), u))
         return [d.rule for d in check_well_formed(program, check_struct_info=False)]
 
     assert broken(func(tensor(m), ret=tensor(m * 2))) == []

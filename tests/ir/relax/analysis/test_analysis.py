@@ -40,7 +40,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import func, prim, rank, shape, tensor
+from tests.ir.relax.sinfos import func, prim, rank, shape, tensor
 
 
 def test_variables_are_bound_or_free() -> None:

@@ -10,7 +10,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import size
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 PLANNED = """
 @R.function(pure=False)

@@ -12,7 +12,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
-from tests.ir.relax.infos import tensor
+from tests.ir.relax.sinfos import tensor
 
 
 def kernel(params: str, axes: str, kinds: str, store: str, *, before: str = "") -> PrimFunc:
@@ -101,7 +101,7 @@ N = tir.Var("n", "int64")
 
 
 @pytest.mark.parametrize(
-    ("make", "info", "answer"),
+    ("make", "sinfo", "answer"),
     [
         (lambda x: op.reshape(x, (N * 4,)), tensor(N, 4), True),
         (lambda x: op.reshape(x, (2, N, 2)), tensor(N, 4), True),
@@ -115,10 +115,10 @@ N = tir.Var("n", "int64")
     ],
 )
 def test_what_operators_become(
-    make: Callable[[rx.Var], rx.Expr], info: rx.StructInfo, answer: bool
+    make: Callable[[rx.Var], rx.Expr], sinfo: rx.StructInfo, answer: bool
 ) -> None:
     builder = BlockBuilder()
-    with builder.function("main", [x := rx.Var("x", info)]):
+    with builder.function("main", [x := rx.Var("x", sinfo)]):
         builder.emit_func_output(builder.emit(make(x)))
     functions = LegalizeOps()(builder.get()).functions.values()
     [made] = [f for f in functions if isinstance(f, PrimFunc)]

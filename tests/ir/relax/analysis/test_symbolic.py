@@ -1,4 +1,4 @@
-"""Shape variables of functions and infos, and infos where variables leave scope."""
+"""Shape variables of functions and struct infos, and struct infos where variables leave scope."""
 
 from typing import Any
 
@@ -18,27 +18,27 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.static_type import DynTensorType, FuncType, erase_struct_info
 from relaxpy.ir.tir import expr as tir, ops
 from tests.ir.relax.graphs import bind, block, cast, function, seq, size, var
-from tests.ir.relax.infos import Object, func, packed, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, func, packed, prim, rank, shape, tensor, tuple_of
 
 N, M, K = size("n"), size("m"), size("k")
 SEVEN = ops.const(7, "int64")
 
 
 def test_variables_of_an_info_come_in_order_and_once() -> None:
-    info = tuple_of(tensor(N, M + 1, N), prim(K), func(tensor(M), ret=Object))
-    assert tir_vars_in_struct_info(info) == [N, M, K]
+    sinfo = tuple_of(tensor(N, M + 1, N), prim(K), func(tensor(M), ret=Object))
+    assert tir_vars_in_struct_info(sinfo) == [N, M, K]
     assert tir_vars_in_struct_info(tensor(3, 4)) == tir_vars_in_struct_info(Object) == []
 
 
 def test_a_variable_is_definable_where_it_stands_alone_outside_functions() -> None:
-    info = tuple_of(tensor(N, M + 1), shape(K * 2), prim(K), func(tensor(M), ret=Object))
-    assert definable_tir_vars_in_struct_info(info) == [N, K]
+    sinfo = tuple_of(tensor(N, M + 1), shape(K * 2), prim(K), func(tensor(M), ret=Object))
+    assert definable_tir_vars_in_struct_info(sinfo) == [N, K]
     assert definable_tir_vars_in_struct_info(tensor(N + 1)) == []
 
 
 def test_sizes_cannot_be_negative_but_scalars_can() -> None:
-    info = tuple_of(tensor(N, 4, M + 1), shape(N, K), prim(K + 1), Object)
-    found = collect_non_negative_expressions(info)
+    sinfo = tuple_of(tensor(N, 4, M + 1), shape(N, K), prim(K + 1), Object)
+    found = collect_non_negative_expressions(sinfo)
     assert len(found) == 3
     assert all(a is b for a, b in zip(found, (N, M + 1, K), strict=True))
     assert collect_non_negative_expressions(prim(N)) == []
@@ -75,16 +75,16 @@ def test_what_has_no_image_is_erased() -> None:
 
 def test_a_variable_that_holds_a_shape_has_an_image_or_none() -> None:
     s, t = var("s", shape(N)), var("t", shape(2))
-    info = rx.TensorStructInfo(s, "float32")  # type: ignore[arg-type]
-    assert erase_to_well_defined(tuple_of(info), {}, {s: t}) == tuple_of(
+    sinfo = rx.TensorStructInfo(s, "float32")  # type: ignore[arg-type]
+    assert erase_to_well_defined(tuple_of(sinfo), {}, {s: t}) == tuple_of(
         rx.TensorStructInfo(t, "float32")  # type: ignore[arg-type]
     )
-    assert erase_to_well_defined(info, {}, {t: s}) == rank(1)
+    assert erase_to_well_defined(sinfo, {}, {t: s}) == rank(1)
 
 
 def test_the_own_variables_of_a_function_stay() -> None:
-    info = func(tensor(N), ret=tensor(N, 2))
-    assert erase_to_well_defined(info) == info
+    sinfo = func(tensor(N), ret=tensor(N, 2))
+    assert erase_to_well_defined(sinfo) == sinfo
 
 
 @pytest.fixture

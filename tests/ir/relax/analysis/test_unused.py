@@ -28,7 +28,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import shape, tensor
+from tests.ir.relax.sinfos import shape, tensor
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_shape_that_only_an_annotation_mentions_is_used() -> None:
     s, t, p = var("s", shape(2)), var("t"), var("p", shape(2))
     y = var("y", rx.TensorStructInfo(s, "float32"))  # type: ignore[arg-type]
     func = function(
-        [p], seq(block(bind(s, p), bind(t, p), bind(y, pure("f", info=y.struct_info))), y)
+        [p], seq(block(bind(s, p), bind(t, p), bind(y, pure("f", sinfo=y.struct_info))), y)
     )
     assert [b.var.name_hint for b in bindings(remove_all_unused(func)) if b.var] == ["s", "y"]
 

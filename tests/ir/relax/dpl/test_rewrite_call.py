@@ -196,10 +196,10 @@ def test_the_second_alternative_is_tried_where_the_rewriter_leaves_the_first() -
 def test_a_tuple_that_is_returned_is_matched_as_if_it_were_bound() -> None:
     pattern = is_tuple([is_op("relax.exp")(A), is_op("relax.abs")(A)])
     before = function("y = R.exp(x)\nz = R.abs(x)\nreturn (y, z)")
-    info = rx.TupleStructInfo([R.Tensor((4,), "float32")] * 2)
+    sinfo = rx.TupleStructInfo([R.Tensor((4,), "float32")] * 2)
 
     def rewriter(expr: rx.Expr, matches: Matches) -> rx.Expr:
-        return R.call_pure_packed("both", matches[A], sinfo_args=info)
+        return R.call_pure_packed("both", matches[A], sinfo_args=sinfo)
 
     body = (
         'z = R.call_pure_packed("both", x, sinfo_args=R.Tuple('
@@ -374,13 +374,13 @@ def test_branches_and_inner_functions_are_rewritten() -> None:
 @pytest.mark.rule("OPT-14")
 def test_what_is_known_better_is_known_better_by_what_uses_it() -> None:
     before = function("y = R.exp(x)\nz = R.abs(y)\nreturn z", "x: R.Tensor(ndim=1)")
-    info = R.Tensor((4,), "float32")
+    sinfo = R.Tensor((4,), "float32")
 
     def rewriter(expr: rx.Expr, matches: Matches) -> rx.Expr:
-        return R.call_pure_packed("f", matches[A], sinfo_args=info)
+        return R.call_pure_packed("f", matches[A], sinfo_args=sinfo)
 
     after = rewrite_call(is_op("relax.exp")(A), rewriter, before)
-    assert after.struct_info.ret == info
+    assert after.struct_info.ret == sinfo
     check(
         after,
         'y = R.call_pure_packed("f", x, sinfo_args=R.Tensor((4,), "float32"))\n'

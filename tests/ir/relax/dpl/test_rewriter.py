@@ -48,8 +48,8 @@ def vectors(*names: str) -> str:
     return ", ".join(f"{name}: {VECTOR}" for name in names)
 
 
-def packed(name: str, *args: str, info: str = VECTOR) -> str:
-    return f'R.call_pure_packed("{name}", {", ".join(args)}, sinfo_args={info})'
+def packed(name: str, *args: str, sinfo: str = VECTOR) -> str:
+    return f'R.call_pure_packed("{name}", {", ".join(args)}, sinfo_args={sinfo})'
 
 
 def check(after: rx.Function, body: str, params: str, *, pure: bool = True) -> None:
@@ -106,7 +106,7 @@ def test_functions_and_modules_are_rewritten() -> None:
 
 def test_a_rewriter_is_a_pass() -> None:
     assert_structural_equal(transform.Sequential([ADD])(Program), Rewritten)
-    assert ADD.info.name == "PatternMatchingRewriter"
+    assert ADD.sinfo.name == "PatternMatchingRewriter"
 
 
 def test_other_expressions_are_rewritten_too() -> None:
@@ -167,8 +167,8 @@ def test_attributes_and_infos_of_a_pattern_count() -> None:
         before = function(f"s = R.sum(x, axis={axis})\nreturn s", 'x: R.Tensor((4, 4), "float32")')
         assert (rows(before) is not before) is found
     twice = rewriter(vectors("A"), f"return {packed('f', 'A')}", f"return {packed('g', 'A')}")
-    for info, found in [(VECTOR, True), ('R.Tensor((8,), "float32")', False), ("R.Object", False)]:
-        before = function(f"s = {packed('f', 'x', info=info)}\nreturn s", vectors("x"))
+    for sinfo, found in [(VECTOR, True), ('R.Tensor((8,), "float32")', False), ("R.Object", False)]:
+        before = function(f"s = {packed('f', 'x', sinfo=sinfo)}\nreturn s", vectors("x"))
         assert (twice(before) is not before) is found
 
 
@@ -182,17 +182,17 @@ DYNAMIC = rewriter(
     'A: R.Tensor(("M", "N"), "float32"), B: R.Tensor(("N", "N"), "float32")',
     "return R.matmul(A, B)",
     "M = T.int64()\nN = T.int64()\nreturn "
-    + packed("square", "A", "B", info='R.Tensor((M, N), "float32")'),
+    + packed("square", "A", "B", sinfo='R.Tensor((M, N), "float32")'),
 )  # fmt: skip
 
 
 def test_sizes_of_a_pattern_are_those_of_the_match() -> None:
     params = 'A: R.Tensor(("n", "n * 2"), "float32"), B: R.Tensor(("n * 2", "n * 2"), "float32")'
     before = function("C = R.matmul(A, B)\nreturn C", params)
-    info = 'R.Tensor((n, n * 2), "float32")'
+    sinfo = 'R.Tensor((n, n * 2), "float32")'
     check(
         DYNAMIC(before),
-        f"n = T.int64()\nC = {packed('square', 'A', 'B', info=info)}\nreturn C",
+        f"n = T.int64()\nC = {packed('square', 'A', 'B', sinfo=sinfo)}\nreturn C",
         params,
     )
     other = 'A: R.Tensor((4, 3), "float32"), B: R.Tensor((3, 2), "float32")'
@@ -323,7 +323,7 @@ def test_values_that_may_fail_are_not_moved_past_others_that_may() -> None:
     pair = rewriter(
         vectors("A", "B"),
         f"p = {packed('f', 'A')}\nq = {packed('f', 'B')}\nreturn (p, q)",
-        "return " + packed("both", "A", "B", info=f"[{VECTOR}, {VECTOR}]"),
+        "return " + packed("both", "A", "B", sinfo=f"[{VECTOR}, {VECTOR}]"),
     )
     params = vectors("x", "y")
     p, u, q = f"p = {packed('f', 'x')}", f"u = {packed('g', 'x')}", f"q = {packed('f', 'y')}"
@@ -342,7 +342,7 @@ def test_parts_of_a_tuple_may_need_each_other() -> None:
     chain = rewriter(
         vectors("A"),
         "p = R.exp(A)\nq = R.abs(p)\nreturn (p, q)",
-        "return " + packed("both", "A", info=f"[{VECTOR}, {VECTOR}]"),
+        "return " + packed("both", "A", sinfo=f"[{VECTOR}, {VECTOR}]"),
     )
     params = vectors("x")
     check(
@@ -356,26 +356,26 @@ def test_parts_of_a_tuple_may_need_each_other() -> None:
 
 
 def test_three_values_may_be_one_tuple() -> None:
-    info = 'R.Tensor((4,), "float32")'
+    sinfo = 'R.Tensor((4,), "float32")'
     three = rewriter(
         'qkv: R.Tensor((12,), "float32")',
         "t = R.split(qkv, 3)\nq = t[0]\nk = t[1]\nv = t[2]\n"
-        f"qe = {packed('rope', 'q', info=info)}\n"
-        f"ke = {packed('rope', 'k', info=info)}\nreturn (qe, ke, v)",
-        "return " + packed("split_rope", "qkv", info=f"[{info}, {info}, {info}]"),
+        f"qe = {packed('rope', 'q', sinfo=sinfo)}\n"
+        f"ke = {packed('rope', 'k', sinfo=sinfo)}\nreturn (qe, ke, v)",
+        "return " + packed("split_rope", "qkv", sinfo=f"[{sinfo}, {sinfo}, {sinfo}]"),
     )
     params = 'x: R.Tensor((12,), "float32")'
     before = function(
         "t = R.split(x, 3)\nq = t[0]\nk = t[1]\nv = t[2]\n"
-        f"qe = {packed('rope', 'q', info=info)}\nke = {packed('rope', 'k', info=info)}\n"
-        f"z = {packed('attend', 'qe', 'ke', 'v', info=info)}\nreturn z",
+        f"qe = {packed('rope', 'q', sinfo=sinfo)}\nke = {packed('rope', 'k', sinfo=sinfo)}\n"
+        f"z = {packed('attend', 'qe', 'ke', 'v', sinfo=sinfo)}\nreturn z",
         params,
     )
     check(
         three(before),
-        f"t = {packed('split_rope', 'x', info=f'[{info}, {info}, {info}]')}\n"
+        f"t = {packed('split_rope', 'x', info=f'[{sinfo}, {sinfo}, {sinfo}]')}\n"
         "v = t[2]\nqe = t[0]\nke = t[1]\n"
-        f"z = {packed('attend', 'qe', 'ke', 'v', info=info)}\nreturn z",
+        f"z = {packed('attend', 'qe', 'ke', 'v', sinfo=sinfo)}\nreturn z",
         params,
     )
 

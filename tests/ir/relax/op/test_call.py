@@ -28,7 +28,7 @@ from tests.ir.relax.graphs import (
     size,
     var,
 )
-from tests.ir.relax.infos import Object, packed, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, packed, prim, rank, shape, tensor, tuple_of
 
 N = size("n")
 X = var("x", tensor(N, 4))
@@ -53,9 +53,9 @@ def bb() -> BlockBuilder:
 
 def sinfo_of(bb: BlockBuilder, call: rx.Call) -> rx.StructInfo:
     with bb.testing_scope():
-        info = bb.emit(call).struct_info
-    assert info is not None
-    return info
+        sinfo = bb.emit(call).struct_info
+    assert sinfo is not None
+    return sinfo
 
 
 ONE, TWO, SCALED = (rx.GlobalVar(name) for name in ("one", "two", "scaled"))
@@ -128,13 +128,13 @@ def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
     call: Callable[..., rx.Call], one: rx.Expr, two: rx.Expr
 ) -> None:
     s = var("s", shape(N, 4))
-    for sizes, info, expected in [
+    for sizes, sinfo, expected in [
         ((N, 4), rank(2), tensor(N, 4)),
         (rx.ShapeExpr((N, 4)), rank(-1), tensor(N, 4)),
         ([N, 4], tensor(N, 4), tensor(N, 4)),
         (s, rank(2), rx.TensorStructInfo(s, "float32")),
     ]:
-        for named in ({"sinfo_args": [info]}, {"sinfo_args": info}, {"out_sinfo": info}):
+        for named in ({"sinfo_args": [sinfo]}, {"sinfo_args": sinfo}, {"out_sinfo": sinfo}):
             made = call(one, X, shape=sizes, **named)
             plain = call(one, X, expected)
             assert made.sinfo_args == plain.sinfo_args == (expected,)
@@ -144,10 +144,10 @@ def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "info", "rule", "message"),
+    ("sizes", "sinfo", "rule", "message"),
     [
-        pytest.param(sizes, info, rule, message, marks=pytest.mark.rule(rule))
-        for sizes, info, rule, message in (
+        pytest.param(sizes, sinfo, rule, message, marks=pytest.mark.rule(rule))
+        for sizes, sinfo, rule, message in (
             (X, [rank(2)], "OP-2", "shape is a shape, found R.Tensor"),
             (var("o", Object), [rank(2)], "OP-2", "found R.Object"),
             (4, [rank(2)], "OP-2", "a list of sizes or a shape value, found 4"),
@@ -166,10 +166,10 @@ def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
     ],
 )
 def test_a_shape_that_does_not_fit_the_outputs(
-    bb: BlockBuilder, sizes: object, info: object, rule: str, message: str
+    bb: BlockBuilder, sizes: object, sinfo: object, rule: str, message: str
 ) -> None:
     with pytest.raises(RelaxpyError, match=rf"(?s){message}") as caught:
-        sinfo_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=info))
+        sinfo_of(bb, op.call_tir(ONE, X, shape=sizes, sinfo_args=sinfo))
     assert [d.rule for d in caught.value.diagnostics] == [rule]
     with pytest.raises(
         MisuseError, match=r"pass either out_sinfo or sinfo_args, found both.*OP-11"
@@ -375,10 +375,10 @@ def test_assertions_are_not_pure() -> None:
     assert len(op.assert_op(c, X).args) == 2
 
 
-@pytest.mark.parametrize("info", [tensor(2, dtype="bool"), tensor(), prim(), shape(2), Object])
-def test_an_assertion_is_about_a_truth_value(info: rx.StructInfo) -> None:
+@pytest.mark.parametrize("sinfo", [tensor(2, dtype="bool"), tensor(), prim(), shape(2), Object])
+def test_an_assertion_is_about_a_truth_value(sinfo: rx.StructInfo) -> None:
     with pytest.raises(StructInfoTypeError, match=r"relax\.assert_op: the condition"):
-        op.assert_op(var("c", info))
+        op.assert_op(var("c", sinfo))
 
 
 def test_every_call_can_be_written_again(bb: BlockBuilder) -> None:

@@ -18,7 +18,6 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder import builder as rx_builder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.script import from_source, ir as I, relax as R
-from tests.ir.relax.infos import rank, tensor
 from tests.ir.relax.op.cases.case import slopes
 from tests.ir.relax.op.test_rules import (
     DEVICE,
@@ -32,6 +31,7 @@ from tests.ir.relax.op.test_rules import (
     located,
     refused,
 )
+from tests.ir.relax.sinfos import rank, tensor
 
 X = tensor(4, N)
 ccl = op.ccl
@@ -61,9 +61,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -84,9 +84,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 def test_a_reduction_is_one_of_five() -> None:

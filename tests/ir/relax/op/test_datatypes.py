@@ -41,9 +41,9 @@ def emit(builder: BlockBuilder, case: Case, combination: tuple[str, ...], name: 
 
 
 def result(mod: IRModule, name: str) -> rx.StructInfo:
-    info = mod[name].struct_info
-    assert isinstance(info, rx.FuncStructInfo)
-    return info.ret
+    sinfo = mod[name].struct_info
+    assert isinstance(sinfo, rx.FuncStructInfo)
+    return sinfo.ret
 
 
 @pytest.mark.rule("DER-35")

@@ -9,8 +9,8 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.infos import prim, rank, tensor, tuple_of
 from tests.ir.relax.op.test_rules import OPEN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import prim, rank, tensor, tuple_of
 
 BOXES, SCORES = tensor(2, N, 4), tensor(2, 3, N)
 MOST, LEVEL = prim(dtype="int64"), prim(dtype="float32")
@@ -46,9 +46,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Infos, str]] = [
@@ -76,9 +76,9 @@ REFUSED: list[tuple[Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(infos: Infos, message: str) -> None:
-    refused(nms, infos, message)
+@pytest.mark.parametrize(("sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(sinfos: Infos, message: str) -> None:
+    refused(nms, sinfos, message)
 
 
 @I.ir_module

@@ -9,15 +9,15 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.infos import rank, tensor
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, N, check, refused
+from tests.ir.relax.sinfos import rank, tensor
 
 PAIR = tensor(2, dtype="int64")
 
 
 @pytest.mark.rule("DER-35")
 @pytest.mark.parametrize(
-    ("infos", "expected"),
+    ("sinfos", "expected"),
     [
         ((tensor(N, 3), PAIR, PAIR, PAIR), rank(2)),
         ((rank(2), rank(1, "int64"), PAIR, UNKNOWN), rank(2)),
@@ -25,13 +25,13 @@ PAIR = tensor(2, dtype="int64")
         ((tensor(2, 3), tensor(N, dtype="int64"), PAIR, PAIR), rank(2)),
     ],
 )
-def test_what_is_known_of_the_result(infos: Infos, expected: rx.StructInfo) -> None:
-    check(op.dynamic_strided_slice, infos, expected)
+def test_what_is_known_of_the_result(sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(op.dynamic_strided_slice, sinfos, expected)
 
 
 @pytest.mark.rule("DER-36")
 @pytest.mark.parametrize(
-    ("infos", "message"),
+    ("sinfos", "message"),
     [
         ((tensor(2, 3), tensor(2, dtype="int32"), PAIR, PAIR), "begin holds int64, found R.Tensor"),
         ((tensor(2, 3), PAIR, rank(2, "int64"), PAIR), "end is a vector, found R.Tensor"),
@@ -41,8 +41,8 @@ def test_what_is_known_of_the_result(infos: Infos, expected: rx.StructInfo) -> N
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(infos: Infos, message: str) -> None:
-    refused(op.dynamic_strided_slice, infos, message)
+def test_what_does_not_fit_is_refused(sinfos: Infos, message: str) -> None:
+    refused(op.dynamic_strided_slice, sinfos, message)
 
 
 @I.ir_module

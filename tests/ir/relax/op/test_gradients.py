@@ -42,8 +42,8 @@ def fields(value: Any) -> tuple[Any, ...]:
 
 def constant_like(sinfo: rx.StructInfo, name: str) -> list[rx.Var]:
     """Parameters for the gradients of a tensor or of the fields of a tuple."""
-    infos = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
-    return [rx.Var(f"{name}{k}", info) for k, info in enumerate(infos)]
+    fields = sinfo.fields if isinstance(sinfo, rx.TupleStructInfo) else (sinfo,)
+    return [rx.Var(f"{name}{k}", field) for k, field in enumerate(fields)]
 
 
 def pairs(operands: Sequence[rx.Expr], grads: Sequence[rx.Expr]) -> list[tuple[rx.Expr, rx.Expr]]:

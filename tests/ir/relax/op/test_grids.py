@@ -9,8 +9,8 @@ import relaxpy
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.script import ir as I, relax as R, tir as T
-from tests.ir.relax.infos import rank, shape, tensor, tuple_of
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, derive, refused
+from tests.ir.relax.sinfos import rank, shape, tensor, tuple_of
 
 grid_sample, affine_grid = op.image.grid_sample, op.image.affine_grid
 HALF = "float16"
@@ -44,9 +44,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -86,9 +86,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 @pytest.mark.parametrize("name", ["method", "padding_mode", "layout"])

@@ -9,7 +9,6 @@ import relaxpy
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.infos import rank, shape, tensor
 from tests.ir.relax.op.cases.images import resized
 from tests.ir.relax.op.test_rules import (
     DEVICE,
@@ -24,6 +23,7 @@ from tests.ir.relax.op.test_rules import (
     located,
     refused,
 )
+from tests.ir.relax.sinfos import rank, shape, tensor
 
 resize2d, resize3d = op.image.resize2d, op.image.resize3d
 X = tensor(2, 3, N, 5)
@@ -51,9 +51,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -84,9 +84,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    error = refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    error = refused(make, sinfos, message)
     if "needs a region" in message:
         assert error.diagnostic.hint == "pass roi=[...] with 2 starts and 2 ends from 0 to 1"
 

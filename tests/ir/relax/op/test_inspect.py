@@ -77,10 +77,10 @@ def test_what_is_not_known_has_the_datatype_of_its_operator() -> None:
     main = module["main"]
     assert isinstance(main, rx.Function)
     assert main.ret_struct_info is None or isinstance(main.ret_struct_info, rx.TupleStructInfo)
-    info = main.body.struct_info
-    assert isinstance(info, rx.TupleStructInfo)
-    assert [f.dtype for f in info.fields] == INFOS
-    assert all(f.value is None for f in info.fields)
+    sinfo = main.body.struct_info
+    assert isinstance(sinfo, rx.TupleStructInfo)
+    assert [f.dtype for f in sinfo.fields] == INFOS
+    assert all(f.value is None for f in sinfo.fields)
     assert calls(module) == [
         *["tensor_dtype_code", "tensor_dtype_bits", "tensor_dtype_lanes", "tensor_ndim"],
         *["tensor_shape_i", "tensor_shape_i", "tensor_stride_i", "tensor_stride_i"],
@@ -137,8 +137,8 @@ def test_numbers_in_python_stay_numbers_of_python() -> None:
                     z = R.exp(z)
                 return (z, *y.shape)
     """)
-    info = module["main"].body.struct_info
-    assert info.fields[0] == rx.TensorStructInfo((16, 4, 1), "float32")
+    sinfo = module["main"].body.struct_info
+    assert sinfo.fields[0] == rx.TensorStructInfo((16, 4, 1), "float32")
     assert calls(module) == [*["relax.zeros", "relax.exp", "relax.exp"], *["tensor_shape_i"] * 2]
 
 
@@ -240,9 +240,9 @@ def test_expressions_have_the_same_properties_in_python() -> None:
     n = tir.Var("n", "int64")
     x = relax.Var("x", R.Tensor((n, 4), "float32"))
     found = [x.shape[0], x.shape[-1], *x.strides, x.ndim, x.dtype.bits, x.dtype.type_code]
-    infos = [call.struct_info for call in (*found, x.dtype.lanes, x.byte_offset, x.elem_offset)]
+    sinfos = [call.struct_info for call in (*found, x.dtype.lanes, x.byte_offset, x.elem_offset)]
     expected = ["n", "4", "4", "1", "2", "32", "2", "1", "0", "0"]
-    assert [str(getattr(info.value, "value", info.value)) for info in infos] == expected
+    assert [str(getattr(sinfo.value, "value", sinfo.value)) for sinfo in sinfos] == expected
     builder = BlockBuilder()
     with builder.function("main", [x]):
         known = builder.emit(x.shape[1])

@@ -34,8 +34,8 @@ def program(case: Case, *, symbolic: bool) -> IRModule:
             sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if symbolic and n > 1 else n
             for n in array.shape
         ]
-        info = rx.TensorStructInfo(tuple(shape), DataType(array.dtype))  # type: ignore[arg-type]
-        params.append(rx.Var(f"x{k}", info))
+        sinfo = rx.TensorStructInfo(tuple(shape), DataType(array.dtype))  # type: ignore[arg-type]
+        params.append(rx.Var(f"x{k}", sinfo))
     builder = BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
@@ -67,11 +67,13 @@ def check(found: Any, expected: Any, inputs: tuple[Array, ...], roundings: int) 
 def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
     """The values have the datatypes that were inferred."""
     assert isinstance(function, rx.FuncStructInfo)
-    infos = function.ret.fields if isinstance(function.ret, rx.TupleStructInfo) else (function.ret,)
+    sinfos = (
+        function.ret.fields if isinstance(function.ret, rx.TupleStructInfo) else (function.ret,)
+    )
     values = found if isinstance(found, tuple) else (found,)
-    for value, info in zip(values, infos, strict=True):
-        assert isinstance(info, rx.TensorStructInfo)
-        assert DataType(value.dtype) == info.dtype
+    for value, sinfo in zip(values, sinfos, strict=True):
+        assert isinstance(sinfo, rx.TensorStructInfo)
+        assert DataType(value.dtype) == sinfo.dtype
 
 
 def doubles(array: Array) -> Array:

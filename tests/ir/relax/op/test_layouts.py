@@ -12,8 +12,8 @@ from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
-from tests.ir.relax.infos import rank, tensor
 from tests.ir.relax.op.test_rules import OPEN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import rank, tensor
 
 
 def blocks(i, j):
@@ -50,9 +50,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -90,9 +90,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 def test_the_inverse_of_a_map_can_be_stated() -> None:

@@ -8,7 +8,7 @@ from relaxpy.errors import StructInfoError
 from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of
 
 N = tir.Var("n", "int64")
 MATRIX = tensor(2, 3)
@@ -16,8 +16,8 @@ ZERO = rx.PrimValue(0)
 Made = Callable[..., rx.Call]
 
 
-def derive(make: Made, infos: tuple[rx.StructInfo, ...]) -> rx.StructInfo | None:
-    return make(*(rx.Var(f"x{k}", info) for k, info in enumerate(infos))).struct_info
+def derive(make: Made, sinfos: tuple[rx.StructInfo, ...]) -> rx.StructInfo | None:
+    return make(*(rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos))).struct_info
 
 
 GIVEN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
@@ -70,11 +70,11 @@ GIVEN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), GIVEN)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), GIVEN)
 def test_what_is_known_of_results(
-    make: Made, infos: tuple[rx.StructInfo, ...], expected: rx.StructInfo
+    make: Made, sinfos: tuple[rx.StructInfo, ...], expected: rx.StructInfo
 ) -> None:
-    assert derive(make, infos) == expected
+    assert derive(make, sinfos) == expected
 
 
 REFUSED: list[tuple[Made, tuple[rx.StructInfo, ...], str]] = [
@@ -130,9 +130,9 @@ REFUSED: list[tuple[Made, tuple[rx.StructInfo, ...], str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
 def test_what_does_not_fit_is_refused(
-    make: Made, infos: tuple[rx.StructInfo, ...], message: str
+    make: Made, sinfos: tuple[rx.StructInfo, ...], message: str
 ) -> None:
     with pytest.raises(StructInfoError, match=message.replace("[", r"\[")):
-        derive(make, infos)
+        derive(make, sinfos)

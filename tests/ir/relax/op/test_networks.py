@@ -9,8 +9,8 @@ import pytest
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.relax import op as public
-from tests.ir.relax.infos import rank, tensor, tuple_of
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import rank, tensor, tuple_of
 
 X = tensor(2, N, 3)
 C, ONE = tensor(N), tensor(1)
@@ -80,9 +80,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -166,14 +166,15 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 def test_attention_with_a_bias_is_a_call_of_attention_bias() -> None:
     q, k, v, bias = (
-        rx.Var(name, info) for name, info in zip("qkvb", (Q, K, V, tensor(2, 1, N, M)), strict=True)
+        rx.Var(name, sinfo)
+        for name, sinfo in zip("qkvb", (Q, K, V, tensor(2, 1, N, M)), strict=True)
     )
     biased = op.nn.attention(q, k, v, bias, causal_mask="TopLeft")
     assert structural_equal(

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError, StructInfoError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
-from tests.ir.relax.infos import prim, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import prim, shape, tensor, tuple_of
 
 X, Y = rx.Var("x", tensor(2, 3)), rx.Var("y", tensor(3))
 SIGNS: list[tuple[str, Callable[[Any, Any], Any]]] = [

@@ -18,8 +18,8 @@ from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.script import from_source
 from tests.ir.relax.graphs import var
-from tests.ir.relax.infos import tensor
 from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.relax.sinfos import tensor
 
 WEIGHTS = {"a": 10, "b": 100, "c": 1000}
 PRESENT = [

@@ -9,8 +9,8 @@ import relaxpy
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.infos import rank, tensor
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import rank, tensor
 
 INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     (lambda x: op.nn.pad(x, (0, 1, 2, 3)), (tensor(2, N),), tensor(3, N + 5)),
@@ -36,9 +36,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -95,9 +95,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 def test_widths_are_listed_for_every_axis() -> None:

@@ -29,8 +29,8 @@ from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize
 from tests.ir.relax.graphs import shape_of, var
-from tests.ir.relax.infos import Object, prim, shape, tensor
 from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.relax.sinfos import Object, prim, shape, tensor
 
 
 @pytest.fixture
@@ -205,8 +205,8 @@ def asking() -> Iterator[Op]:
     assert callable(rule)
 
     def infer(call: rx.Call, ctx: Context) -> rx.StructInfo:
-        info = rule(rx.Call(add, (call.args[0], call.args[0])), ctx)
-        found = rule(rx.Call(add, (rx.Var("made_up", info), call.args[0])), ctx)
+        sinfo = rule(rx.Call(add, (call.args[0], call.args[0])), ctx)
+        found = rule(rx.Call(add, (rx.Var("made_up", sinfo), call.args[0])), ctx)
         assert isinstance(found, rx.StructInfo)
         return found
 

@@ -10,8 +10,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import ir as I, relax as R
-from tests.ir.relax.infos import prim, rank, shape, tensor, tuple_of
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import prim, rank, shape, tensor, tuple_of
 
 K = tir.Var("k", "int64")
 PAIR = tuple_of(tensor(N), tensor(M))
@@ -65,9 +65,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 REFUSED: list[tuple[Made, Infos, str]] = [
@@ -143,9 +143,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 def test_attributes_of_other_types_are_refused() -> None:

@@ -1,6 +1,6 @@
 """What operators say of their results where little is known, and how they refuse what does not fit.
 
-The tables hold, for each operator, infos of operands that are fully, partly and not at all known.
+The tables list, for each operator, struct infos of operands that are fully, partly or not known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relaxpy.ir.relax.op.binary import BINARY
 from relaxpy.ir.relax.op.statistical import REDUCTIONS
 from relaxpy.ir.relax.op.unary import UNARY
 from relaxpy.ir.tir import expr as tir, ops
-from tests.ir.relax.infos import Object, prim, rank, shape, tensor, tuple_of
+from tests.ir.relax.sinfos import Object, prim, rank, shape, tensor, tuple_of
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 S = rx.Var("s", rx.ShapeStructInfo(None, 2))
@@ -31,21 +31,21 @@ Made = Callable[..., rx.Call]
 Infos = tuple[rx.StructInfo, ...]
 
 
-def located(info: rx.TensorStructInfo, vdevice: str) -> rx.TensorStructInfo:
-    return rx.TensorStructInfo(info.shape, info.dtype, vdevice)
+def located(sinfo: rx.TensorStructInfo, vdevice: str) -> rx.TensorStructInfo:
+    return rx.TensorStructInfo(sinfo.shape, sinfo.dtype, vdevice)
 
 
-def derive(make: Made, infos: Infos) -> rx.StructInfo | None:
-    return make(*(rx.Var(f"x{k}", info) for k, info in enumerate(infos))).struct_info
+def derive(make: Made, sinfos: Infos) -> rx.StructInfo | None:
+    return make(*(rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos))).struct_info
 
 
-def check(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    assert derive(make, infos) == expected
+def check(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    assert derive(make, sinfos) == expected
 
 
-def refused(make: Made, infos: Infos, message: str) -> StructInfoError:
+def refused(make: Made, sinfos: Infos, message: str) -> StructInfoError:
     with pytest.raises(StructInfoError) as caught:
-        derive(make, infos)
+        derive(make, sinfos)
     assert message in str(caught.value)
     assert caught.value.diagnostic.rule in ("DER-36", "SI-15")
     return caught.value
@@ -57,11 +57,11 @@ ANY_INFO = [tensor(2, N), BY_SHAPE, rank(2), OPEN, UNKNOWN, UNTYPED, located(ten
 @pytest.mark.rule("DER-35")
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_a_unary_operator_keeps_what_is_known(name: str) -> None:
-    for info in ANY_INFO:
+    for sinfo in ANY_INFO:
         kept = rx.TensorStructInfo(
-            info.shape, "bool" if name.startswith("is") else info.dtype, info.vdevice, info.ndim
+            sinfo.shape, "bool" if name.startswith("is") else sinfo.dtype, sinfo.vdevice, sinfo.ndim
         )
-        check(UNARY[name], (info,), kept)
+        check(UNARY[name], (sinfo,), kept)
 
 
 @pytest.mark.rule("DER-36")
@@ -107,11 +107,11 @@ BROADCASTS: list[tuple[rx.StructInfo, rx.StructInfo, rx.StructInfo]] = [
 ]
 
 
-def truths(info: rx.StructInfo) -> rx.StructInfo:
-    if isinstance(info, rx.PrimStructInfo):
+def truths(sinfo: rx.StructInfo) -> rx.StructInfo:
+    if isinstance(sinfo, rx.PrimStructInfo):
         return prim(dtype="bool")
-    assert isinstance(info, rx.TensorStructInfo)
-    return rx.TensorStructInfo(info.shape, "bool", info.vdevice, info.ndim)
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    return rx.TensorStructInfo(sinfo.shape, "bool", sinfo.vdevice, sinfo.ndim)
 
 
 @pytest.mark.rule("DER-35")
@@ -137,10 +137,10 @@ def test_operands_that_cannot_broadcast_are_refused() -> None:
 
 
 def test_datatypes_are_not_promoted_but_compared() -> None:
-    infos = tensor(2), tensor(2, dtype="int32")
-    error = refused(BINARY["add"], infos, "x1 and x2 have one datatype, found float32 and int32")
+    sinfos = tensor(2), tensor(2, dtype="int32")
+    error = refused(BINARY["add"], sinfos, "x1 and x2 have one datatype, found float32 and int32")
     assert isinstance(error, TypeError)
-    check(BINARY["less"], infos, tensor(2, dtype="bool"))
+    check(BINARY["less"], sinfos, tensor(2, dtype="bool"))
     two_places = located(tensor(2), DEVICE), located(tensor(2), OTHER)
     refused(BINARY["add"], two_places, "the operands are on one device, found cpu and gpu")
 
@@ -157,7 +157,7 @@ def test_a_number_takes_the_datatype_of_the_other_operand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("info", "number", "message"),
+    ("sinfo", "number", "message"),
     [
         (tensor(2, dtype="int32"), 1.5, "relax.add: 1.5 is not a value of int32"),
         (tensor(2, dtype="int8"), 300, "300 is not a value of int8"),
@@ -167,10 +167,10 @@ def test_a_number_takes_the_datatype_of_the_other_operand() -> None:
     ],
 )
 def test_a_number_that_the_datatype_does_not_have_is_refused(
-    info: rx.StructInfo | None, number: float, message: str
+    sinfo: rx.StructInfo | None, number: float, message: str
 ) -> None:
     with pytest.raises(MisuseError) as caught:
-        BINARY["add"](rx.Var("x", info), number)
+        BINARY["add"](rx.Var("x", sinfo), number)
     assert message in str(caught.value)
     assert caught.value.about is number
 
@@ -193,10 +193,10 @@ WHERE: list[tuple[Infos, rx.StructInfo]] = [
 
 
 def test_operators_on_three_tensors() -> None:
-    for infos, expected in FMA:
-        check(op.ewise_fma, infos, expected)
-    for infos, expected in WHERE:
-        check(op.where, infos, expected)
+    for sinfos, expected in FMA:
+        check(op.ewise_fma, sinfos, expected)
+    for sinfos, expected in WHERE:
+        check(op.where, sinfos, expected)
     refused(op.ewise_fma, (tensor(2), tensor(3), tensor(2)), "differ in dimension 0: 2 in number 1")
     refused(op.ewise_fma, (tensor(2), tensor(N), tensor(2)), "cannot be proved")
     refused(op.ewise_fma, (tensor(2), tensor(2, 2), tensor(2)), "one rank, found 1 and 2")
@@ -232,13 +232,13 @@ REDUCED: list[tuple[rx.StructInfo, object, bool, rx.StructInfo]] = [
 def test_reductions(name: str) -> None:
     finds = name.startswith("arg")
     record = getattr(op, name)
-    for info, axis, keepdims, expected in REDUCED:
+    for sinfo, axis, keepdims, expected in REDUCED:
         if finds and isinstance(axis, list):
             continue
         assert isinstance(expected, rx.TensorStructInfo)
         dtype = "int64" if finds else expected.dtype
         result = rx.TensorStructInfo(expected.shape, dtype, ndim=expected.ndim)
-        check(lambda x, a=axis, k=keepdims: record(x, a, k), (info,), result)
+        check(lambda x, a=axis, k=keepdims: record(x, a, k), (sinfo,), result)
     refused(lambda x: record(x, 2), (tensor(2, 3),), "axis 2 is out of range for rank 2")
     refused(lambda x: record(x, -3), (rank(2),), "axis -3 is out of range for rank 2")
     if not finds:
@@ -269,8 +269,8 @@ MATMUL: list[tuple[Infos, rx.StructInfo]] = [
 
 
 def test_matmul_and_linear() -> None:
-    for infos, expected in MATMUL:
-        check(op.matmul, infos, expected)
+    for sinfos, expected in MATMUL:
+        check(op.matmul, sinfos, expected)
     wide = tensor(2, 4, dtype="float32")
     narrow = tensor(2, 3, dtype="float16"), tensor(3, 4, dtype="float16")
     check(lambda a, b: op.matmul(a, b, out_dtype="float32"), narrow, wide)
@@ -365,8 +365,8 @@ MANIPULATED: Shaped = [
 
 
 def test_manipulation() -> None:
-    for make, info, expected in MANIPULATED:
-        check(make, (info,), expected)
+    for make, sinfo, expected in MANIPULATED:
+        check(make, (sinfo,), expected)
 
 
 REFUSED_SHAPES: list[tuple[Made, rx.StructInfo, str]] = [
@@ -399,9 +399,9 @@ REFUSED_SHAPES: list[tuple[Made, rx.StructInfo, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "info", "message"), REFUSED_SHAPES)
-def test_what_does_not_fit_is_refused(make: Made, info: rx.StructInfo, message: str) -> None:
-    error = refused(make, (info,), message)
+@pytest.mark.parametrize(("make", "sinfo", "message"), REFUSED_SHAPES)
+def test_what_does_not_fit_is_refused(make: Made, sinfo: rx.StructInfo, message: str) -> None:
+    error = refused(make, (sinfo,), message)
     assert error.diagnostic.message.startswith("relax.")
 
 
@@ -452,10 +452,10 @@ STACKED: list[tuple[Infos, int, rx.StructInfo]] = [
 
 
 def test_joining() -> None:
-    for infos, axis, expected in JOINED:
-        check(lambda *x, a=axis: op.concat(x, a), infos, expected)
-    for infos, place, expected in STACKED:
-        check(lambda *x, a=place: op.stack(x, a), infos, expected)
+    for sinfos, axis, expected in JOINED:
+        check(lambda *x, a=axis: op.concat(x, a), sinfos, expected)
+    for sinfos, place, expected in STACKED:
+        check(lambda *x, a=place: op.stack(x, a), sinfos, expected)
     for join in (op.concat, op.stack):
         refused(lambda j=join: j([]), (), "holds one tensor at least")
         refused(lambda *x, j=join: j(x), (tensor(2), tensor(2, 2)), "one rank, found 1 and 2")
@@ -483,8 +483,8 @@ TAKEN: list[tuple[Infos, int | None, rx.StructInfo]] = [
 
 
 def test_take() -> None:
-    for infos, axis, expected in TAKEN:
-        check(lambda x, i, a=axis: op.take(x, i, a), infos, expected)
+    for sinfos, axis, expected in TAKEN:
+        check(lambda x, i, a=axis: op.take(x, i, a), sinfos, expected)
     with pytest.raises(MisuseError, match=r"mode is 'fast' or 'wrap' or 'clip', found 'far'"):
         op.take(rx.Var("x", tensor(2)), 0, mode="far")
 
@@ -512,8 +512,8 @@ SLICED: list[tuple[tuple[object, ...], rx.StructInfo, rx.StructInfo]] = [
 
 
 def test_strided_slice() -> None:
-    for args, info, expected in SLICED:
-        found = derive(lambda x, a=args: op.strided_slice(x, *a), (info,))
+    for args, sinfo, expected in SLICED:
+        found = derive(lambda x, a=args: op.strided_slice(x, *a), (sinfo,))
         assert isinstance(found, rx.TensorStructInfo)
         assert isinstance(expected, rx.TensorStructInfo)
         assert found.ndim == expected.ndim
@@ -550,8 +550,8 @@ def test_creation() -> None:
     check(lambda: op.full((N,), 2.5, "int8"), (), tensor(N, dtype="int8"))
     check(lambda v: op.full((2,), v), (tensor(dtype="int64"),), tensor(2, dtype="int64"))
     for like in (op.zeros_like, op.ones_like, lambda x, dtype=None: op.full_like(x, 1, dtype)):
-        for info in ANY_INFO:
-            check(like, (info,), info)
+        for sinfo in ANY_INFO:
+            check(like, (sinfo,), sinfo)
         check(lambda x, f=like: f(x, "int8"), (tensor(2, N),), tensor(2, N, dtype="int8"))
     check(lambda: op.arange(5), (), tensor(5, dtype="int64"))
     check(lambda: op.arange(1, 10, 3), (), tensor(3, dtype="int64"))
@@ -582,11 +582,11 @@ NORMALISED: list[tuple[Infos, rx.StructInfo]] = [
 
 def test_networks() -> None:
     for name in ("relu", "gelu", "gelu_tanh", "silu", "leakyrelu", "softmax", "log_softmax"):
-        for info in ANY_INFO:
-            check(getattr(op.nn, name), (info,), info)
-    for infos, expected in NORMALISED:
-        check(lambda *x: op.nn.layer_norm(*x, axes=[-1]), infos, expected)
-        check(op.nn.rms_norm, infos[:2], expected)
+        for sinfo in ANY_INFO:
+            check(getattr(op.nn, name), (sinfo,), sinfo)
+    for sinfos, expected in NORMALISED:
+        check(lambda *x: op.nn.layer_norm(*x, axes=[-1]), sinfos, expected)
+        check(op.nn.rms_norm, sinfos[:2], expected)
     x, four = tensor(N, 4), tensor(4)
     layer: Made = lambda *x: op.nn.layer_norm(*x, axes=[-1])  # noqa: E731
     refused(
@@ -616,9 +616,9 @@ def test_what_is_at_fault_is_what_was_written() -> None:
 
 def test_one_shape_variable_of_any_rank_is_kept() -> None:
     s = rx.Var("s", rx.ShapeStructInfo())
-    info, truth_values = rx.TensorStructInfo(s, "float32"), rx.TensorStructInfo(s, "bool")
-    check(op.where, (truth_values, info, info), info)
-    check(op.add, (info, info), info)
+    sinfo, truth_values = rx.TensorStructInfo(s, "float32"), rx.TensorStructInfo(s, "bool")
+    check(op.where, (truth_values, sinfo, sinfo), sinfo)
+    check(op.add, (sinfo, sinfo), sinfo)
 
 
 ALLOCATED: list[tuple[Made, rx.StructInfo, rx.StructInfo]] = [
@@ -629,8 +629,8 @@ ALLOCATED: list[tuple[Made, rx.StructInfo, rx.StructInfo]] = [
 
 
 def test_tensors_in_storage() -> None:
-    for make, info, expected in ALLOCATED:
-        check(make, (info,), expected)
+    for make, sinfo, expected in ALLOCATED:
+        check(make, (sinfo,), expected)
 
 
 VIEWED: list[tuple[Made, rx.StructInfo, str]] = [
@@ -643,11 +643,11 @@ VIEWED: list[tuple[Made, rx.StructInfo, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "info", "message"), VIEWED)
+@pytest.mark.parametrize(("make", "sinfo", "message"), VIEWED)
 def test_views_outside_the_tensor_are_refused(
-    make: Made, info: rx.StructInfo, message: str
+    make: Made, sinfo: rx.StructInfo, message: str
 ) -> None:
-    refused(make, (info,), message)
+    refused(make, (sinfo,), message)
 
 
 def test_views_that_may_fit_are_taken() -> None:

@@ -13,10 +13,10 @@ from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import ops
-from tests.ir.relax.infos import rank, tensor, tuple_of
 from tests.ir.relax.op.cases.case import Case
 from tests.ir.relax.op.test_kernels import program
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, M, Made, N, check, refused
+from tests.ir.relax.sinfos import rank, tensor, tuple_of
 
 X = tensor(2, N)
 VECTOR = rank(1, "int64")
@@ -53,9 +53,9 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), INFERRED)
-def test_what_is_known_of_the_result(make: Made, infos: Infos, expected: rx.StructInfo) -> None:
-    check(make, infos, expected)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), INFERRED)
+def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.StructInfo) -> None:
+    check(make, sinfos, expected)
 
 
 ROWS, BITS = tensor(N, 1), tensor(2, dtype="bool")
@@ -91,9 +91,9 @@ REFUSED: list[tuple[Made, Infos, str]] = [
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("make", "infos", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(make: Made, infos: Infos, message: str) -> None:
-    refused(make, infos, message)
+@pytest.mark.parametrize(("make", "sinfos", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(make: Made, sinfos: Infos, message: str) -> None:
+    refused(make, sinfos, message)
 
 
 HOLES = [3.0, np.nan, 1.0, 3.0, np.nan, -2.0, 0.0, 0.5, 0.25]

@@ -26,8 +26,8 @@ from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 from relaxpy.ir.te import topi
 from relaxpy.script import from_source, relax as R
 from tests.ir.relax.graphs import var
-from tests.ir.relax.infos import tensor
 from tests.ir.relax.op.scratch import forgotten_operators
+from tests.ir.relax.sinfos import tensor
 
 X = var("x", tensor(3))
 ONES = np.ones(3, "float32")
@@ -92,7 +92,11 @@ def annotated_by_an_unknown_name(x: TensorInfo):  # type: ignore[name-defined,no
 
 
 WRONG_RULES: list[tuple[Callable[..., Any], str, str]] = [
-    (gives_nothing, "the struct info rule gives_nothing returns struct info, found None", "Tensor"),
+    (
+        gives_nothing,
+        "the struct info rule gives_nothing returns struct info, found None",
+        "Tensor",
+    ),
     (gives_a_shape, r"gives_a_shape returns struct info, found R\.shape\(\[3\]\)", "Tensor"),
     (not_annotated, "x is an attribute, found the expression x", r"x: relax\.TensorStructInfo"),
     (annotated_as_a_program, "annotated_as_a_program annotates x as a program", "classes"),

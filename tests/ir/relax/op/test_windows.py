@@ -19,8 +19,8 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
-from tests.ir.relax.infos import rank, shape, tensor
 from tests.ir.relax.op.cases.windows import convolve, pool, transpose_convolve
+from tests.ir.relax.sinfos import rank, shape, tensor
 
 N, C, H, W = (tir.Var(name, "int64") for name in "nchw")
 UNKNOWN = rx.TensorStructInfo(None, VOID)
@@ -30,12 +30,12 @@ IMAGE, FILTER = tensor(N, 3, H, W), tensor(8, 3, 3, 3)
 Made = Callable[..., rx.Call]
 
 
-def derive(make: Made, *infos: rx.StructInfo) -> rx.StructInfo | None:
-    return make(*(rx.Var(f"x{k}", info) for k, info in enumerate(infos))).struct_info
+def derive(make: Made, *sinfos: rx.StructInfo) -> rx.StructInfo | None:
+    return make(*(rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos))).struct_info
 
 
-def located(info: rx.TensorStructInfo, vdevice: str) -> rx.TensorStructInfo:
-    return rx.TensorStructInfo(info.shape, info.dtype, vdevice)
+def located(sinfo: rx.TensorStructInfo, vdevice: str) -> rx.TensorStructInfo:
+    return rx.TensorStructInfo(sinfo.shape, sinfo.dtype, vdevice)
 
 
 def with_attrs(operator: Any, **attrs: Any) -> Made:
@@ -154,11 +154,11 @@ KNOWN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
 
 
 @pytest.mark.rule("DER-35")
-@pytest.mark.parametrize(("make", "infos", "expected"), KNOWN)
+@pytest.mark.parametrize(("make", "sinfos", "expected"), KNOWN)
 def test_what_is_known_of_results(
-    make: Made, infos: tuple[rx.StructInfo, ...], expected: rx.StructInfo | None
+    make: Made, sinfos: tuple[rx.StructInfo, ...], expected: rx.StructInfo | None
 ) -> None:
-    found = derive(make, *infos)
+    found = derive(make, *sinfos)
     if expected is None:  # the shape is the variable itself
         assert isinstance(found, rx.TensorStructInfo)
         assert isinstance(found.shape, rx.Var)
@@ -377,18 +377,18 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], tuple[Any, ...], str, s
 
 
 @pytest.mark.rule("DER-36")
-@pytest.mark.parametrize(("operator", "wrong", "right", "infos", "message", "hint"), REFUSED)
+@pytest.mark.parametrize(("operator", "wrong", "right", "sinfos", "message", "hint"), REFUSED)
 def test_an_attribute_that_does_not_fit_is_refused(
     operator: Any,
     wrong: dict[str, Any],
     right: dict[str, Any],
-    infos: tuple[rx.StructInfo, ...],
+    sinfos: tuple[rx.StructInfo, ...],
     message: str,
     hint: str | None,
 ) -> None:
-    assert derive(with_attrs(operator, **right), *infos) is not None
+    assert derive(with_attrs(operator, **right), *sinfos) is not None
     with pytest.raises(StructInfoError) as caught:
-        derive(with_attrs(operator, **wrong), *infos)
+        derive(with_attrs(operator, **wrong), *sinfos)
     assert f"{operator.name}: {message}" in str(caught.value)
     assert caught.value.diagnostic.rule == "DER-36"
     assert caught.value.diagnostic.hint == hint
@@ -596,7 +596,7 @@ def test_channels_that_may_not_fit_are_looked_at_when_values_arrive(target: str)
 
 
 @pytest.mark.parametrize(
-    ("call", "infos"),
+    ("call", "sinfos"),
     [
         (with_attrs(conv2d, padding=1), (tensor(2, 8, 9, 9), tensor(4, 8, 3, 3))),
         (with_attrs(conv2d, groups=8, strides=2), (tensor(2, 8, 9, 9), tensor(16, 1, 3, 3))),
@@ -617,8 +617,8 @@ def test_channels_that_may_not_fit_are_looked_at_when_values_arrive(target: str)
         ),
     ],
 )
-def test_nothing_runs_one_element_at_a_time(call: Made, infos: tuple[Any, ...]) -> None:
-    params = [rx.Var(f"x{k}", info) for k, info in enumerate(infos)]
+def test_nothing_runs_one_element_at_a_time(call: Made, sinfos: tuple[Any, ...]) -> None:
+    params = [rx.Var(f"x{k}", sinfo) for k, sinfo in enumerate(sinfos)]
     builder = BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():

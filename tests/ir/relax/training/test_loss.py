@@ -52,8 +52,8 @@ def test_cross_entropy(reduction: str, weighted: bool, shape: tuple[int, ...]) -
     weights = RANDOM.uniform(0.5, 2, 5)
     built = CrossEntropyLoss(reduction, ignore_index=2)
     given = [weights] if weighted else []
-    infos = [sinfo(5)] if weighted else []
-    function = built(sinfo(*shape), sinfo(*labels.shape, dtype="int64"), *infos)
+    sinfos = [sinfo(5)] if weighted else []
+    function = built(sinfo(*shape), sinfo(*labels.shape, dtype="int64"), *sinfos)
     found = relaxpy.compile(function)[built.name](scores, labels, *given)
     picked = np.take_along_axis(log_softmax(scores, 1), np.expand_dims(labels, 1), 1).squeeze(1)
     factor = (weights[labels] if weighted else 1.0) * (labels != 2)

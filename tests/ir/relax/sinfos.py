@@ -1,4 +1,4 @@
-"""Hypothesis strategies for StructInfo, and short spellings of infos for tests."""
+"""Hypothesis strategies for StructInfo, and short spellings of struct infos for tests."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def sizes(draw: st.DrawFn, variables: Sequence[tir.Var] = VARIABLES) -> tir.Prim
 
 
 @st.composite
-def infos(
+def sinfos(
     draw: st.DrawFn,
     depth: int = 2,
     *,
@@ -105,13 +105,13 @@ def infos(
         case 6:
             return rx.TensorStructInfo(None, draw(dtypes), ndim=draw(ndim))
         case 7 | 8 if kind == 7 or not functions:
-            inner = infos(depth - 1, functions=functions, variables=variables)
+            inner = sinfos(depth - 1, functions=functions, variables=variables)
             return rx.TupleStructInfo(tuple(draw(st.lists(inner, max_size=2))))
         case _ if functions:
             pure = draw(st.booleans())
             if draw(st.integers(0, 3)) == 0:
                 return packed(draw(st.sampled_from(DERIVATIONS)), pure)
-            inner = infos(depth - 1, functions=functions, variables=variables)
+            inner = sinfos(depth - 1, functions=functions, variables=variables)
             params = tuple(draw(st.lists(inner, max_size=2)))
             return rx.FuncStructInfo(params, draw(inner), pure)
         case _:
@@ -119,16 +119,16 @@ def infos(
 
 
 @st.composite
-def weakened(draw: st.DrawFn, info: rx.StructInfo) -> rx.StructInfo:
-    """An info above `info`, one that `<<:` should find."""
+def weakened(draw: st.DrawFn, sinfo: rx.StructInfo) -> rx.StructInfo:
+    """A struct info above `sinfo`, one that `<<:` should find."""
     choice = draw(st.integers(0, 3))
-    match info:
+    match sinfo:
         case _ if choice == 0:
-            return info
+            return sinfo
         case rx.TensorStructInfo(dtype=dtype, ndim=ndim):
             return (
                 rx.TensorStructInfo(None, dtype, ndim=ndim),
-                rx.TensorStructInfo(info.shape, VOID, ndim=ndim),
+                rx.TensorStructInfo(sinfo.shape, VOID, ndim=ndim),
                 rx.TensorStructInfo(None, dtype, ndim=-1),
             )[choice - 1]
         case rx.ShapeStructInfo(ndim=ndim):
@@ -140,6 +140,6 @@ def weakened(draw: st.DrawFn, info: rx.StructInfo) -> rx.StructInfo:
         case rx.FuncStructInfo(params=None):
             return packed(rx.EMPTY_DERIVE, False)
         case rx.FuncStructInfo(params=params, ret=ret):
-            return rx.FuncStructInfo(params, draw(weakened(ret)), info.purity and choice == 1)
+            return rx.FuncStructInfo(params, draw(weakened(ret)), sinfo.purity and choice == 1)
         case _:
             return Object
