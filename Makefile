@@ -1,10 +1,10 @@
-# Every target sets up what it needs in .venv; nothing but make and Python >= 3.11 has to be there.
+# Every target installs what it needs in .venv; only make and Python >= 3.11 are required.
 
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-# The first interpreter that is new enough and can make a virtual environment. Override with PYTHON=...
+# The first interpreter that is new enough and can create a virtual environment. Override with PYTHON=...
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
@@ -16,8 +16,8 @@ help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
 	@echo "make check   lint, types and tests: everything that has to pass"
-	@echo "make fuzz    run N=$(N) random kernels and hold them against plain Python loops, N/100 graphs,"
-	@echo "             N/10 sessions of questions to integer reasoning, N/10 plans of kernels, and"
+	@echo "make fuzz    compare N=$(N) random kernels with plain Python loops, and test N/100 graphs,"
+	@echo "             N/10 sessions of queries to integer reasoning, N/10 plans of kernels, and"
 	@echo "             N/5000 hostile texts for each name of I, R and T"
 	@echo "make mutants change one thing in the core at a time and see whether the tests notice"
 	@echo "make format  write the stub of operators, docs/rules.md and docs/operators.md; let ruff tidy the code"
@@ -47,8 +47,8 @@ types: $(READY)
 
 check: lint types test
 
-# N random kernels, and fewer of the rest, drawn with SEED (today's date). All of them run,
-# whatever the others find.
+# N random kernels, and fewer of the rest, drawn with SEED (today's date). All of them run, even
+# if others fail.
 N ?= 100000
 fuzz: $(READY)
 	@failed=0; \

@@ -1,6 +1,6 @@
-"""What a call of an executable costs beside the kernels it runs.
+"""Measure the overhead of a call of an executable, in addition to the kernels it runs.
 
-Prints microseconds a call, the best and the median of 15 rounds of 2000 calls each.
+Prints microseconds per call, the best and the median of 15 rounds of 2000 calls each.
 """
 
 import itertools
@@ -46,19 +46,19 @@ class Calls:
         return z
 
     @R.function
-    def open_operand(x: R.Tensor):
+    def unknown_operand(x: R.Tensor):
         return R.exp(x)
 
 
 def microseconds(run: Callable[[], object], rounds: int = 15, calls: int = 2000) -> list[float]:
-    """One measurement for each round, sorted."""
-    found = []
+    """Return one measurement for each round, sorted."""
+    times = []
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(calls):
             run()
-        found.append((time.perf_counter() - start) / calls * 1e6)
-    return sorted(found)
+        times.append((time.perf_counter() - start) / calls * 1e6)
+    return sorted(times)
 
 
 def main() -> None:
@@ -67,16 +67,16 @@ def main() -> None:
     x = np.ones((4, 8), "float32")
     out = np.empty_like(x)
     two = np.float32(2)
-    others = map(np.empty, itertools.product(range(2, 16), repeat=4))
+    new_shapes = map(np.empty, itertools.product(range(2, 16), repeat=4))
     cases: dict[str, Callable[[], object]] = {
         "np.multiply(x, 2, out=out)": lambda: np.multiply(x, two, out=out),
         "the kernel called by itself": lambda: executable["double"](x, out),
-        "a function that gives its argument": lambda: executable["nothing"](x),
+        "a function that returns its argument": lambda: executable["nothing"](x),
         "a function with one kernel": lambda: executable["one_kernel"](x),
         "a function with two kernels": lambda: executable["two_kernels"](x),
         "np.exp(x, out=out)": lambda: np.exp(x, out=out),
-        "an operator on any tensor": lambda: executable["open_operand"](x),
-        "the same, a shape not seen before": lambda: executable["open_operand"](next(others)),
+        "an operator on any tensor": lambda: executable["unknown_operand"](x),
+        "the same, each time a new shape": lambda: executable["unknown_operand"](next(new_shapes)),
     }
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}")
     print(f"{'':36} {'best':>7} {'median':>7}")

@@ -1,7 +1,7 @@
-"""The digits model beside plain NumPy, and what it costs to get there.
+"""Compare the digits model with plain NumPy, and measure the time until its first result.
 
-Times of a call are taken in turn in one process. Times of importing, parsing and compiling are
-those of fresh processes, whose files the operating system has in memory.
+Calls of both are timed alternately in one process. Importing, parsing and compiling are timed in
+new processes, whose files the operating system has in memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PINNING = ("OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS")
 
 
 def stages() -> dict[str, float]:
-    """Seconds of each stage from nothing to the first answer, in this process."""
-    taken = {}
+    """Return the seconds of each stage until the first result, in this process."""
+    times = {}
 
     def measure(name: str, stage: Callable[[], object]) -> None:
         start = perf_counter()
         stage()
-        taken[name] = perf_counter() - start
+        times[name] = perf_counter() - start
 
     def compile_model() -> None:
         nonlocal executable
@@ -42,7 +42,7 @@ def stages() -> dict[str, float]:
         weights = train.arguments(train.initial_weights(seed=0))
         start = perf_counter()
         executable["main"](np.zeros((1, 64), np.float32), *weights)
-        taken["first call"] = perf_counter() - start
+        times["first call"] = perf_counter() - start
 
     executable = None
     measure("import numpy", lambda: importlib.import_module("numpy"))
@@ -53,25 +53,25 @@ def stages() -> dict[str, float]:
             importlib.import_module(f"relaxpy.script.{name}") for name in ("ir", "relax", "tir")
         ],
     )
-    measure("parse the model, parser loaded on the way", lambda: importlib.import_module("model"))
+    measure("load the parser, parse the model", lambda: importlib.import_module("model"))
     measure("parse it again", lambda: importlib.reload(sys.modules["model"]))
-    measure("compile it, compiler loaded on the way", compile_model)
+    measure("load the compiler, compile it", compile_model)
     measure("compile it again", compile_model)
     call()
-    return taken
+    return times
 
 
 def fresh_stages(count: int) -> dict[str, list[float]]:
-    """The samples of `stages` from `count` fresh processes, after one that fills the caches."""
+    """Return samples of `stages` from `count` new processes, after one that fills the caches."""
     samples: dict[str, list[float]] = {}
     for run in range(count + 1):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, __file__, "--stages"],
             capture_output=True,
             encoding="utf-8",
             check=True,
         )
-        for name, seconds in json.loads(done.stdout).items():
+        for name, seconds in json.loads(process.stdout).items():
             if run:
                 samples.setdefault(name, []).append(seconds)
     return samples
@@ -107,13 +107,13 @@ def report(*, processes: int, samples: int) -> None:
             samples=samples,
         )
         print(f"{batch:>6}  {ours.spread():>28}  {theirs.spread():>28}  {ours.ratio(theirs):.2f}")
-    print(f"\nFrom nothing to an answer, median of {processes} processes (quartiles)\n")
+    print(f"\nUntil the first result, median of {processes} processes (quartiles)\n")
     for name, seconds in fresh_stages(processes).items():
         print(f"{name:<42}{Timing(tuple(seconds)).spread():>28}")
 
 
 def run() -> None:
-    """What the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=9, help="fresh processes (default: 9)")
     parser.add_argument("--samples", type=int, default=50, help="samples of a call (default: 50)")

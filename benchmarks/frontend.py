@@ -1,9 +1,9 @@
-"""What reading, printing, checking and compiling cost for a binding, and whether they are linear.
+"""Measure parsing, printing, checking and compiling per binding, and whether they are linear.
 
-Modules are chains of elementwise operators on (n, 128), of a smaller and a larger size; one more
-has 100 kernels that every tenth binding calls, another operators of several kinds. Prints
-microseconds of processor time a binding, the best of some rounds, and the growth from the smaller
-to the larger module (1.0 is linear); then what it takes to compile one operator of many operands.
+Modules are chains of elementwise operators on (n, 128), of a smaller and a larger size. Another has
+100 kernels, which every tenth binding calls, and another has operators of several kinds. Prints
+microseconds of processor time per binding, the best of some rounds, and the growth from the smaller
+to the larger module (1.0 is linear); then the time to compile one operator of many operands.
 """
 
 import argparse
@@ -57,13 +57,13 @@ KERNEL = """
 
 
 def source(bindings: int, kernels: int = 0, *, kinds: bool = False) -> str:
-    """A module in the language's own words."""
+    """Return the text of a module."""
     lines = ["@I.ir_module", "class Chain:"]
     for k in range(kernels):
         lines += KERNEL.format(k=k).splitlines()
-    info = 'R.Tensor(("n", 128), "float32")'
-    params = f'x: {info}, w: R.Tensor((128, 128), "float32")'
-    lines += ["    @R.function", f"    def main({params}) -> {info}:", "        n = T.int64()"]
+    sinfo = 'R.Tensor(("n", 128), "float32")'
+    params = f'x: {sinfo}, w: R.Tensor((128, 128), "float32")'
+    lines += ["    @R.function", f"    def main({params}) -> {sinfo}:", "        n = T.int64()"]
     lines += ["        cls = Chain", "        with R.dataflow():"]
     for i in range(bindings):
         last = f"y{i - 1}" if i else "x"
@@ -77,7 +77,7 @@ def source(bindings: int, kernels: int = 0, *, kinds: bool = False) -> str:
 
 
 def decorated(text: str) -> Callable[[], object]:
-    """Running a file that has the module in decorated form, which the interpreter has compiled."""
+    """Return a function that runs a compiled file with the module in decorated form."""
     file = Path(tempfile.mkdtemp()) / "chain.py"
     file.write_text(f"from relaxpy.script import ir as I, relax as R, tir as T\n\n{text}")
     code = compile(file.read_text(), str(file), "exec")
@@ -85,7 +85,7 @@ def decorated(text: str) -> Callable[[], object]:
 
 
 def wide(operator: str, operands: int) -> Callable[[], object]:
-    """Compiling one operator of many operands."""
+    """Return a function that compiles one operator of many operands."""
     names = [f"x{i}" for i in range(operands)]
     params = ", ".join(f'{name}: R.Tensor((4,), "float32")' for name in names)
     lines = ["@R.function", f"def main({params}):"]
@@ -94,12 +94,12 @@ def wide(operator: str, operands: int) -> Callable[[], object]:
 
 
 def copied(module: IRModule) -> IRModule:
-    """The module with copies of its Relax functions, whose normal form is not remembered."""
+    """Copy the Relax functions of a module, since the normal form of functions is cached."""
     return map_functions(module, Function, replace)
 
 
 def steps(text: str) -> dict[str, Callable[[], object]]:
-    """What is measured, by name."""
+    """Return the steps to measure, by name."""
     module: Any = from_source(text)
     again, printed, saved = from_source(text), module.script(), save_json(module)
     assert isinstance(module, IRModule)
@@ -122,7 +122,7 @@ def steps(text: str) -> dict[str, Callable[[], object]]:
 
 
 def seconds(run: Callable[[], object], rounds: int) -> float:
-    """The best processor time of some runs."""
+    """Return the best processor time of some runs."""
     best = float("inf")
     for _ in range(rounds):
         gc.collect()
@@ -134,7 +134,7 @@ def seconds(run: Callable[[], object], rounds: int) -> float:
 
 
 def import_milliseconds(statement: str, rounds: int = 9) -> float:
-    """The least processor time of a fresh interpreter for `statement`, beyond importing NumPy.
+    """Return the least processor time of a new interpreter for `statement`, without that of NumPy.
 
     Bytecode is cached as in an installed package.
     """
@@ -149,9 +149,9 @@ def import_milliseconds(statement: str, rounds: int = 9) -> float:
             spent = after.children_user + after.children_system
             return spent - before.children_user - before.children_system
 
-        plain, whole = "import numpy, ml_dtypes", f"import numpy, ml_dtypes; {statement}"
-        pairs = [(start(plain), start(whole)) for _ in range(rounds)]
-        return (min(w for _, w in pairs) - min(p for p, _ in pairs)) * 1e3
+        base, full = "import numpy, ml_dtypes", f"import numpy, ml_dtypes; {statement}"
+        pairs = [(start(base), start(full)) for _ in range(rounds)]
+        return (min(f for _, f in pairs) - min(b for b, _ in pairs)) * 1e3
 
 
 def main() -> None:
@@ -172,15 +172,15 @@ def main() -> None:
         {name: seconds(run, options.rounds) / bindings * 1e6 for name, run in steps(text).items()}
         for bindings, text in columns.values()
     ]
-    print("| us a binding | " + " | ".join(columns) + " | growth |")
+    print("| us per binding | " + " | ".join(columns) + " | growth |")
     print("|---|" + "---:|" * (len(columns) + 1))
     for name, first in tables[0].items():
         cells = [*(f"{t[name]:.1f}" for t in tables), f"{tables[1][name] / first:.2f}"]
         print("| " + " | ".join([name, *cells]) + " |")
     print()
     for operator in ("concat", "stack"):
-        taken = [seconds(wide(operator, k), options.rounds) * 1e3 for k in (100, 400)]
-        print(f"compile {operator} of 100 and of 400: {taken[0]:.0f} and {taken[1]:.0f} ms")
+        times = [seconds(wide(operator, k), options.rounds) * 1e3 for k in (100, 400)]
+        print(f"compile {operator} of 100 and of 400: {times[0]:.0f} and {times[1]:.0f} ms")
     print()
     for statement in (
         "import relaxpy",

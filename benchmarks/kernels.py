@@ -1,7 +1,7 @@
-"""Generated kernels beside NumPy as written by hand, in one run: `python benchmarks/kernels.py`.
+"""Compare generated kernels with NumPy code written by hand: `python benchmarks/kernels.py`.
 
-Each row calls the two in turn, so that both meet the same noise, and gives medians in microseconds
-with the spread (first to third quartile of the ratio).
+Each row calls the two alternately, so that both have the same noise, and shows medians in
+microseconds with the spread (first to third quartile of the ratio).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def gelu(x: T.handle, y: T.handle):
 
 
 def loaded(func: PrimFunc) -> Callable[..., Any]:
-    """The running kernel of `func`."""
+    """Compile and load the kernel of `func`."""
     text = pysource.render(ast.Module([compile_kernel(func, "kernel").tree], []))
     names = {"np": np, "math": math, "rt": runtime}
     kernel: Callable[..., Any] = pysource.load(text, "kernel", names)["kernel"]
@@ -178,13 +178,13 @@ def loaded(func: PrimFunc) -> Callable[..., Any]:
 
 
 def cases() -> list[tuple[str, Work, Work, float]]:
-    """Name, generated kernel, NumPy by hand, seconds to spend."""
+    """Return rows of name, generated kernel, NumPy by hand, and seconds to spend."""
     rng = np.random.default_rng(0)
 
     def floats(*shape: int) -> Any:
         return rng.standard_normal(shape).astype(np.float32)
 
-    found: list[tuple[str, Work, Work, float]] = []
+    rows: list[tuple[str, Work, Work, float]] = []
 
     def dense_case(n: int, m: int, h: int) -> None:
         x, w, b, y, z = floats(n, m), floats(m, h), floats(h), floats(n, h), floats(n, h)
@@ -195,7 +195,7 @@ def cases() -> list[tuple[str, Work, Work, float]]:
             np.add(z, b, out=z)
             np.maximum(z, 0, out=z)
 
-        found.append((f"dense + relu {n}x{m}x{h}", lambda: kernel(x, w, b, y), hand, 0.5))
+        rows.append((f"dense + relu {n}x{m}x{h}", lambda: kernel(x, w, b, y), hand, 0.5))
 
     for n in (1, 32, 1000):
         dense_case(n, 64, 128)
@@ -210,14 +210,14 @@ def cases() -> list[tuple[str, Work, Work, float]]:
             np.exp(z, out=z)
             np.divide(z, z.sum(axis=1, keepdims=True), out=z)
 
-        found.append((f"softmax {n}x{m}", lambda: kernel(x, y), hand, 1.0))
+        rows.append((f"softmax {n}x{m}", lambda: kernel(x, y), hand, 1.0))
 
     softmax_case(1, 10)
     softmax_case(4096, 1024)
 
     a, b, c, d = (floats(512, 512) for _ in range(4))
     product = loaded(matmul)
-    found.append(
+    rows.append(
         ("naive matmul 512^3", lambda: product(a, b, c), lambda: np.matmul(a, b, out=d), 1.0)
     )
 
@@ -233,7 +233,7 @@ def cases() -> list[tuple[str, Work, Work, float]]:
                 np.add(scratch, p[1:-1, 2:], out=scratch)
                 np.multiply(scratch, np.float32(0.2), out=q[1:-1, 1:-1])
 
-    found.append(("stencil 2048x2048, 10", lambda: sweep(grid, other, 5), sweep_by_hand, 2.0))
+    rows.append(("stencil 2048x2048, 10", lambda: sweep(grid, other, 5), sweep_by_hand, 2.0))
 
     x = floats(8192, 2048)
     s, q, h = floats(8192), floats(8192), floats(8192)
@@ -244,13 +244,13 @@ def cases() -> list[tuple[str, Work, Work, float]]:
         np.einsum("ij,ij->i", x, x, out=q)
         x.max(axis=1, out=h)
 
-    found.append(
+    rows.append(
         ("row statistics 8192x2048", lambda: statistics_kernel(x, s, q, h), statistics_by_hand, 1.0)
     )
 
     u, v, w = floats(16), floats(16), floats(16)
     adder = loaded(add)
-    found.append(("add 16", lambda: adder(u, v, w), lambda: np.add(u, v, out=w), 0.3))
+    rows.append(("add 16", lambda: adder(u, v, w), lambda: np.add(u, v, out=w), 0.3))
 
     g, r = floats(2048, 2048), floats(2048, 2048)
     chain = loaded(gelu)
@@ -266,12 +266,12 @@ def cases() -> list[tuple[str, Work, Work, float]]:
         np.multiply(r, g, out=r)
         np.multiply(r, np.float32(0.5), out=r)
 
-    found.append(("tanh-GELU 2048x2048", lambda: chain(g, r), gelu_by_hand, 1.0))
-    return found
+    rows.append(("tanh-GELU 2048x2048", lambda: chain(g, r), gelu_by_hand, 1.0))
+    return rows
 
 
 def timed(work: Work, rounds: int) -> float:
-    """Microseconds per call over `rounds` calls."""
+    """Return the microseconds per call over `rounds` calls."""
     start = time.perf_counter()
     for _ in range(rounds):
         work()

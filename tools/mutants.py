@@ -2,7 +2,7 @@
 
 Run `make mutants`, or `python tools/mutants.py --area relations --sample 100 --seed 7`.
 
-1. Record, once for each state of the code: the tests of an area run under coverage, which tells
+1. Record, once for each state of the code: the tests of an area run under coverage, which records
    which tests execute each line and how long each takes.
 2. List the mutants of each module: one changed operator, constant, condition, argument, statement
    or case. Annotations, docstrings and the wording of messages are not mutated.
@@ -10,10 +10,10 @@ Run `make mutants`, or `python tools/mutants.py --area relations --sample 100 --
    and runs the tests that execute the changed line, fastest first, until one fails.
 
 A mutant that no test notices survives and is printed with its line. A mutant counts as killed if a
-test fails, if the package cannot be imported, or if the process crashes or does not end; whatever
-else goes wrong stops the run, and so does a first trial without any change that does not survive.
-Survivors that cannot be noticed, because the changed program means the same, are listed with the
-reason in `tools/equivalent_mutants.txt`; they do not count.
+test fails, if the package cannot be imported, or if the process crashes or does not end. Any other
+failure stops the run, and so does a failure of the control trial, which changes nothing.
+Equivalent mutants, which no test can detect because the changed program means the same, are listed
+with the reason in `tools/equivalent_mutants.txt`; they do not count.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ RELAX = "relaxpy/ir/relax"
 RELATIONS = f"{RELAX}/relations"
 KERNEL = "relaxpy/exec/kernel"
 OF_RELAX = "tests/ir/relax"
-#: Each area: the modules to mutate, and the tests that are to notice, those written for the area:
-#: a mutant that fails some program far away only may as well have survived.
+#: Each area: the modules to mutate, and the tests that are written for the area. A mutant that only
+#: other tests detect counts as a survivor.
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "relations": (
         (
@@ -121,13 +121,13 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 #: Seconds of recorded test time that one mutant may take before it counts as a survivor.
 BUDGET = 30.0
-#: Seconds after which a mutant counts as noticed, because it does not end.
+#: Seconds after which a mutant counts as killed, because it does not end.
 LIMIT = 240.0
 #: Bytes of address space after which a mutant runs out of memory.
 MEMORY = 8 << 30
 #: Verdicts that are not the name of a test.
 SURVIVED, NO_IMPORT, CRASH, NO_END = "survived", "no import", "a crash", "no end"
-#: Starts the answer of a process in which neither a test nor the package is at fault.
+#: The prefix of a verdict if neither a test nor the package has failed, but the trial itself.
 FAULT = "fault: "
 #: Rewritten assertions would load the package past the mutated module, and its plugin too early.
 PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "no:relaxpy", "--assert=plain"]
@@ -179,13 +179,13 @@ class Mutant:
 # --- the mutants of a module ----------------------------------------------------------------------
 
 
-def _left_alone(tree: ast.Module) -> set[int]:
-    """The nodes that are not mutated: annotations, docstrings, names of types, messages."""
-    found: set[int] = set()
+def _unmutated(tree: ast.Module) -> set[int]:
+    """Return the ids of nodes that are not mutated: annotations, docstrings, types, messages."""
+    skipped: set[int] = set()
 
     def skip(node: ast.AST | None) -> None:
         if node is not None:
-            found.update(map(id, ast.walk(node)))
+            skipped.update(map(id, ast.walk(node)))
 
     for node in ast.walk(tree):
         match node:
@@ -195,7 +195,7 @@ def _left_alone(tree: ast.Module) -> set[int]:
                 skip(returns)
             case ast.Subscript(value=ast.Name(id="Literal")):
                 skip(node)
-            case ast.keyword(arg="strict"):  # of zip: says what is true anyway
+            case ast.keyword(arg="strict"):  # of zip: an assertion
                 skip(node)
             case ast.Raise(exc=ast.Call(func=ast.Name(id="AssertionError"))):
                 skip(node)
@@ -215,14 +215,14 @@ def _left_alone(tree: ast.Module) -> set[int]:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name.endswith(
                 MESSAGES
             ):
-                for part in ast.walk(node):
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        found.add(id(part))
-    return found
+                for child in ast.walk(node):
+                    if isinstance(child, ast.Constant) and isinstance(child.value, str):
+                        skipped.add(id(child))
+    return skipped
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
-    """The changes of a node: what they are called, and how they turn the node into another."""
+    """Yield the changes of a node: a name, and a function from the node to the changed node."""
     match node:
         case ast.Compare(ops=ops):
             for k, op in enumerate(ops):
@@ -343,29 +343,29 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], ast.AST]]]:
 
 
 def mutants_of(file: str) -> list[Mutant]:
-    """Every mutant of a module, in the order of its text."""
+    """Return the mutants of a module, in the order of its text."""
     tree = ast.parse((ROOT / file).read_text())
-    skipped = _left_alone(tree)
+    skipped = _unmutated(tree)
     statements: dict[int, int] = {}
     for node in ast.walk(tree):  # inner statements come after those that contain them
         if isinstance(node, ast.stmt):
-            statements.update((id(part), node.lineno) for part in ast.walk(node))
-    found: list[Mutant] = []
-    seen: Counter[tuple[int, str]] = Counter()
+            statements.update((id(child), node.lineno) for child in ast.walk(node))
+    mutants: list[Mutant] = []
+    counts: Counter[tuple[int, str]] = Counter()
     for position, node in enumerate(ast.walk(tree)):
         if id(node) not in statements or id(node) in skipped:
             continue
         for variant, (change, _) in enumerate(changes(node)):
             line, text = _line(node), " ".join(change.split())
-            seen[line, text] += 1
-            if (count := seen[line, text]) > 1:
+            counts[line, text] += 1
+            if (count := counts[line, text]) > 1:
                 text = f"{text} ({count})"
-            found.append(Mutant(file, line, statements[id(node)], text, position, variant))
-    return sorted(found, key=lambda m: (m.line, m.position, m.variant))
+            mutants.append(Mutant(file, line, statements[id(node)], text, position, variant))
+    return sorted(mutants, key=lambda m: (m.line, m.position, m.variant))
 
 
 def _line(node: ast.AST) -> int:
-    """The line whose execution reaches a node."""
+    """Return the line whose execution reaches a node."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
     if isinstance(node, ast.comprehension):
@@ -374,21 +374,21 @@ def _line(node: ast.AST) -> int:
 
 
 def mutated(tree: ast.Module, position: int, variant: int) -> ast.Module:
-    """The tree with one change of one of its nodes applied."""
+    """Apply one change to one node of a tree."""
     target = next(n for k, n in enumerate(ast.walk(tree)) if k == position)
     change = list(changes(target))[variant][1]
     replacement = change(copy.deepcopy(target))
 
-    class Put(ast.NodeTransformer):
+    class Replace(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return replacement if node is target else self.generic_visit(node)
 
-    changed: ast.Module = Put().visit(tree)
+    changed: ast.Module = Replace().visit(tree)
     return ast.fix_missing_locations(changed)
 
 
 def _code_of(mutant: Mutant) -> CodeType:
-    """The code of the module with the change applied."""
+    """Compile the module with the change applied."""
     path = ROOT / mutant.file
     changed = mutated(ast.parse(path.read_text()), mutant.position, mutant.variant)
     return compile(changed, str(path), "exec")
@@ -398,7 +398,7 @@ def _code_of(mutant: Mutant) -> CodeType:
 
 
 class Recorder:
-    """A pytest plugin: names the running test to coverage, and notes how long each test takes."""
+    """A pytest plugin: passes the running test to coverage, and records the time of each test."""
 
     def __init__(self, coverage: Any) -> None:
         self.coverage = coverage
@@ -422,22 +422,22 @@ def _state_of(tests: tuple[str, ...]) -> str:
 
 
 def record(area: str) -> dict[str, Any]:
-    """Which tests execute each line of the area's modules, kept for this state of the code."""
+    """Return the tests that execute each line of an area, from a file for this state of code."""
     files, tests = AREAS[area]
-    kept = RECORDS / f"{area}-{_state_of(tests)}.json"
-    if not kept.exists():
+    path = RECORDS / f"{area}-{_state_of(tests)}.json"
+    if not path.exists():
         RECORDS.mkdir(exist_ok=True)
         print(f"{area}: running {' '.join(tests)} under coverage", flush=True)
         child = os.fork()
         if child == 0:
-            _record_here(files, tests, kept)
+            _record_here(files, tests, path)
             os._exit(0)
         os.waitpid(child, 0)
-    loaded: dict[str, Any] = json.loads(kept.read_text())
-    return loaded
+    recorded: dict[str, Any] = json.loads(path.read_text())
+    return recorded
 
 
-def _record_here(files: tuple[str, ...], tests: tuple[str, ...], kept: Path) -> None:
+def _record_here(files: tuple[str, ...], tests: tuple[str, ...], path: Path) -> None:
     import coverage
     import pytest
 
@@ -452,11 +452,11 @@ def _record_here(files: tuple[str, ...], tests: tuple[str, ...], kept: Path) -> 
     for file in files:
         contexts = measured.get_data().contexts_by_lineno(str(ROOT / file))
         lines[file] = {str(n): sorted(filter(None, names)) for n, names in contexts.items()}
-    kept.write_text(json.dumps({"lines": lines, "seconds": recorder.seconds}))
+    path.write_text(json.dumps({"lines": lines, "seconds": recorder.seconds}))
 
 
 def tests_for(mutant: Mutant, recorded: dict[str, Any], killers: dict[str, int]) -> list[str]:
-    """The tests that execute the mutant's line: recent killers first, then the fastest."""
+    """Return the tests that execute the mutant's line: recent killers first, then the fastest."""
     lines = recorded["lines"][mutant.file]
     seconds = recorded["seconds"]
     names = lines.get(str(mutant.line)) or lines.get(str(mutant.statement), ())
@@ -492,7 +492,7 @@ class Finder(importlib.abc.MetaPathFinder):
         self.file, self.code = ROOT / file, code
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
-        """The mutated module, if it is the one that is looked for."""
+        """Return the spec of the mutated module, if that is requested."""
         if fullname != self.name:
             return None
         loader = _Loader(fullname, str(self.file), self.code)
@@ -500,7 +500,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class _First:
-    """A pytest plugin: notes the first test that fails, or the first file that has no tests."""
+    """A pytest plugin: records the first test that fails, or the first file that has no tests."""
 
     def __init__(self) -> None:
         self.failed = ""
@@ -522,10 +522,10 @@ class Trial:
     started: float
 
     def verdict(self) -> str | None:
-        """Nothing yet (None), 'survived', or what noticed the mutant.
+        """Return None while the trial runs, then 'survived', or what killed the mutant.
 
         Errors:
-            RuntimeError: the trial says nothing about the mutant.
+            RuntimeError: the trial itself has failed.
         """
         ended = os.waitpid(self.process, os.WNOHANG)[0] != 0
         late = time.monotonic() - self.started > LIMIT
@@ -543,12 +543,12 @@ class Trial:
 
 
 def begin(mutant: Mutant, tests: list[str]) -> Trial:
-    """Start the tests of a mutant in a process of their own."""
+    """Start the tests of a mutant in a separate process."""
     return start(mutant, Finder(mutant.file, _code_of(mutant)), tests)
 
 
 def start(mutant: Mutant | None, finder: Finder | None, tests: list[str]) -> Trial:
-    """Start tests in a process of their own, with the finder's module; without: nothing changed."""
+    """Start tests in a separate process, with the finder's module if there is a finder."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
@@ -591,8 +591,8 @@ def _answer(finder: Finder | None, tests: list[str]) -> str:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def answered() -> dict[str, str]:
-    """The mutants that mean the same as the program, by `file: change | text of the line`."""
+def equivalent() -> dict[str, str]:
+    """Return the equivalent mutants with reasons, by `file: change | text of the line`."""
     if not EQUIVALENT.exists():
         return {}
     rows = [r for r in EQUIVALENT.read_text().splitlines() if r and not r.startswith("#")]
@@ -600,22 +600,22 @@ def answered() -> dict[str, str]:
 
 
 def identity(mutant: Mutant) -> str:
-    """The name of a mutant that outlives changes elsewhere in its file."""
+    """Return a name for a mutant that does not depend on changes elsewhere in its file."""
     line = (ROOT / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
     return f"{mutant.file}: {mutant.change} | {line}"
 
 
 def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mutant]]:
-    """How many mutants of an area were tried, and those that survived."""
+    """Try mutants of an area; return their number, and those that survived."""
     recorded = record(area)
-    known = answered()
+    known = equivalent()
     candidates = [m for file in AREAS[area][0] for m in mutants_of(file)]
     possible = [m for m in candidates if identity(m) not in known]
     random.Random(f"{seed}-{area}").shuffle(possible)
     chosen = possible[: sample or len(possible)]
     print(
         f"{area}: {len(chosen)} of {len(candidates)} mutants, seed {seed}; "
-        f"{len(candidates) - len(possible)} are answered as equivalent",
+        f"{len(candidates) - len(possible)} are listed as equivalent",
         flush=True,
     )
     killers: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -629,10 +629,10 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mu
     if verdict != SURVIVED:
         raise RuntimeError(f"{verdict} without any change")
 
-    waiting, running = list(reversed(chosen)), list[Trial]()
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            mutant = waiting.pop()
+    remaining, running = list(reversed(chosen)), list[Trial]()
+    while remaining or running:
+        while remaining and len(running) < jobs:
+            mutant = remaining.pop()
             running.append(begin(mutant, tests_for(mutant, recorded, killers[mutant.file])))
         time.sleep(0.02)
         for trial in running[:]:
@@ -650,12 +650,12 @@ def run_area(area: str, sample: int, seed: int, jobs: int) -> tuple[int, list[Mu
                 killers[mutant.file][verdict] += 1
             if (tried := verdicts.total()) % 25 == 0:
                 print(f"  {tried} tried, {len(survivors)} survived", flush=True)
-    print(f"{area}: noticed by {dict(verdicts)}")
+    print(f"{area}: verdicts {dict(verdicts)}")
     return len(chosen), survivors
 
 
 def main() -> int:
-    """Run the areas asked for; the exit code says whether each reaches the bar."""
+    """Run the requested areas; the exit code is 0 if each of them reaches the bar."""
     parser = argparse.ArgumentParser(description="mutation testing of the core of relaxpy")
     parser.add_argument("--area", choices=AREAS, action="append", help="only these areas")
     parser.add_argument("--sample", type=int, default=100, help="mutants an area; 0 for all")

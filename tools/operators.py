@@ -1,6 +1,6 @@
 """Write docs/operators.md: every operator with its signature, documentation and an example.
 
-All of it is read off the registry; an example is the first row of the operator's tests, printed.
+Everything comes from the registry; an example is the first row of the operator's tests, printed.
 `make format` runs it; a test compares the file with the registry.
 """
 
@@ -31,11 +31,11 @@ EXAMPLES = ROOT / "tools" / "operator_examples.toml"
 HEAD = """# Operators
 
 All operators of Relax, by family. The page is written by tools/operators.py from the registry;
-[how to add an operator](how-to/add-an-operator.md) says what the columns are.
+[how to add an operator](how-to/add-an-operator.md) explains the columns.
 
 - **computed by**: a kernel, which is generated for the call; an implementation on NumPy arrays at
   run time; or the function that is called.
-- **gradient**: yes; 0 if the result is piecewise constant or holds no floats; no if there is none.
+- **gradient**: yes; 0 if the result is piecewise constant or has no floats; no if there is none.
 - **mixed precision**: whether a call is computed in the narrower datatype always, if its operands
   follow it, or never.
 
@@ -50,7 +50,7 @@ POLICIES = {0: "always", 1: "follow", 2: "never"}
 SECTION = re.compile(r"^(Shapes|Units|Errors|Rule):$", re.MULTILINE)
 
 
-class Shown:
+class Default:
     """The default of a parameter, as signatures show it."""
 
     def __init__(self, value: object) -> None:
@@ -63,35 +63,34 @@ class Shown:
 
 
 def name_in_text(operator: OpDef) -> str:
-    """What programs call an operator."""
+    """Return the name of an operator in programs."""
     return operator.name.replace("relax.", "R.", 1)
 
 
 def signature(operator: OpDef) -> str:
-    """The operator as users call it, without annotations."""
-    found = inspect.signature(operator)
+    """Return the signature of an operator as users call it, without annotations."""
     empty = inspect.Parameter.empty
     plain = [
-        p.replace(annotation=empty, default=p.default if p.default is empty else Shown(p.default))
-        for p in found.parameters.values()
+        p.replace(annotation=empty, default=p.default if p.default is empty else Default(p.default))
+        for p in inspect.signature(operator).parameters.values()
         if p.name != "span"
     ]
     return f"{name_in_text(operator)}{inspect.Signature(plain)}"
 
 
 def escaped(text: str) -> str:
-    """Plain text as Markdown; code between backticks stays."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """Escape plain text for Markdown; code between backticks is kept."""
+    pieces = re.split(r"(`[^`]*`)", text)
     return "".join(
-        part.replace("|", "\\|")
-        if part.startswith("`")
-        else re.sub(r"([\\*_|<>\[\]])", r"\\\1", part)
-        for part in parts
+        piece.replace("|", "\\|")
+        if piece.startswith("`")
+        else re.sub(r"([\\*_|<>\[\]])", r"\\\1", piece)
+        for piece in pieces
     )
 
 
 def sections(doc: str) -> dict[str, str]:
-    """A docstring by its sections; the text before them has the empty name."""
+    """Split a docstring into its sections by name; the text before them has the empty name."""
     first, *rest = SECTION.split(inspect.cleandoc(doc))
     return {"": first.strip()} | {
         name: inspect.cleandoc(f"\n{text}")
@@ -100,7 +99,7 @@ def sections(doc: str) -> dict[str, str]:
 
 
 def entries(text: str) -> Iterator[str]:
-    """The lines of a section, each with those that continue it, which are indented."""
+    """Yield the entries of a section; indented lines continue an entry."""
     entry: list[str] = []
     for line in text.splitlines():
         if entry and not line.startswith(" "):
@@ -112,13 +111,13 @@ def entries(text: str) -> Iterator[str]:
 
 
 def sentence(operator: OpDef) -> str:
-    """The first line of the documentation, with the lines that end its sentence."""
+    """Return the first line of the documentation."""
     paragraph = sections(operator.record.doc)[""].partition("\n\n")[0]
     return paragraph.partition("\n")[0]
 
 
 def computed_by(record: OpRecord) -> str:
-    """What computes the result of a call."""
+    """Name what computes the result of a call."""
     if record.calls is not None:
         return record.calls.value.partition(",")[0]
     if record.legalize is not None:
@@ -127,19 +126,19 @@ def computed_by(record: OpRecord) -> str:
 
 
 def gradient(record: OpRecord) -> str:
-    """Whether an operator has a gradient."""
+    """Return the entry for the gradient of an operator."""
     if record.gradient is None:
         return "no"
     return "0" if record.gradient is no_gradient else "yes"
 
 
 def anchor(operator: OpDef) -> str:
-    """The link to the details of an operator, as GitHub names headings."""
+    """Return the link to the details of an operator, as GitHub names headings."""
     return name_in_text(operator).replace(".", "").lower()
 
 
 def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> str | None:
-    """A program that calls the operator as one of its tests does, or else one of those written."""
+    """Return a program that calls the operator, from one of its tests or from those `written`."""
     for case in cases:
         text = program(operator, case)
         if "metadata" not in text:
@@ -149,7 +148,7 @@ def example(operator: OpDef, cases: Sequence[Case], written: Sequence[str]) -> s
 
 
 def program(operator: OpDef, case: Case) -> str:
-    """The test as a function, whose parameters have the names of the operands that they are."""
+    """Return a test as a function, whose parameters are named after the operands."""
     names = [f"x{k}" if len(case.inputs) > 1 else "x" for k in range(len(case.inputs))]
     params = variables(case, names)
     call = case.call(*params)
@@ -165,7 +164,7 @@ def program(operator: OpDef, case: Case) -> str:
 
 
 def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
-    """Parameters like the inputs of a test."""
+    """Return parameters with the shapes and datatypes of the inputs of a test."""
     return [
         rx.Var(name, rx.TensorStructInfo(array.shape, DataType(array.dtype)))  # type: ignore[arg-type]
         for name, array in zip(names, case.inputs, strict=True)
@@ -173,7 +172,7 @@ def variables(case: Case, names: Sequence[str]) -> list[rx.Var]:
 
 
 def row(operator: OpDef) -> str:
-    """The operator in the table of its family."""
+    """Return the row of an operator in the table of its family."""
     record = operator.record
     policy = POLICIES[record.precision_policy] if record.precision_policy is not None else ""
     cells = [
@@ -186,12 +185,12 @@ def row(operator: OpDef) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def details(operator: OpDef, shown: str | None) -> Iterator[str]:
-    """The whole documentation of an operator, with an example."""
+def details(operator: OpDef, program: str | None) -> Iterator[str]:
+    """Yield the documentation of an operator, with an example."""
     record = operator.record
     yield f"\n### {name_in_text(operator)}\n\n`{signature(operator)}`\n\n"
-    found = sections(record.doc)
-    yield f"{escaped(found.pop(''))}\n"
+    parsed = sections(record.doc)
+    yield f"{escaped(parsed.pop(''))}\n"
     facts = [
         *(["impure"] if not record.pure else []),
         *(["commutative"] if record.commutative else []),
@@ -201,7 +200,7 @@ def details(operator: OpDef, shown: str | None) -> Iterator[str]:
     if facts:
         listed = "; ".join(facts)
         yield f"\n{listed[0].upper()}{listed[1:]}.\n"
-    for name, text in found.items():
+    for name, text in parsed.items():
         yield f"\n{name}:\n\n"
         if name == "Rule":
             yield f"{escaped(text)}\n"
@@ -210,40 +209,39 @@ def details(operator: OpDef, shown: str | None) -> Iterator[str]:
             head, _, rest = entry.partition("  " if name == "Shapes" else ": ")
             label = f"`{head}`" if name == "Shapes" else escaped(head)
             yield f"- {label}: {escaped(rest.strip())}\n" if rest else f"- {escaped(entry)}\n"
-    if shown is not None:
-        yield f"\n```python\n{shown}\n```\n"
+    if program is not None:
+        yield f"\n```python\n{program}\n```\n"
 
 
 def title(module: str) -> str:
-    """What the operators of a module are, which its docstring says."""
+    """Return the title of a family of operators, from the docstring of its module."""
     return (sys.modules[module].__doc__ or module).strip().partition("\n")[0].rstrip(".")
 
 
 def page() -> str:
-    """The whole text."""
-    own = [found for found in registered_ops().values() if found.record.is_of_relaxpy]
-    own.sort(key=lambda found: (found.__module__, found.name))
-    families = [(m, list(members)) for m, members in groupby(own, key=lambda f: f.__module__)]
+    """Return the text of the page."""
+    ops = [op for op in registered_ops().values() if op.record.is_of_relaxpy]
+    ops.sort(key=lambda op: (op.__module__, op.name))
+    families = [(m, list(members)) for m, members in groupby(ops, key=lambda op: op.__module__)]
     cases: dict[str, list[Case]] = {}
     for case in CASES:
         cases.setdefault(case.operator, []).append(case)
     out = [HEAD]
     for module, members in families:
         out.append(f"## {title(module)}\n\n")
-        out.append("| operator | what it is | computed by | gradient | mixed precision |\n")
+        out.append("| operator | result | computed by | gradient | mixed precision |\n")
         out.append("| --- | --- | --- | --- | --- |\n")
         out += map(row, members)
         out.append("\n")
     out.append(f"## Details\n\n{IMPORTS}")
     written = tomllib.loads(EXAMPLES.read_text(encoding="utf-8"))["programs"]
-    for operator in own:
-        shown = example(operator, cases.get(operator.name, []), written)
-        out += details(operator, shown)
+    for operator in ops:
+        out += details(operator, example(operator, cases.get(operator.name, []), written))
     return "".join(out)
 
 
 def main() -> int:
-    """Write the page; with `--check`, say whether it is up to date instead."""
+    """Write the page; with `--check`, return whether it is outdated instead."""
     if "--check" not in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
         return 0

@@ -31,21 +31,21 @@ The page is written by tools/rules.py.
 
 
 def rules_named(text: str, pattern: re.Pattern[str]) -> set[str]:
-    """The IDs that stand in the text of a module."""
+    """Return the rule IDs that occur in the text of a module."""
     return set(pattern.findall(text))
 
 
 def rules_reported(tree: ast.AST, pattern: re.Pattern[str]) -> set[str]:
-    """The IDs that are string literals of their own, as those of errors and of marks are."""
+    """Return the rule IDs that are whole string literals, as in errors and pytest marks."""
     literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return {text for text in literals if isinstance(text, str) and pattern.fullmatch(text)}
 
 
-def places(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """By the ID of each rule, the modules that enforce it and the test files that name it.
+def citations(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the modules that enforce each rule and the test files that name it, by ID.
 
-    Modules that report the rule in an error enforce it; where there are none, those do that cite
-    it in a docstring or comment.
+    Modules that report the rule in an error enforce it; if there are none, the modules that cite
+    it in a docstring or comment do.
     """
     families = "|".join(dict.fromkeys(rule.family.name for rule in rules.values()))
     pattern = re.compile(rf"\b(?:{families})-\d+[a-z]?\b")
@@ -64,7 +64,7 @@ def places(rules: Mapping[str, Rule]) -> tuple[dict[str, list[str]], dict[str, l
 
 
 def entry(rule: Rule, modules: Sequence[str], tests: Sequence[str]) -> Iterator[str]:
-    """The lines of one rule."""
+    """Yield the lines of one rule."""
     yield f"- **{rule.id}** {rule.sentence}\n"
     if modules:
         yield f"  In {', '.join(f'`{name}`' for name in modules)}.\n"
@@ -75,9 +75,9 @@ def entry(rule: Rule, modules: Sequence[str], tests: Sequence[str]) -> Iterator[
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the text of the page."""
     rules = all_rules()
-    modules, tests = places(rules)
+    modules, tests = citations(rules)
     families = [
         (family, list(members))
         for family, members in groupby(rules.values(), key=lambda rule: rule.family)
@@ -93,7 +93,7 @@ def page() -> str:
 
 
 def main() -> int:
-    """Write the page; with `--check`, say whether it is up to date instead."""
+    """Write the page; with `--check`, return whether it is outdated instead."""
     if "--check" not in sys.argv:
         PAGE.write_text(page(), encoding="utf-8")
         return 0

@@ -1,4 +1,4 @@
-"""Write what type checkers see of the operators in `R`: `relaxpy/script/operators.pyi`.
+"""Write the stub of the operators in `R` for type checkers: `relaxpy/script/operators.pyi`.
 
 Operators are registered when relaxpy runs, so checkers and editors cannot find them in the code.
 `make format` runs it; a test compares the file with the registry.
@@ -23,14 +23,13 @@ from typing import Any
 
 
 def signature(function: Any) -> str:
-    """The parameters as a stub has them: names, kinds, and which of them have defaults."""
-    found = inspect.signature(function)
+    """Return the parameters for the stub: names, kinds, and whether they have defaults."""
     plain = [
         p.replace(
             annotation=Any,
             default=p.default if p.default is inspect.Parameter.empty else ...,
         )
-        for p in found.parameters.values()
+        for p in inspect.signature(function).parameters.values()
         if p.name != "span"
     ]
     text = str(inspect.Signature(plain, return_annotation=Any))
@@ -38,7 +37,7 @@ def signature(function: Any) -> str:
 
 
 def lines(space: Any, indent: str = "") -> Iterator[str]:
-    """A line for each operator of a namespace, nested namespaces as classes."""
+    """Yield a line for each operator of a namespace, and nested namespaces as classes."""
     static = f"{indent}@staticmethod\n" if indent else ""
     for name in sorted(space._public_names() - set(getattr(space, "__all__", ()))):
         member = getattr(space, name)
@@ -51,17 +50,17 @@ def lines(space: Any, indent: str = "") -> Iterator[str]:
 
 
 def stub() -> str:
-    """The whole text."""
+    """Return the text of the stub."""
     return HEAD + "\n" + "".join(lines(relax))
 
 
 def main() -> int:
-    """Write the file; with `--check`, say whether it is up to date instead."""
+    """Write the file; with `--check`, return whether it is outdated instead."""
     if "--check" not in sys.argv:
         STUB.write_text(stub(), encoding="utf-8")
         return 0
-    found = STUB.read_text(encoding="utf-8")
-    return int(ast.dump(ast.parse(found)) != ast.dump(ast.parse(stub())))
+    present = STUB.read_text(encoding="utf-8")
+    return int(ast.dump(ast.parse(present)) != ast.dump(ast.parse(stub())))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Programs:
         self.pick = self.random.choice
         self.vars: list[rx.Var] = []
         self.vars = [
-            self.pick((rx.Var, rx.Var, rx.DataflowVar))(f"v{i}", self.maybe_info())
+            self.pick((rx.Var, rx.Var, rx.DataflowVar))(f"v{i}", self.maybe_sinfo())
             for i in range(8)
         ]
         self.made: list[rx.Expr] = []
@@ -48,7 +48,7 @@ class Programs:
         literal = tir.IntImm("int64", self.pick((0, 1, 2, 4, 2**62)))
         return self.pick((literal, var, var + 1, var * 2, tir.FloorDiv(var, literal)))
 
-    def maybe_info(self) -> rx.StructInfo | None:
+    def maybe_sinfo(self) -> rx.StructInfo | None:
         return self.sinfo(1) if self.chance(0.6) else None
 
     def sinfo(self, depth: int = 2) -> rx.StructInfo:
@@ -106,12 +106,12 @@ class Programs:
             case 7 | 8 | 9 | 10:
                 return self.call(part)
             case 11:
-                return rx.Tuple(self.many(part), struct_info=self.maybe_info())  # type: ignore[arg-type]
+                return rx.Tuple(self.many(part), struct_info=self.maybe_sinfo())  # type: ignore[arg-type]
             case 12:
                 index = self.random.randrange(3)
-                return rx.TupleGetItem(part(), index, struct_info=self.maybe_info())
+                return rx.TupleGetItem(part(), index, struct_info=self.maybe_sinfo())
             case 13:
-                return rx.If(part(), part(), part(), struct_info=self.maybe_info())  # type: ignore[arg-type]
+                return rx.If(part(), part(), part(), struct_info=self.maybe_sinfo())  # type: ignore[arg-type]
             case 14:
                 return self.sequence(depth - 1)
             case 15:
@@ -128,10 +128,10 @@ class Programs:
         attrs = {name: self.attribute() for name in (*names, "junk") if self.chance(0.5)}
         args = self.many(lambda: part() if self.chance(0.95) else self.pick(OPERATORS), 3)
         sinfos = self.many(lambda: self.sinfo(1)) if self.chance(0.3) else []
-        return rx.Call(callee, args, attrs, sinfos, struct_info=self.maybe_info())  # type: ignore[arg-type]
+        return rx.Call(callee, args, attrs, sinfos, struct_info=self.maybe_sinfo())  # type: ignore[arg-type]
 
     def binding(self, depth: int) -> rx.Binding:
-        var = self.pick((*self.vars, rx.Var("w", self.maybe_info())))
+        var = self.pick((*self.vars, rx.Var("w", self.maybe_sinfo())))
         if self.chance(0.2):
             return rx.MatchCast(self.pick((var, None)), self.expr(depth), self.sinfo())
         return rx.VarBinding(var, self.expr(depth))
@@ -142,13 +142,13 @@ class Programs:
             return kind(self.many(lambda: self.binding(depth)))  # type: ignore[arg-type]
 
         body = self.expr(depth) if self.chance(0.97) else self.pick(OPERATORS)
-        return rx.SeqExpr(self.many(block), body, struct_info=self.maybe_info())  # type: ignore[arg-type]
+        return rx.SeqExpr(self.many(block), body, struct_info=self.maybe_sinfo())  # type: ignore[arg-type]
 
     def function(self, depth: int) -> rx.Function:
         names = ("relax.force_pure", "num_input", "junk")
         attrs = {name: self.pick((1, True, 7)) for name in names if self.chance(0.2)}
         params = self.many(lambda: self.pick(self.vars))
-        ret, sinfo = self.maybe_info(), self.sinfo() if self.chance(0.2) else None
+        ret, sinfo = self.maybe_sinfo(), self.sinfo() if self.chance(0.2) else None
         body = self.sequence(depth)
         return rx.Function(params, body, ret, self.chance(0.5), attrs, struct_info=sinfo)  # type: ignore[arg-type]
 

@@ -216,8 +216,8 @@ def test_operators_on_spread_tensors_are_read_and_written() -> None:
     b, d = Operators["spread"].struct_info.ret.fields
     assert b == spread(4, 8, placement="S[1]", mesh=DeviceMesh((1,), (4,)))
     assert d == spread(4, 8, placement="R, R")
-    infos = [b.var.struct_info for b in Operators["whole"].body.blocks[0].bindings]
-    assert [str(i) for i in infos] == [
+    sinfos = [b.var.struct_info for b in Operators["whole"].body.blocks[0].bindings]
+    assert [str(i) for i in sinfos] == [
         'R.Tensor((4, n), dtype="float32")',
         'R.Tensor((2, n), dtype="float32")',
         'R.Tensor((2, n // 2), dtype="float32")',
@@ -302,12 +302,12 @@ def test_literals_can_be_spread_over_devices() -> None:
 @pytest.mark.rule("DER-4")
 def test_a_spread_literal_fits_its_info() -> None:
     mesh = DeviceMesh((2,), (0, 1))
-    for info, message in [
+    for sinfo, message in [
         (relax.TensorStructInfo((2,), "int8"), "takes an R.DTensor"),
         (DTensorStructInfo(relax.TensorStructInfo((3,), "int8"), mesh, "R"), "DER-4"),
     ]:
         with rejected(MisuseError, message):
-            R.dist.const([1, 2], info)
+            R.dist.const([1, 2], sinfo)
 
 
 @pytest.mark.rule("DER-36")

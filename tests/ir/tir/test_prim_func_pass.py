@@ -50,7 +50,7 @@ def test_a_decorated_function_or_class_is_a_pass(mod: IRModule) -> None:
 
     assert marked(mod)["f"].attrs == {"functions": 3}
     assert Marked(5)(mod)["g"].attrs == {"value": 5}
-    assert (marked.sinfo.opt_level, Marked(5).sinfo.name) == (1, "named")
+    assert (marked.info.opt_level, Marked(5).info.name) == (1, "named")
 
 
 def test_other_results_are_refused(mod: IRModule) -> None:

@@ -106,7 +106,7 @@ def test_functions_and_modules_are_rewritten() -> None:
 
 def test_a_rewriter_is_a_pass() -> None:
     assert_structural_equal(transform.Sequential([ADD])(Program), Rewritten)
-    assert ADD.sinfo.name == "PatternMatchingRewriter"
+    assert ADD.info.name == "PatternMatchingRewriter"
 
 
 def test_other_expressions_are_rewritten_too() -> None:
@@ -332,7 +332,7 @@ def test_values_that_may_fail_are_not_moved_past_others_that_may() -> None:
     side_by_side = f"{u}\n{p}\n{q}\nreturn (p, q, u)"
     check(
         pair(function(side_by_side, params)),
-        f"u = {packed('g', 'x')}\nt = {packed('both', 'x', 'y', info=f'[{VECTOR}, {VECTOR}]')}\n"
+        f"u = {packed('g', 'x')}\nt = {packed('both', 'x', 'y', sinfo=f'[{VECTOR}, {VECTOR}]')}\n"
         "p = t[0]\nq = t[1]\nreturn (p, q, u)",
         params,
     )
@@ -347,7 +347,7 @@ def test_parts_of_a_tuple_may_need_each_other() -> None:
     params = vectors("x")
     check(
         chain(function("p = R.exp(x)\nq = R.abs(p)\nz = p + q\nreturn z", params)),
-        f"t = {packed('both', 'x', info=f'[{VECTOR}, {VECTOR}]')}\n"
+        f"t = {packed('both', 'x', sinfo=f'[{VECTOR}, {VECTOR}]')}\n"
         "p = t[0]\nq = t[1]\nz = p + q\nreturn z",
         params,
     )
@@ -373,7 +373,7 @@ def test_three_values_may_be_one_tuple() -> None:
     )
     check(
         three(before),
-        f"t = {packed('split_rope', 'x', info=f'[{sinfo}, {sinfo}, {sinfo}]')}\n"
+        f"t = {packed('split_rope', 'x', sinfo=f'[{sinfo}, {sinfo}, {sinfo}]')}\n"
         "v = t[2]\nqe = t[0]\nke = t[1]\n"
         f"z = {packed('attend', 'qe', 'ke', 'v', sinfo=sinfo)}\nreturn z",
         params,
