@@ -122,12 +122,14 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
         return np.take(order(data, axis, descending=largest), np.arange(k), axis)
     pivot = rows.shape[1] - k if largest else k - 1
     pivot_value = np.partition(rows, pivot, 1)[:, pivot, None]
-    is_selected = rows > pivot_value if largest else rows < pivot_value
+    is_selected = rows >= pivot_value if largest else rows <= pivot_value
     # Of the elements equal to the pivot, the first ones fill up to k.
-    missing = k - is_selected.sum(1, keepdims=True)
-    equal = rows == pivot_value
-    is_selected |= equal & (np.cumsum(equal, 1) <= missing)
-    columns = np.nonzero(is_selected)[1].reshape(-1, k)
+    [full] = np.nonzero(np.count_nonzero(is_selected, 1) > k)
+    if full.size:
+        is_equal = rows[full] == pivot_value[full]
+        missing = k - np.count_nonzero(is_selected[full] & ~is_equal, 1)[:, None]
+        is_selected[full] &= ~is_equal | (np.cumsum(is_equal, 1) <= missing)
+    columns = (np.flatnonzero(is_selected) % rows.shape[1]).reshape(-1, k)
     sorting = order(np.take_along_axis(rows, columns, 1), 1, descending=largest)
     first = np.take_along_axis(columns, sorting, 1).reshape(*keys.shape[:-1], k)
     return np.moveaxis(first, -1, axis)
