@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce as folded
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.te import tensor as te
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi import reduction
 from relaxpy.ir.te.topi.elementwise import as_dtype, computed
+from relaxpy.ir.te.topi.indexing import load, loops, stored
 from relaxpy.ir.te.topi.pooling import (
     MOST_TERMS,
     Along,
@@ -27,9 +28,11 @@ from relaxpy.ir.te.topi.pooling import (
 from relaxpy.ir.te.topi.reduction import least
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const
 from relaxpy.ir.te.topi.windows import number, whole_shape
-from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.layout import Layout
+from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt, stmt_seq
 
 __all__ = [
     "adaptive_pool",
@@ -67,30 +70,52 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
     identity = ops.const(0, x.dtype) if kind == "sum" else least(x.dtype)
     shape = list(x.shape)
     shape[axis] = count
+    name = f"adaptive_pool_{kind}"
+    if not 0 < longest <= MOST_TERMS:
+        return _one_by_one(x, axis, shape, combine, identity, name)
 
-    def read(index: Sequence[PrimExpr], element: PrimExpr, *, is_member: bool) -> PrimExpr:
+    def element(*index: PrimExpr) -> Any:
         begin, end = _adaptive_bounds(index[axis], size, count)
-        position = number(0) if is_const(size, 1) else ops.add(begin, element)
-        value = x(*index[:axis], position, *index[axis + 1 :])
-        if is_member:
-            return value
-        return intrin.if_then_else(ops.compare(tir.LT, position, end), value, identity)
 
-    if 0 < longest <= MOST_TERMS:
+        def term(k: int) -> PrimExpr:
+            position = number(0) if is_const(size, 1) else ops.add(begin, number(k))
+            value = x(*index[:axis], position, *index[axis + 1 :])
+            if k < shortest:
+                return value
+            return intrin.if_then_else(ops.compare(tir.LT, position, end), value, identity)
 
-        def element(*index: PrimExpr) -> Any:
-            terms = (read(index, number(k), is_member=k < shortest) for k in range(longest))
-            return folded(combine, terms)
+        return folded(combine, map(term, range(longest)))
 
-    else:
-        most = ops.add(ops.floordiv(size, count), number(2))
-        k_axis = te.reduce_axis((number(0), most), "k")
-        reducer = reduce.sum if kind == "sum" else reduce.max
+    return computed(shape, element, name)
 
-        def element(*index: PrimExpr) -> Any:
-            return reducer(read(index, k_axis.var, is_member=False), axis=k_axis)
 
-    return computed(shape, element, f"adaptive_pool_{kind}")
+def _one_by_one(
+    x: Tensor,
+    axis: int,
+    shape: Sequence[PrimExpr],
+    combine: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    identity: PrimExpr,
+    name: str,
+) -> Tensor:
+    """Each window along an axis reduced by a loop of its own length."""
+    others = [*shape[:axis], *shape[axis + 1 :]]
+    window, k = tir.Var("window", INT64), tir.Var("k", INT64)
+    begin, end = _adaptive_bounds(window, x.shape[axis], shape[axis])
+
+    def store(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(index: list[PrimExpr]) -> Stmt:
+            target = (*index[:axis], window, *index[axis:])
+            source = (*index[:axis], ops.add(begin, k), *index[axis:])
+            return BufferStore(out, combine(load(out, target), load(ins[0], source)), target)
+
+        def clear(index: list[PrimExpr]) -> Stmt:
+            return BufferStore(out, identity, tuple(index))
+
+        members = For(k, number(0), ops.sub(end, begin), ForKind.SERIAL, loops(others, body))
+        windows = For(window, number(0), shape[axis], ForKind.SERIAL, members)
+        return stmt_seq(loops(shape, clear), windows)
+
+    return stored(shape, str(x.dtype), [x], name, store)
 
 
 def _lengths(size: PrimExpr, count: PrimExpr) -> tuple[int, int]:
