@@ -29,6 +29,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
     broadcast,
     by_te,
+    common_dtype,
     differ,
     literal_shape,
     normal_axis,
@@ -63,13 +64,6 @@ def _wrapped(indices: Expr, size: PrimExpr) -> Expr:
     """Convert negative indices, which count from the end of an axis, to non-negative ones."""
     positions = R.astype(indices, "int64")
     return cast("Expr", R.where(R.less(positions, 0), positions + PrimValue(size), positions))
-
-
-def _require_update(data: TensorStructInfo, updates: TensorStructInfo, name: str) -> None:
-    if data.dtype != updates.dtype and not (data.dtype.is_void or updates.dtype.is_void):
-        raise refuse_type(
-            f"data and {name} have one datatype, found {data.dtype} and {updates.dtype}", updates
-        )
 
 
 def _unequal(first: Sizes, second: Sizes) -> int | None:
@@ -152,7 +146,7 @@ def scatter_elements(
             of indices and updates provably differ, or the axis is out of range.
     """
     require_indices(indices)
-    _require_update(data, updates, "updates")
+    common_dtype([data, updates], "data and updates")
     require_same_rank(data, indices, "data and indices")
     require_same_rank(data, updates, "data and updates")
     if data.ndim >= 0:
@@ -214,7 +208,7 @@ def scatter_nd(
             positions than axes, datatypes differ, or the shape of updates provably is another one.
     """
     require_indices(indices)
-    _require_update(data, updates, "updates")
+    common_dtype([data, updates], "data and updates")
     if indices.ndim == 0:
         raise refuse(f"indices has rank 1 at least, found {indices}", indices)
     count = position_count(indices)
@@ -286,7 +280,7 @@ def index_put(
             axes, datatypes differ, or known sizes do not broadcast.
     """
     fields = index_fields(indices, "indices")
-    _require_update(data, values, "values")
+    common_dtype([data, values], "data and values")
     if 0 <= data.ndim < len(fields):
         raise refuse(f"data {data} has {data.ndim} axes, found {len(fields)} indices", indices)
     shape, ndim = broadcast(fields, [f"indices[{k}]" for k in range(len(fields))])
@@ -350,7 +344,7 @@ def slice_scatter(
             of range.
     """
     require_same_rank(input_tensor, src, "input_tensor and src")
-    _require_update(input_tensor, src, "src")
+    common_dtype([input_tensor, src], "data and src")
     for sinfo, name in ((start, "start"), (end, "end"), (step, "step")):
         if not sinfo.dtype.is_int or sinfo.dtype.is_bool:
             raise refuse_type(f"{name} is an integer, found {sinfo}", sinfo)

@@ -140,6 +140,20 @@ def require_integer(dtype: DataType, name: str, about: object) -> None:
         raise refuse_type(f"{name} holds integers, found {about}", about)
 
 
+def require_dtype_of(
+    sinfo: TensorStructInfo, name: str, model: TensorStructInfo, model_name: str = "data"
+) -> None:
+    """Refuse a tensor whose datatype is known to differ from that of `model`.
+
+    Errors:
+        StructInfoTypeError: it differs.
+    """
+    if sinfo.dtype != model.dtype and not (sinfo.dtype.is_void or model.dtype.is_void):
+        raise refuse_type(
+            f"{name} has the datatype of {model_name}, found {sinfo.dtype} and {model.dtype}", sinfo
+        )
+
+
 def normal_axes(axes: Sequence[int], ndim: int, name: str = "axis") -> tuple[int, ...]:
     """AXIS: axes counted from the front, in their order.
 

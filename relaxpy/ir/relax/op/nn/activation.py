@@ -22,7 +22,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     literal_shape,
     normal_axis,
     refuse,
-    refuse_type,
+    require_dtype_of,
     require_float,
     shape_text,
     shown,
@@ -210,10 +210,7 @@ def prelu(data: TensorStructInfo, alpha: TensorStructInfo, axis: int = 1) -> Ten
             size provably is neither 1 nor that of the axis, or the axis is out of range.
     """
     require_float(data, "data")
-    if alpha.dtype != data.dtype and not (alpha.dtype.is_void or data.dtype.is_void):
-        raise refuse_type(
-            f"alpha has the datatype of data, found {alpha.dtype} and {data.dtype}", alpha
-        )
+    require_dtype_of(alpha, "alpha", data)
     if alpha.ndim not in (-1, 1):
         raise refuse(f"alpha is a vector, found {alpha}", alpha)
     position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None

@@ -19,7 +19,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     joint_vdevice,
     literal_shape,
     refuse,
-    refuse_type,
+    require_dtype_of,
     require_float,
     require_integer,
     shape_text,
@@ -186,14 +186,7 @@ def _check_nll(
                 )
     if weights is None:
         return
-    if weights.dtype != predictions.dtype and not (
-        weights.dtype.is_void or predictions.dtype.is_void
-    ):
-        raise refuse_type(
-            f"weights has the datatype of predictions, found {weights.dtype} and "
-            f"{predictions.dtype}",
-            weights,
-        )
+    require_dtype_of(weights, "weights", predictions, "predictions")
     if weights.ndim not in (-1, 1):
         raise refuse(f"weights is a vector with one element a class, found {weights}", weights)
     classes = literal_shape(weights)

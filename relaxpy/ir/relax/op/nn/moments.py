@@ -29,7 +29,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     normal_axes,
     normal_axis,
     refuse,
-    refuse_type,
+    require_dtype_of,
     require_float,
     shape_text,
     shown,
@@ -58,10 +58,7 @@ def _check_channels(
     position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     sizes = literal_shape(data)
     for name, sinfo in params.items():
-        if sinfo.dtype != data.dtype and not (sinfo.dtype.is_void or data.dtype.is_void):
-            raise refuse_type(
-                f"{name} has the datatype of data, found {sinfo.dtype} and {data.dtype}", sinfo
-            )
+        require_dtype_of(sinfo, name, data)
         if sinfo.ndim not in (-1, 1):
             raise refuse(
                 f"{name} is a vector with one element for each channel, found {sinfo}", sinfo

@@ -17,7 +17,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     normal_axes,
     normal_axis,
     refuse,
-    refuse_type,
+    require_dtype_of,
     require_float,
     shape_text,
     shown,
@@ -91,10 +91,7 @@ def _normalized(
     sizes = literal_shape(data)
     decided = sizes is not None
     for name, sinfo in params.items():
-        if sinfo.dtype != data.dtype and not (sinfo.dtype.is_void or data.dtype.is_void):
-            raise refuse_type(
-                f"{name} has the datatype of data, found {sinfo.dtype} and {data.dtype}", sinfo
-            )
+        require_dtype_of(sinfo, name, data)
         if 0 <= sinfo.ndim != len(axes):
             raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo)
         shape = literal_shape(sinfo)
