@@ -6,6 +6,7 @@ from relaxpy.ir.relax.dpl.fusion import (
 )
 from relaxpy.ir.relax.transform import (
     AlterOpImpl as AlterOpImpl,
+    AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers,
     AttachGlobalSymbol as AttachGlobalSymbol,
     BindingRewriter as BindingRewriter,
     BindParams as BindParams,

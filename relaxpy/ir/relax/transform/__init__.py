@@ -54,6 +54,9 @@ from relaxpy.ir.relax.transform.function_pass import (
 )
 from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
 from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
+from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (
+    AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers,
+)
 from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as ConvertLayout
 from relaxpy.ir.relax.transform.layout.optimize_layout_transform import (
     OptimizeLayoutTransform as OptimizeLayoutTransform,

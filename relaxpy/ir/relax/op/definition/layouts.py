@@ -204,7 +204,7 @@ def along(*names: str, together: bool = False) -> LayoutRule:
     def rule(call: Call, layout: str) -> InferredLayouts | None:
         if any(call.attrs[name] is None for name in names):
             return None
-        attrs = call.attrs
+        attrs: Mapping[str, Any] = call.attrs
         if not _is_initial(layout):
             attrs = {**attrs, **{name: moved_axes(attrs[name], layout) for name in names}}
         operands = (layout,) * len(call.args) if together else (layout,)
@@ -220,7 +220,7 @@ def _reduced(call: Call, layout: str) -> InferredLayouts | None:
         gone: Sequence[int] = range(rank)
     else:
         gone = [axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)]
-    attrs = call.attrs
+    attrs: Mapping[str, Any] = call.attrs
     if axes is not None and not _is_initial(layout):
         moved = moved_axes(axes, layout)
         attrs = {**attrs, "axis": moved if isinstance(moved, int) else tuple(sorted(moved))}
@@ -241,7 +241,7 @@ extremum_layout = following(_position_of_extremum)
 
 def _permuted(call: Call, layout: str) -> InferredLayouts:
     rank = len(layout)
-    attrs = call.attrs
+    attrs: Mapping[str, Any] = call.attrs
     if not _is_initial(layout):
         axes = cast("Any", attrs["axes"])
         order = tuple(range(rank))[::-1] if axes is None else axes
@@ -310,7 +310,7 @@ def per_axis(name: str, count: int = 1) -> LayoutRule:
         rank = len(layout)
         if len(values) > rank * count:
             return None
-        attrs = call.attrs
+        attrs: Mapping[str, Any] = call.attrs
         if not _is_initial(layout):
             whole = (1,) * (rank * count - len(values)) + tuple(values)
             groups = [whole[k * count : (k + 1) * count] for k in map(_number, layout)]
@@ -333,7 +333,7 @@ def _taken(call: Call, layout: str) -> InferredLayouts | None:
             return ascii_uppercase[gone : gone + count]
         return _letter(number if number < gone else number + count - 1)
 
-    attrs = call.attrs
+    attrs: Mapping[str, Any] = call.attrs
     if not _is_initial(layout):
         attrs = {**attrs, "axis": layout.index(_letter(gone))}
     return InferredLayouts((layout,), "".join(map(axes_of, layout)), attrs)
@@ -416,7 +416,7 @@ def concat_layout(
         if all(fills_layout(sinfo, candidate) for _, sinfo in fields):
             layout = candidate
             break
-    attrs = call.attrs
+    attrs: Mapping[str, Any] = call.attrs
     if not _is_initial(layout):
         attrs = {**attrs, "axis": _position(layout, cast("int", attrs["axis"]))}
     return InferredLayouts(((layout,) * len(fields),), layout, attrs)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from typing_extensions import override
+
 from relaxpy.errors import RelaxpyError, StructInfoError
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import Call, StructInfo, TensorStructInfo, Var
@@ -47,7 +49,7 @@ def infer_distributed(
     ]
     originals = {id(new): arg for new, arg in zip(stand_ins, call.args, strict=True)}
     try:
-        result = infer(Call(call.op, stand_ins, call.attrs, call.sinfo_args, span=call.span))
+        result = infer(Call(call.op, tuple(stand_ins), call.attrs, call.sinfo_args, span=call.span))
     except RelaxpyError as error:
         error.about = originals.get(id(error.about), error.about)
         raise
@@ -85,6 +87,7 @@ class _Operand:
         self.name, self.sinfo = name, sinfo
         self.labels: list[int | None] = []
 
+    @override
     def __str__(self) -> str:
         return f"{self.name} {self.sinfo}"
 

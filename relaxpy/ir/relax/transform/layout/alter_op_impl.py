@@ -303,7 +303,9 @@ class _Replacement:
         args = [self.operand(x, t) for x, t in zip(old_operands, transforms, strict=False)]
         results = list(zip(outputs, transforms[len(transforms) - len(outputs) :], strict=True))
         sinfos = [self.output(sinfo, transform) for sinfo, transform in results]
-        whole = TupleStructInfo(sinfos) if isinstance(declared, TupleStructInfo) else sinfos[0]
+        whole = (
+            TupleStructInfo(tuple(sinfos)) if isinstance(declared, TupleStructInfo) else sinfos[0]
+        )
         operands = (gvar, Tuple(tuple(args)), *call.args[2:])
         value: Expr = Call(call.op, operands, call.attrs, (whole,), span=call.span)
         if any(transform is not None for _, transform in results):

@@ -1,0 +1,133 @@
+"""AttachAttrLayoutFreeBuffers: kernels list the operands whose layout may be changed in advance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    Tuple,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+LAYOUT_FREE = "layout_free_buffers"
+"""The attribute of a PrimFunc that lists the parameters whose layout is free."""
+
+
+@dataclass(frozen=True)
+class AttachAttrLayoutFreeBuffers(Pass):
+    """Calls copies of PrimFuncs that list which of their operands are weights or constants.
+
+    The weights of a function are its parameters from the number `num_input` on, which is an
+    attribute. The attribute `layout_free_buffers` has the positions of such operands. PrimFuncs
+    that are not called any more are removed, as by DeadCodeElimination.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @T.prim_func(private=True)
+            def scale(
+                x: T.Buffer((4,), "float32"),
+                w: T.Buffer((4,), "float32"),
+                y: T.Buffer((4,), "float32"),
+            ):
+                for i in range(4):
+                    y[i] = x[i] * w[i]
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    y = R.call_tir(Before.scale, (x, w), R.Tensor((4,), "float32"))
+                    R.output(y)
+                return y
+
+        @I.ir_module
+        class After:
+            @T.prim_func(private=True)
+            def scale1(
+                x: T.Buffer((4,), "float32"),
+                w: T.Buffer((4,), "float32"),
+                y: T.Buffer((4,), "float32"),
+            ):
+                T.func_attr({"layout_free_buffers": [1]})
+                for i in range(4):
+                    y[i] = x[i] * w[i]
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+                R.func_attr({"num_input": 1})
+                with R.dataflow():
+                    y = R.call_tir(After.scale1, (x, w), R.Tensor((4,), "float32"))
+                    R.output(y)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        builder = BlockBuilder(mod)
+        changed: dict[str, Function] = {}
+        for var, func in mod.items():
+            if isinstance(func, Function):
+                attached = _Attaching(mod, builder, func).expr(func)
+                if attached is not func:
+                    changed[var.name_hint] = attached
+        if not changed:
+            return mod
+        result = builder.get()
+        for name, func in changed.items():
+            result[name] = func
+        return DeadCodeElimination().transform(result, ctx)
+
+
+class _Attaching(BindingRewriter):
+    """Replaces the callees of one function."""
+
+    def __init__(self, mod: IRModule, builder: BlockBuilder, func: Function) -> None:
+        super().__init__()
+        self.mod, self.builder = mod, builder
+        count = func.attrs.get("num_input")
+        self.weights = frozenset(func.params[count:] if isinstance(count, int) else ())
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or call.op != Op.get("relax.call_tir"):
+            return None
+        callee = call.args[0]
+        func = self.mod[callee.name_hint] if isinstance(callee, GlobalVar) else None
+        operands = cast("Tuple", call.args[1]).fields
+        free = [k for k, arg in enumerate(operands) if self._is_free(arg)]
+        if not free or not isinstance(func, PrimFunc) or _listed(func) == free:
+            return None
+        new = func.with_attr(LAYOUT_FREE, free).without_attr("global_symbol")
+        gvar = self.builder.add_func(new, cast("GlobalVar", callee).name_hint)
+        return rebuild(call, args=(gvar, *call.args[1:]))
+
+    def _is_free(self, arg: Expr) -> bool:
+        is_constant = isinstance(arg, Constant) or isinstance(self.value_of(arg), Constant)
+        return is_constant or arg in self.weights
+
+
+def _listed(func: PrimFunc) -> list[int]:
+    """The positions that a PrimFunc lists."""
+    return [int(position) for position in cast("list[int]", func.attrs.get(LAYOUT_FREE) or ())]
