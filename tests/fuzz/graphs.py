@@ -1,11 +1,22 @@
 """Random graph programs beside their twins in NumPy: `python -m tests.fuzz.graphs COUNT [SEED]`.
 
 A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
-no code. Each runs for several sizes of its symbolic dimensions, zero among them.
+no code. Each runs several times. What is varied, each by itself:
+
+- functions: `main`, private ones, and ones outside the module, which call each other in order and
+  do not recurse; pure or impure; of one to three parameters and up to two shape variables;
+- steps (`graph_steps.py`): operators of every family, in any order, with an operand twice or
+  different ones; tuples, casts, conditionals and closures, two deep; kernels; effects;
+- results: any of the tensors, and a tuple;
+- datatypes of parameters and conversions between them; Boolean, integer and floating operands of
+  both signs, whose sums are exact in any order; no infinities and no NaN;
+- arguments: other sizes in each run, 0 among them; contiguous, with gaps, reversed, transposed in
+  memory; the same array twice; read-only ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 import tempfile
@@ -128,10 +139,10 @@ def _enter(
 
 
 def arguments(program: Program, seed: object) -> list[np.ndarray[Any, Any]]:
-    """Arrays for `main`, some of them views with strides of their own."""
-    rng = np.random.default_rng(abs(hash(str(seed))) if seed is None else _number(seed))
+    """Arrays for `main`, some of them views with strides, read-only, or the same as another."""
+    rng = np.random.default_rng(_number(seed))
     sizes = {s: int(rng.integers(0, LARGEST + 1)) for s in program.symbols}
-    found = []
+    found: list[np.ndarray[Any, Any]] = []
     for param in program.params:
         shape = tuple(s if isinstance(s, int) else sizes[s] for s in param.shape)
         steps = int(rng.integers(1, 3))
@@ -150,12 +161,17 @@ def arguments(program: Program, seed: object) -> list[np.ndarray[Any, Any]]:
                 array = array[::-1]
             if len(shape) == 2 and rng.integers(0, 3) == 0:
                 array = array.T.copy().T
+        alike = [a for a in found if a.shape == array.shape and a.dtype == array.dtype]
+        if alike and rng.integers(0, 3) == 0:
+            array = alike[int(rng.integers(len(alike)))]
+        elif rng.integers(0, 4) == 0:
+            array.flags.writeable = False
         found.append(array)
     return found
 
 
 def _number(seed: object) -> int:
-    return int.from_bytes(str(seed).encode()) % 2**63
+    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8])
 
 
 relaxpy.register_func("tests.fuzz.record", lambda x: twin.RECORD.append(x) or x, override=True)
