@@ -149,19 +149,32 @@ def _source_of(frame: FrameType) -> Source | None:
     return Source(file, "".join(lines)) if lines else None
 
 
-def _executed(text: str, position: Position) -> ast.Call | ast.Subscript | ast.With | None:
+_Executable: TypeAlias = ast.Call | ast.Subscript | ast.With
+
+
+def _executed(text: str, position: Position) -> _Executable | None:
     """Return the call, subscript or `with` block at a position; end positions are unique."""
+    for node in _executables(text).get(position[2:], ()):
+        if not isinstance(node, ast.With) or (node.lineno, node.col_offset) == position[:2]:
+            return node
+    return None
+
+
+@functools.lru_cache(maxsize=4)
+def _executables(text: str) -> dict[tuple[int | None, int | None], list[_Executable]]:
+    """Return the calls, subscripts and `with` blocks of a file, by where they end.
+
+    Files are kept, so that a loop over calls that are refused parses its file once.
+    """
+    by_end: dict[tuple[int | None, int | None], list[_Executable]] = {}
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # a notebook cell with magic commands in it
+        return by_end  # a notebook cell with magic commands in it
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.Call, ast.Subscript, ast.With)):
-            continue
-        begin, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-        if end == position[2:] and (begin == position[:2] or not isinstance(node, ast.With)):
-            return node
-    return None
+        if isinstance(node, _Executable):
+            by_end.setdefault((node.end_lineno, node.end_col_offset), []).append(node)
+    return by_end
 
 
 def span_of(node: ast.expr, source: Source) -> Span:

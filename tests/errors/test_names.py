@@ -1,7 +1,9 @@
-"""Which names count as close, and where in a call an argument stands."""
+"""Which names count as close, and the position of an argument in a call."""
 
 import sys
 import traceback
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -16,6 +18,7 @@ from relaxpy.errors import (
     nearest,
 )
 from relaxpy.script import relax as R, tir as T
+from tests.counting import calls
 
 
 @pytest.mark.parametrize(
@@ -137,3 +140,23 @@ def test_python_adds_no_suggestion_of_its_own() -> None:
         _ = T.call_packd
     text = "".join(traceback.format_exception(caught.value))
     assert text.count("call_packed") == 1
+
+
+def test_a_file_is_parsed_once_for_all_that_is_refused_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "from relaxpy import relax\n\ndef refused():\n    relax.op.exp('a')\n\n"
+        "def other(f):\n" + "    f(f(1))\n" * 300
+    )
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+
+    def attempt() -> None:
+        with pytest.raises(RelaxpyError) as caught:
+            names["refused"]()
+        span = caught.value.diagnostic.span
+        assert span is not None
+        assert (span.line, span.column, span.end_column) == (4, 18, 21)
+
+    first, second = calls(attempt), calls(attempt)
+    assert 10 * second < first
