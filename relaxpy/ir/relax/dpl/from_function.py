@@ -134,7 +134,7 @@ class Instantiate:
 
 
 def _derived_variables(func: Function) -> Iterator[Var]:
-    """The variables whose struct info follows from their values, and is to be derived again."""
+    """The variables whose struct info follows from their values, so that it is derived again."""
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding, VarBinding):

@@ -330,7 +330,7 @@ def _conversion(source: Expr, layout: str, target: str) -> Call:
 
 
 def _agree(layouts: Layouts, target: Layouts) -> bool:
-    """Whether nothing is to be converted; what has no layout agrees with all layouts."""
+    """Return whether no conversion is needed; a value without a layout matches every layout."""
     if isinstance(layouts, tuple) and isinstance(target, tuple):
         return all(map(_agree, layouts, target))
     return layouts is None or target is None or layouts == target
