@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.node import EMPTY_ATTRS, Node
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import Expr, Function, GlobalVar
+from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,7 +20,29 @@ K = TypeVar("K", bound=Hashable)
 @memoised
 def mentioned_globals(expr: Expr) -> tuple[str, ...]:
     """The names of the module's functions that `expr` mentions, each once, in order."""
-    return tuple(dict.fromkeys(n.name_hint for n in walk(expr) if isinstance(n, GlobalVar)))
+    names: dict[str, None] = {}
+    visited: set[int] = set()
+    stack: list[Node] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, GlobalVar):
+            names[node.name_hint] = None
+        elif type(node) is VarBinding:
+            stack.append(node.value)
+        elif not node._variable and id(node) not in visited:
+            visited.add(id(node))
+            stack += reversed(_operands(node))
+    return tuple(names)
+
+
+def _operands(node: Node) -> list[Node]:
+    """The children of a node, except for variables, of which most operands are."""
+    if type(node) is Call and not node.sinfo_args and node.attrs is EMPTY_ATTRS:
+        return [child for child in (node.op, *node.args) if type(child) not in _WITHOUT_NAMES]
+    return list(children(node))
+
+
+_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar))
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:

@@ -32,7 +32,7 @@ class Group:
     """Items between brackets: on one line, or broken after the opening bracket.
 
     With `lone_comma` a single item is followed by a comma, as in a Python tuple. `text` caches the
-    text on one line of a group that is used often.
+    text on one line of a group of strings, and of one that is used often.
     """
 
     __slots__ = ("close", "items", "lone_comma", "open", "text", "width")
@@ -40,13 +40,18 @@ class Group:
     def __init__(
         self, open: str, items: Iterable[Doc], close: str, *, lone_comma: bool = False
     ) -> None:
-        self.text: str | None = None
         self.open = open
         self.close = close
         self.items = tuple(items)
         self.lone_comma = lone_comma and len(self.items) == 1
-        inside = sum(map(width_of, self.items)) + 2 * max(0, len(self.items) - 1)
-        self.width = len(open) + inside + len(close) + self.lone_comma
+        self.text: str | None = None
+        if all(type(item) is str for item in self.items):
+            strings: Iterable[str] = self.items  # type: ignore[assignment]
+            self.text = f"{open}{', '.join(strings)}{',' if self.lone_comma else ''}{close}"
+            self.width = len(self.text)
+        else:
+            inside = sum(map(width_of, self.items)) + 2 * max(0, len(self.items) - 1)
+            self.width = len(open) + inside + len(close) + self.lone_comma
 
     def flat_docs(self) -> Sequence[Doc]:
         """The documents to concatenate on one line."""
@@ -111,6 +116,8 @@ def flat(doc: Doc) -> str:
         top = stack.pop()
         if isinstance(top, str):
             out.append(top)
+        elif isinstance(top, Group) and top.text is not None:
+            out.append(top.text)
         else:
             stack += top.flat_docs()[::-1]
     return "".join(out)

@@ -416,6 +416,8 @@ class GraphWriter:
 
     def _argument(self, value: object, done: Mapping[int, Doc]) -> Doc:
         """An operand or an attribute."""
+        if isinstance(value, rx.Var):
+            return self.names.of(value)
         if isinstance(value, rx.Expr):
             doc = done.get(id(value))
             return self.expr(value) if doc is None else doc

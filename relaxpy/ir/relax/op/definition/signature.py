@@ -135,6 +135,12 @@ class Signature:
         return self.parameters[:count]
 
     @cached_property
+    def _only_operands(self) -> int:
+        """The number of operands if text passes all of them, and nothing else, by position."""
+        operands = self.operands
+        return len(operands) if self._by_position == operands and not self.is_variadic else -1
+
+    @cached_property
     def _names(self) -> tuple[str, ...] | None:
         """The parameters in order, or None if some are positional-only or keyword-only."""
         parameters = self.public.parameters
@@ -294,6 +300,8 @@ class Signature:
             for name, value in call.attrs.items()
             if name not in self.attributes or self.attributes[name].default != value
         }
+        if len(call.args) <= self._only_operands:
+            return list(call.args), named
         first: list[object] = []
         remaining = list(call.args)
         for parameter in self._by_position:
