@@ -19,6 +19,7 @@ from relaxpy.ir.relax.transform import (
     EliminateCommonSubexpr as EliminateCommonSubexpr,
     ExpandTupleArguments as ExpandTupleArguments,
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
+    FoldConstant as FoldConstant,
     FunctionPass as FunctionPass,
     Gradient as Gradient,
     InlinePrivateFunctions as InlinePrivateFunctions,

@@ -24,6 +24,8 @@ from tests.fuzz.today import COUNT, SEED
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
+    "FoldConstant": transform.FoldConstant(),
+    "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
         transform.ToNonDataflow()(mod)

@@ -25,6 +25,7 @@ from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import (
 from relaxpy.ir.relax.transform.cleanup.expand_tuple_arguments import (
     ExpandTupleArguments as ExpandTupleArguments,
 )
+from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as FoldConstant
 from relaxpy.ir.relax.transform.cleanup.inline_private_functions import (
     InlinePrivateFunctions as InlinePrivateFunctions,
 )

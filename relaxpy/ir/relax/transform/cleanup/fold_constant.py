@@ -1,0 +1,285 @@
+"""FoldConstant: what is computed from constants is computed when the module is compiled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.ir import hooks
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, rebuild
+from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
+from relaxpy.ir.relax.analysis.effects import Effects
+from relaxpy.ir.relax.analysis.escapes import Escapes
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    BaseFunc,
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    Expr,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
+from relaxpy.ir.relax.transform.legalize import LegalizeOps
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+MAX_BYTES: Final = 1 << 20
+"""How large a folded constant may be, in bytes, unless its operands are as large together."""
+_OPTION: Final = "relax.FoldConstant.max_bytes"
+register_config(_OPTION, int)
+
+
+@dataclass(frozen=True)
+class FoldConstant(Pass):
+    """Evaluates calls of kernels on constants, and in dataflow blocks also operators on constants.
+
+    An operator is evaluated if its legalisation is one call of a kernel. `tensor_to_shape` and
+    `shape_to_tensor` are evaluated, too. A call that fails stays, and so does one whose result is
+    larger than its operands together and than `relax.FoldConstant.max_bytes` of the PassContext
+    (1 MiB by default). Bindings that nothing uses any more are removed.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                with R.dataflow():
+                    a = R.const([1.0, 2.0], "float32")
+                    b = R.add(a, a)
+                    c = R.multiply(x, b)
+                    R.output(c)
+                return c
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2,), "float32")):
+                with R.dataflow():
+                    c = R.multiply(x, R.const([2.0, 4.0], "float32"))
+                    R.output(c)
+                return c
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        limit = (ctx.config or {}).get(_OPTION, MAX_BYTES)
+        kernels = _Kernels(limit)
+
+        def folded(func: Function) -> Function:
+            effects = Effects(Context(), mod.functions_by_name, func)
+            after = _Folder(mod.functions_by_name, effects, kernels).expr(func)
+            return func if after is func else without_dead_code(after)
+
+        return normalize_module(map_functions(mod, Function, folded))
+
+
+class _Folder(BindingRewriter):
+    """Replaces variables by their constants where no mutation can show the difference (OPT-11)."""
+
+    def __init__(self, functions: Any, effects: Effects, kernels: _Kernels) -> None:
+        super().__init__()
+        self.functions, self.effects, self.kernels = functions, effects, kernels
+        self.escapes: Escapes | None = None
+        self.uses: Counter[Var] = Counter()
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        outer = self.escapes, self.uses
+        self.escapes = Escapes(seq, self.effects)
+        self.uses = Counter(_uses(seq))
+        after = super().sequence(seq)
+        self.escapes, self.uses = outer
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        if not isinstance(binding, VarBinding):
+            return None
+        value: Expr | None = binding.value
+        if isinstance(value, Call):
+            value = self._folded(value, dataflow=isinstance(block, DataflowBlock))
+        if isinstance(value, Constant):
+            var = binding.var
+            assert self.escapes is not None
+            if self.uses[var] == 1 or not self.escapes.escapes(var):
+                return value
+            return None if value is binding.value else VarBinding(var, value, binding.span)
+        return None if value is binding.value else value
+
+    def _folded(self, call: Call, *, dataflow: bool) -> Expr | None:
+        """The value of a call, if it is known; None to leave it."""
+        op = call.op
+        if not isinstance(op, Op):
+            return None
+        if op.name == "relax.call_tir":
+            return self._kernel_result(call)
+        args = tuple(self._shape(arg) for arg in call.args)
+        simpler = None
+        if any(new is not old for new, old in zip(args, call.args, strict=True)):
+            simpler = call = rebuild(call, args=args)
+        if not dataflow:
+            return simpler
+        if op.name == "relax.tensor_to_shape" and isinstance(call.args[0], Constant):
+            return ShapeExpr(tuple(int(n) for n in call.args[0].data), span=call.span)
+        if op.name == "relax.shape_to_tensor":
+            sizes = _known_sizes(call.args[0])
+            return simpler if sizes is None else Constant(np.array(sizes, "int64"), span=call.span)
+        if op.record.legalize is None or op.record.pure is not True:
+            return simpler
+        return self.kernels.operator_result(call) or simpler
+
+    def _shape(self, arg: Expr) -> Expr:
+        """The shape that a variable is bound to, in place of it."""
+        value = self.value_of(arg)
+        return value if isinstance(value, ShapeExpr) else arg
+
+    def _kernel_result(self, call: Call) -> Constant | None:
+        if len(call.args) != 2 or not isinstance(call.args[0], GlobalVar):
+            return None
+        kernel, operands = self.functions.get(call.args[0].name_hint), call.args[1]
+        if not isinstance(kernel, PrimFunc) or not isinstance(operands, Tuple):
+            return None
+        return self.kernels.result(kernel, operands.fields, call.sinfo_args, call)
+
+
+class _Kernels:
+    """Evaluates kernels; equal ones are compiled once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._known: dict[int, list[PrimFunc]] = {}
+
+    def operator_result(self, call: Call) -> Constant | None:
+        """The value of a call of an operator, if its legalisation is a call of one kernel."""
+        constants = [arg for arg in _flat(call.args) if isinstance(arg, Constant)]
+        if any(isinstance(arg, Var) for arg in _flat(call.args)):
+            return None
+        params = {arg: Var(f"x{k}", arg.struct_info) for k, arg in enumerate(constants)}
+        args = tuple(_with_params(arg, params) for arg in call.args)
+        result = Var("result")
+        body = SeqExpr((BindingBlock((VarBinding(result, rebuild(call, args=args)),)),), result)
+        func = Function(tuple(params.values()), body).with_attr("global_symbol", "main")
+        try:
+            legal = LegalizeOps().transform(IRModule({"main": func}), PassContext())
+        except RelaxpyError:
+            return None
+        main = legal["main"]
+        assert isinstance(main, Function)
+        bindings = [binding for block in main.body.blocks for binding in block.bindings]
+        if len(bindings) != 1 or not isinstance(bindings[0].value, Call):
+            return None
+        lowered = bindings[0].value
+        if lowered.op != Op.get("relax.call_tir") or len(lowered.args) != 2:
+            return None
+        kernel, operands = lowered.args
+        assert isinstance(kernel, GlobalVar)
+        prim_func = legal[kernel]
+        if not isinstance(prim_func, PrimFunc) or not isinstance(operands, Tuple):
+            return None
+        values = dict(zip(main.params, params, strict=True))
+        fields = tuple(values.get(field, field) for field in operands.fields)  # type: ignore[call-overload]
+        return self.result(prim_func, fields, lowered.sinfo_args, call)
+
+    def result(
+        self,
+        kernel: PrimFunc,
+        operands: tuple[Expr, ...],
+        sinfos: tuple[StructInfo, ...],
+        call: Call,
+    ) -> Constant | None:
+        """The value of a call of a kernel on constants; None if it is not known or too large."""
+        constants = [operand for operand in operands if isinstance(operand, Constant)]
+        if len(constants) != len(operands) or len(sinfos) != 1:
+            return None
+        if not self._is_small(sinfos[0], constants):
+            return None
+        sinfo = sinfos[0]
+        assert isinstance(sinfo, TensorStructInfo)
+        out = np.zeros(_known_sizes(sinfo.shape) or (), sinfo.dtype.numpy())
+        try:
+            hooks.call("call_function", self._shared(kernel), [*(c.data for c in constants), out])
+        except RelaxpyError:
+            return None
+        return Constant(out, span=call.span)
+
+    def _is_small(self, sinfo: StructInfo | None, operands: list[Constant]) -> bool:
+        """Whether the shape and the datatype of a result are known, and it is not too large."""
+        if not isinstance(sinfo, TensorStructInfo) or sinfo.dtype.is_void or sinfo.vdevice:
+            return False
+        sizes = _known_sizes(sinfo.shape)
+        if sizes is None:
+            return False
+        size = int(np.prod(sizes, dtype=object)) * sinfo.dtype.itemsize
+        return size <= max(self.limit, sum(operand.data.nbytes for operand in operands))
+
+    def _shared(self, kernel: PrimFunc) -> BaseFunc:
+        """An equal kernel that may be compiled already."""
+        known = self._known.setdefault(structural_hash(kernel), [])
+        for other in known:
+            if structural_equal(other, kernel):
+                return other
+        known.append(kernel)
+        return kernel
+
+
+def _known_sizes(shape: Expr | None) -> tuple[int, ...] | None:
+    if not isinstance(shape, ShapeExpr):
+        return None
+    sizes = tuple(int(n.value) for n in shape.values if isinstance(n, tir.IntImm))
+    return sizes if len(sizes) == len(shape.values) else None
+
+
+def _flat(args: tuple[Expr, ...]) -> Iterator[Expr]:
+    for arg in args:
+        if isinstance(arg, Tuple):
+            yield from _flat(arg.fields)
+        else:
+            yield arg
+
+
+def _with_params(arg: Expr, params: dict[Constant, Var]) -> Expr:
+    if isinstance(arg, Tuple):
+        return Tuple(tuple(_with_params(field, params) for field in arg.fields))
+    return params.get(arg, arg)  # type: ignore[call-overload,no-any-return]
+
+
+def _uses(seq: SeqExpr) -> Iterator[Var]:
+    """The variables that a sequence uses, each as often as it does; twice if a function does."""
+    waiting: list[Node] = [seq.body, *seq.blocks]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case Var():
+                yield node
+            case VarBinding(value=value):
+                waiting += (value, value) if isinstance(value, Function) else (value,)
+            case tir.PrimExpr() | StructInfo():
+                pass
+            case _:
+                waiting += children(node)

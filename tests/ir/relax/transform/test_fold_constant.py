@@ -1,0 +1,188 @@
+"""FoldConstant: what is evaluated, what stays, and how large results may be."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.relax.transform import FoldConstant
+from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.transform import PassContext
+from tests.ir.relax.transform.before_after import check, stays
+
+TWO = np.array([1.0, 2.0], "float32")
+
+
+def bound(mod: IRModule, **values: object) -> IRModule:
+    """The module with constants in place of parameters of `main`."""
+    result = mod.clone()
+    result["main"] = mod["main"].bind_params(values)
+    return result
+
+
+@I.ir_module
+class Kernels:
+    @T.prim_func(private=True)
+    def double(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                B[vi] = A[vi] * T.float32(2)
+
+    @R.function
+    def main(c: R.Tensor((2,), "float32"), x: R.Tensor(("n",), "float32")):
+        cls = Kernels
+        n = T.int64()
+        a = R.call_tir(cls.double, (c,), R.Tensor((2,), "float32"))
+        b = R.call_tir(cls.double, (a,), R.Tensor((2,), "float32"))
+        d = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
+        e = R.add(c, c)
+        return (b, d, e)
+
+
+@I.ir_module
+class KernelsAfter:
+    @T.prim_func(private=True)
+    def double(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                B[vi] = A[vi] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        cls = KernelsAfter
+        n = T.int64()
+        d = R.call_tir(cls.double, (x,), R.Tensor((n,), "float32"))
+        e = R.add(R.const([1.0, 2.0], "float32"), R.const([1.0, 2.0], "float32"))
+        return (R.const([4.0, 8.0], "float32"), d, e)
+
+
+def test_kernels_are_evaluated_everywhere_and_operators_in_dataflow_blocks_only() -> None:
+    check(FoldConstant(), bound(Kernels, c=TWO), KernelsAfter, TWO)
+    stays(FoldConstant(), KernelsAfter)
+
+
+@I.ir_module
+class Shapes:
+    @R.function
+    def main(x: R.Tensor((256,), "float32"), c: R.Tensor((2,), "int64")):
+        with R.dataflow():
+            a = R.multiply(c, c)
+            s: R.Shape(ndim=2) = R.tensor_to_shape(a)
+            b: R.Tensor(ndim=2, dtype="float32") = R.reshape(x, s)
+            t = R.shape([5, 4])
+            d = R.shape_to_tensor(t)
+            R.output(b, d)
+        return (b, d)
+
+
+def test_shapes_are_evaluated() -> None:
+    after = FoldConstant()(bound(Shapes, c=np.array([4, 4])))
+    [block] = after["main"].body.blocks
+    [binding] = block.bindings
+    assert isinstance(binding.value, rx.Call)
+    assert binding.value.struct_info == rx.TensorStructInfo((16, 16), "float32")
+    x = np.arange(256, dtype="float32")
+    one, other = relaxpy.compile(after, target="reference")["main"](x)
+    np.testing.assert_array_equal(one, x.reshape(16, 16))
+    np.testing.assert_array_equal(other, [5, 4])
+
+
+@I.ir_module
+class Large:
+    @R.function
+    def main():
+        with R.dataflow():
+            a = R.zeros((1024, 1024), "float32")
+            b = R.arange(0, 10, 1, "float32")
+            R.output(a, b)
+        return (a, b)
+
+
+def folded_bytes(mod: IRModule) -> int:
+    nodes = relaxpy.ir.core.traverse.walk(mod["main"])
+    return sum(node.data.nbytes for node in nodes if isinstance(node, rx.Constant))
+
+
+def test_constants_do_not_become_large() -> None:
+    assert folded_bytes(FoldConstant()(Large)) == 40
+    with PassContext(config={"relax.FoldConstant.max_bytes": 1 << 22}):
+        assert folded_bytes(FoldConstant()(Large)) == 40 + (1 << 22)
+    with PassContext(config={"relax.FoldConstant.max_bytes": 0}):
+        assert folded_bytes(FoldConstant()(Large)) == 0
+
+
+@I.ir_module
+class Twice:
+    @R.function
+    def main(c: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            a = R.add(c, c)
+            R.output(a)
+        return (a, a)
+
+
+@pytest.mark.rule("OPT-11", "EV-2")
+def test_a_result_that_is_returned_twice_stays_one_tensor() -> None:
+    after = FoldConstant()(bound(Twice, c=TWO))
+    first, second = relaxpy.compile(after, target="numpy")["main"]()
+    assert first is second
+    np.testing.assert_array_equal(first, [2, 4])
+    [[binding]] = [block.bindings for block in after["main"].body.blocks]
+    assert isinstance(binding.value, rx.Constant)
+
+
+@I.ir_module
+class Mutated:
+    @R.function(pure=False)
+    def main():
+        a = R.const([1.0, 2.0], "float32")
+        _ = R.call_packed("tests.fold.clear", a, sinfo_args=R.Object)
+        b = R.add(a, a)
+        return b
+
+
+@pytest.mark.rule("OPT-11")
+def test_a_constant_that_is_changed_is_one_tensor() -> None:
+    def clear(x: np.ndarray) -> None:
+        x[:] = 0
+
+    relaxpy.register_func("tests.fold.clear", clear, override=True)
+    stays(FoldConstant(), Mutated)
+    result = relaxpy.compile(FoldConstant()(Mutated), target="numpy")["main"]()
+    np.testing.assert_array_equal(result, [0, 0])
+
+
+@I.ir_module
+class Failing:
+    @R.function
+    def main(x: R.Tensor((2,), "int32")):
+        with R.dataflow():
+            a = R.floor_divide(R.const([1, 2], "int32"), R.const([0, 1], "int32"))
+            b = R.add(x, a)
+            R.output(b)
+        return b
+
+
+@pytest.mark.rule("OPT-7")
+def test_what_cannot_be_evaluated_stays() -> None:
+    after = FoldConstant()(Failing)
+    calls = [n for n in relaxpy.ir.core.traverse.walk(after["main"]) if isinstance(n, rx.Call)]
+    names = [call.op.name for call in calls]
+    assert names in (["relax.add"], ["relax.floor_divide", "relax.add"])
+    x = np.array([1, 1], "int32")
+    outcomes = []
+    for mod in (Failing, after):
+        try:
+            outcomes.append(relaxpy.compile(mod, target="numpy")["main"](x).tolist())
+        except relaxpy.errors.RelaxpyError as error:
+            outcomes.append(type(error).__name__)
+    assert outcomes[0] == outcomes[1]
