@@ -5,6 +5,10 @@ from relaxpy.ir.relax.analysis.compile_time import (
 )
 from relaxpy.ir.relax.analysis.layouts import suggest_layout_transforms as suggest_layout_transforms
 from relaxpy.ir.relax.analysis.memory_usage import estimate_memory_usage as estimate_memory_usage
+from relaxpy.ir.relax.analysis.op_pattern import (
+    OpPatternKind as OpPatternKind,
+    op_pattern_kind as op_pattern_kind,
+)
 from relaxpy.ir.relax.analysis.purity import contains_impure_call as contains_impure_call
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern as has_reshape_pattern
 from relaxpy.ir.relax.analysis.struct_info import (

@@ -6,6 +6,7 @@ from relaxpy.ir.relax.dpl.fusion import (
 )
 from relaxpy.ir.relax.transform import (
     AlterOpImpl as AlterOpImpl,
+    AnnotateTIROpPattern as AnnotateTIROpPattern,
     AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers,
     AttachGlobalSymbol as AttachGlobalSymbol,
     BindingRewriter as BindingRewriter,
@@ -31,6 +32,7 @@ from relaxpy.ir.relax.transform import (
     RemoveRedundantReshape as RemoveRedundantReshape,
     RemoveUnusedOutputs as RemoveUnusedOutputs,
     RemoveUnusedParameters as RemoveUnusedParameters,
+    RewriteDataflowReshape as RewriteDataflowReshape,
     ToNonDataflow as ToNonDataflow,
     TopologicalSort as TopologicalSort,
     UpdateParamStructInfo as UpdateParamStructInfo,

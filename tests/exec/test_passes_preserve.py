@@ -22,6 +22,9 @@ from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
+    "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
+        transform.LegalizeOps()(mod)
+    ),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
     "FoldConstant": transform.FoldConstant(),
@@ -41,6 +44,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "EliminateCommonSubexpr(call_only)": transform.EliminateCommonSubexpr(call_only=True),
     "LegalizeOps": transform.LegalizeOps(),
     "Normalize": transform.Normalize(),
+    "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
+        transform.LegalizeOps()(mod)
+    ),
     "ToNonDataflow": transform.ToNonDataflow(),
     "TopologicalSort(breadth)": transform.TopologicalSort("breadth-first"),
     "TopologicalSort(depth)": transform.TopologicalSort(),
@@ -48,6 +54,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
 }
 """Passes that keep the value and the effects of `main`; some need others before them."""
 NOT_IDEMPOTENT: Mapping[str, str] = {
+    "RewriteDataflowReshape": "the reshapes are legalised again",
     "CanonicalizeBindings": "constants that aliases kept are moved to their uses",
     "ConvertToDataflow": "as CanonicalizeBindings",
     "ConvertToDataflow(1)": "as CanonicalizeBindings",

@@ -7,6 +7,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
 )
+from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import (
+    AnnotateTIROpPattern as AnnotateTIROpPattern,
+)
 from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import (
     AttachGlobalSymbol as AttachGlobalSymbol,
 )
@@ -40,6 +43,9 @@ from relaxpy.ir.relax.transform.cleanup.remove_unused_outputs import (
 )
 from relaxpy.ir.relax.transform.cleanup.remove_unused_parameters import (
     RemoveUnusedParameters as RemoveUnusedParameters,
+)
+from relaxpy.ir.relax.transform.cleanup.rewrite_dataflow_reshape import (
+    RewriteDataflowReshape as RewriteDataflowReshape,
 )
 from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow as ToNonDataflow
 from relaxpy.ir.relax.transform.cleanup.topological_sort import TopologicalSort as TopologicalSort

@@ -1,0 +1,174 @@
+"""How a kernel computes its output from its inputs, which decides what it can be fused with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from operator import is_
+from typing import TypeGuard
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BufferStore
+
+
+class OpPatternKind(IntEnum):
+    """The kinds of kernels, with the numbers of TVM; larger ones are harder to fuse."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_EWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+@user_facing
+def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
+    """The kind of a kernel: the hardest of its blocks to fuse.
+
+    A block that stores each element once is elementwise, a broadcast or injective by how the
+    indices of its loads follow from those of its store. A reduction is one over whole axes, and a
+    contraction or a window can only be fused with what follows it. A reduction whose result an
+    injective block uses for the output, as in a softmax, counts as such, too. All else is opaque.
+
+    Errors:
+        MisuseError (also TypeError): `func` is not a PrimFunc.
+    """
+    expect(func, PrimFunc)
+    outputs = {buffer for buffer in func.buffer_map_items if buffer is not None}
+    kind = OpPatternKind.ELEMWISE
+    seen = False
+    for block in _computing_blocks(func.body):
+        seen = True
+        if block is None:
+            return OpPatternKind.OPAQUE
+        found = _kind_of(block)
+        is_output = any(region.buffer in outputs for region in block.writes)
+        if found <= OpPatternKind.INJECTIVE and is_output and kind is OpPatternKind.COMM_REDUCE:
+            kind = OpPatternKind.OUT_EWISE_FUSABLE
+        else:
+            kind = max(kind, found)
+    return kind if seen else OpPatternKind.OPAQUE
+
+
+def _computing_blocks(node: Node) -> Iterator[Block | None]:
+    """The innermost blocks in order; None for a store that is in no block with variables."""
+    if isinstance(node, BufferStore):
+        yield None
+        return
+    if _is_innermost(node):
+        yield node
+        return
+    if isinstance(node, tir.PrimExpr):
+        return
+    for child in children(node):
+        yield from _computing_blocks(child)
+
+
+def _is_innermost(node: Node) -> TypeGuard[Block]:
+    """Whether a node is a block without others in it, other than the root of the kernel."""
+    if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
+        return False
+    return not any(isinstance(inner, Block) for inner in walk(node.body))
+
+
+def _kind_of(block: Block) -> OpPatternKind:
+    stores = [node for node in walk(block.body) if isinstance(node, BufferStore)]
+    if not stores or any(not _same(stores[0].indices, s.indices) for s in stores):
+        return OpPatternKind.OPAQUE
+    store = stores[-1]
+    variables = {axis.var for axis in block.iter_vars}
+    loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
+    kinds = [_access(store, load, variables) for load in loads]
+    if OpPatternKind.OPAQUE not in kinds:
+        kind = max(kinds, default=OpPatternKind.ELEMWISE)
+        if kind is OpPatternKind.BROADCAST and OpPatternKind.ELEMWISE in kinds:
+            return OpPatternKind.ELEMWISE
+        return kind
+    reduced = [axis.var for axis in block.iter_vars if axis.iter_type is tir.IterVarKind.CommReduce]
+    if not reduced:
+        return OpPatternKind.OPAQUE
+    whole = all(_is_whole(index, reduced) for load in loads for index in load.indices)
+    if _is_contraction(block, variables) or not whole:
+        return OpPatternKind.OUT_EWISE_FUSABLE
+    return OpPatternKind.COMM_REDUCE
+
+
+def _same(one: Sequence[tir.PrimExpr], other: Sequence[tir.PrimExpr]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _mentioned(index: tir.PrimExpr, variables: set[tir.Var]) -> set[tir.Var]:
+    """The variables of a block in an index."""
+    return {node for node in walk(index) if isinstance(node, tir.Var) and node in variables}
+
+
+def _access(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> OpPatternKind:
+    """How the element that is loaded follows from the one that is stored."""
+    if _same(store.indices, load.indices):
+        return OpPatternKind.ELEMWISE
+    if _is_broadcast(store, load):
+        return OpPatternKind.BROADCAST
+    stored = set(store.indices)
+    plain = all(isinstance(index, tir.Var) for index in store.indices)
+    if plain and all(_mentioned(index, variables) <= stored for index in load.indices):
+        return OpPatternKind.INJECTIVE
+    return OpPatternKind.OPAQUE
+
+
+def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
+    """Whether the indices of a load are among those of a store, in order."""
+    rest = iter(store.indices)
+    for size, index in zip(load.buffer.shape, load.indices, strict=True):
+        if _is_number(size, 1) and _is_number(index, 0):
+            continue
+        if not any(other is index for other in rest):
+            return False
+    return True
+
+
+def _is_number(expr: tir.PrimExpr, value: int) -> bool:
+    return isinstance(expr, tir.IntImm) and expr.value == value
+
+
+def _is_whole(index: tir.PrimExpr, reduced: Sequence[tir.Var]) -> bool:
+    """Whether an index is a reduced variable, or mentions none."""
+    return index in reduced or not _mentioned(index, set(reduced))
+
+
+def _without_casts(expr: tir.PrimExpr) -> tir.PrimExpr:
+    while isinstance(expr, tir.Cast):
+        expr = expr.value
+    return expr
+
+
+def _is_contraction(block: Block, variables: set[tir.Var]) -> bool:
+    """Whether a block adds products of elements that each are used several times."""
+    store = block.body
+    value = _without_casts(store.value) if isinstance(store, BufferStore) else None
+    if not isinstance(store, BufferStore) or not isinstance(value, tir.Add):
+        return False
+    total, product = _without_casts(value.a), _without_casts(value.b)
+    if not isinstance(total, BufferLoad) or not isinstance(product, tir.Mul):
+        return False
+    if total.buffer is not store.buffer or not _same(total.indices, store.indices):
+        return False
+    return all(
+        isinstance(factor, BufferLoad) and _is_reused(store, factor, variables)
+        for factor in map(_without_casts, (product.a, product.b))
+    )
+
+
+def _is_reused(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> bool:
+    """Whether several stored elements use the same loaded one."""
+    if not all(isinstance(index, tir.Var) for index in store.indices):
+        return False
+    mentioned = {var for index in load.indices for var in _mentioned(index, variables)}
+    return not set(store.indices) <= mentioned
