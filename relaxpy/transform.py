@@ -1,5 +1,6 @@
 """Passes, pipelines and instruments."""
 
+from relaxpy.exec.explain import Explanation, explain
 from relaxpy.ir.transform import (
     ApplyPassToFunction,
     DumpIR,
@@ -25,6 +26,7 @@ from relaxpy.ir.transform import (
 __all__ = [
     "ApplyPassToFunction",
     "DumpIR",
+    "Explanation",
     "ModulePass",
     "Pass",
     "PassContext",
@@ -37,6 +39,7 @@ __all__ = [
     "PrintIR",
     "Sequential",
     "WellFormedInstrument",
+    "explain",
     "get_pipeline",
     "list_pipelines",
     "module_pass",

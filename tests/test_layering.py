@@ -58,7 +58,7 @@ FLOORS = {
         relax/dump_ast.py relax/dpl transform.py
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py executable.py
+        runtime python_ast.py report.py explain.py executable.py
         kernel/nest kernel/plan kernel/emit kernel lower reference
         vm.py compile.py python_module.py eager.py
     """,

@@ -1,0 +1,191 @@
+"""What each pass of a pipeline does to a module: its time, and the functions that it changes."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo, PassInstrument
+from relaxpy.ir.relax.nodes import BaseFunc, Function
+from relaxpy.ir.transform import get_pipeline
+from relaxpy.screen import Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassRun:
+    """One run of a pass, `depth` passes inside others, with the module before and after it."""
+
+    name: str
+    depth: int
+    before: IRModule
+    after: IRModule
+    seconds: float
+
+    @property
+    def changes(self) -> Mapping[str, str]:
+        """The functions that the pass "added", "removed" or "changed", by name."""
+        before, after = self.before.functions_by_name, self.after.functions_by_name
+        kinds = {name: "removed" for name in before if name not in after}
+        for name, func in after.items():
+            if func is not before.get(name):
+                kinds[name] = "changed" if name in before else "added"
+        return kinds
+
+    def diff(self) -> str:
+        """The text of the functions that differ, as a unified diff."""
+        lines: list[str] = []
+        for name in self.changes:
+            lines += unified_diff(
+                _lines(self.before.functions_by_name.get(name)),
+                _lines(self.after.functions_by_name.get(name)),
+                f"{name} before {self.name}",
+                f"{name} after {self.name}",
+                lineterm="",
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """The runs of passes in the order in which they began; `str` is a table.
+
+    Units:
+        milliseconds. Bindings are those of Relax functions.
+    """
+
+    runs: tuple[PassRun, ...]
+
+    def __iter__(self) -> Iterator[PassRun]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @property
+    def mod(self) -> IRModule:
+        """The module after the pipeline."""
+        return self.runs[0].after
+
+    @user_facing
+    def diff(self, name: str | None = None) -> str:
+        """What the pass `name` changed, or each innermost pass, as unified diffs of the text.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): no pass of this name ran.
+        """
+        names = {run.name for run in self.runs}
+        if name is not None and name not in names:
+            raise UnknownNameError(
+                f"no pass {name!r:.60} ran", hint=close_names(str(name), names), about=name
+            )
+        chosen = self._innermost() if name is None else [r for r in self.runs if r.name == name]
+        return "\n".join(text for run in chosen if (text := run.diff()))
+
+    def _innermost(self) -> list[PassRun]:
+        """The runs with no run inside them."""
+        depths = [run.depth for run in self.runs[1:]]
+        return [
+            run
+            for run, following in zip(self.runs, [*depths, 0], strict=True)
+            if following <= run.depth
+        ]
+
+    @property
+    def _table(self) -> Table:
+        header = ("pass", "ms", "added", "removed", "changed", "functions", "bindings")
+        return Table(header, tuple(map(_row, self.runs)), text_columns=1)
+
+    @override
+    def __str__(self) -> str:
+        return str(self._table)
+
+    def _repr_html_(self) -> str:
+        parts = [self._table.html()]
+        for run in self._innermost():
+            if text := run.diff():
+                summary = f"<summary>{html.escape(run.name)}</summary>"
+                parts.append(f"<details>{summary}<pre>{html.escape(text)}</pre></details>")
+        return "".join(parts)
+
+
+@user_facing
+def explain(mod: IRModule, pipeline: str | Pass = "default") -> Explanation:
+    """Run a pipeline, by its name or a pass, and return what each pass did.
+
+    The passes run in the current PassContext, without its instruments.
+
+    Errors:
+        MisuseError (also TypeError): `mod` is not a module, or `pipeline` not a pass.
+        UnknownNameError (also KeyError, ValueError): there is no pipeline of that name.
+        As the passes raise.
+    """
+    step = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    if not isinstance(step, Pass):
+        raise MisuseError(f"expected a pipeline or a pass, found {step!r:.60}", about=step)
+    current, recorder = PassContext.current(), _Recorder()
+    context = PassContext(
+        opt_level=current.opt_level,
+        required_pass=current.required_pass,
+        disabled_pass=current.disabled_pass,
+        instruments=[recorder],
+        config=current.config,
+        check=current.check,
+    )
+    with context:
+        step(mod)
+    return Explanation(tuple(run for run in recorder.runs if run is not None))
+
+
+class _Recorder(PassInstrument):
+    """Records the runs of passes; `runs` has None for those that have not ended."""
+
+    def __init__(self) -> None:
+        self.runs: list[PassRun | None] = []
+        self._open: list[tuple[int, IRModule, float]] = []
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._open.append((len(self.runs), mod, time.perf_counter()))
+        self.runs.append(None)
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        place, before, start = self._open.pop()
+        seconds = time.perf_counter() - start
+        self.runs[place] = PassRun(info.name, len(self._open), before, mod, seconds)
+
+
+def _row(run: PassRun) -> tuple[str, ...]:
+    kinds = list(run.changes.values())
+    counts = (str(kinds.count(kind) or "") for kind in ("added", "removed", "changed"))
+    functions = _arrow(len(run.before.functions_by_name), len(run.after.functions_by_name))
+    bindings = _arrow(_bindings(run.before), _bindings(run.after))
+    name = "  " * run.depth + run.name
+    return (name, f"{run.seconds * 1e3:.2f}", *counts, functions, bindings)
+
+
+def _arrow(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before} -> {after}"
+
+
+def _bindings(mod: IRModule) -> int:
+    return sum(
+        len(block.bindings)
+        for func in mod.functions_by_name.values()
+        if isinstance(func, Function)
+        for block in func.body.blocks
+    )
+
+
+def _lines(func: BaseFunc | None) -> list[str]:
+    """The lines of the text of a function, without that of imports."""
+    lines = [] if func is None else func.script().splitlines()
+    return [line for line in lines if not line.startswith("# from ")]

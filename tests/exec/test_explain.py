@@ -1,0 +1,91 @@
+"""relaxpy.transform.explain: what each pass of a pipeline did."""
+
+from __future__ import annotations
+
+import pytest
+
+import relaxpy
+from relaxpy import transform
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.transform import LegalizeOps, Normalize
+from relaxpy.script import ir as I, relax as R
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            y = R.exp(R.add(x, x))
+            R.output(y)
+        return y
+
+
+def test_the_runs_are_those_of_the_pipeline() -> None:
+    found = transform.explain(Model)
+    assert [(run.name, run.depth) for run in found] == [
+        ("default", 0), ("Normalize", 1), ("LegalizeOps", 1),
+    ]  # fmt: skip
+    assert len(found) == 3
+    assert_structural_equal(found.mod, transform.get_pipeline()(Model))
+    whole, normalize, legalize = found
+    assert normalize.before is normalize.after is Model
+    assert normalize.changes == {}
+    kinds = dict(legalize.changes)
+    assert kinds.pop("main") == "changed"
+    assert sorted(kinds.values()) == ["added", "added"]
+    assert whole.seconds >= normalize.seconds + legalize.seconds
+
+
+def test_a_table_and_diffs_tell_what_changed() -> None:
+    found = transform.explain(Model, transform.Sequential([Normalize(), LegalizeOps()]))
+    header, _, *rows = str(found).splitlines()
+    assert header.split() == ["pass", "ms", "added", "removed", "changed", "functions", "bindings"]
+    assert [row.split()[0] for row in rows] == ["sequential", "Normalize", "LegalizeOps"]
+    assert rows[2].split()[2:] == ["2", "1", "1", "->", "3", "2"]
+    text = found.diff()
+    assert text == found.diff("LegalizeOps")
+    assert "--- main before LegalizeOps\n+++ main after LegalizeOps\n" in text
+    assert '-        lv: R.Tensor((2, 3), dtype="float32") = R.add(x, x)\n' in text
+    assert found.diff("Normalize") == ""
+    shown = found._repr_html_()
+    assert shown.count("<details>") == 1
+    assert "R.add(x, x)" in shown
+
+
+def test_removed_functions() -> None:
+    @transform.module_pass(opt_level=0)
+    def without_main(mod: relaxpy.IRModule, ctx: transform.PassContext) -> relaxpy.IRModule:
+        result = mod.clone()
+        del result["main"]
+        return result
+
+    (run,) = transform.explain(Model, without_main)
+    assert run.changes == {"main": "removed"}
+    assert "-def main(" in run.diff()
+
+
+def test_the_context_decides_which_passes_run() -> None:
+    with transform.PassContext(disabled_pass=["LegalizeOps"]):
+        found = transform.explain(Model)
+    assert [run.name for run in found] == ["default", "Normalize"]
+    assert found.mod is Model
+
+
+def test_errors_of_passes_and_of_arguments() -> None:
+    @transform.module_pass(opt_level=0)
+    def failing(mod: relaxpy.IRModule, ctx: transform.PassContext) -> relaxpy.IRModule:
+        raise TransformError("not this one")
+
+    with pytest.raises(TransformError, match="not this one") as caught:
+        transform.explain(Model, failing)
+    assert "in pass failing" in caught.value.__notes__
+    with pytest.raises(UnknownNameError, match="no pipeline 'defualt'"):
+        transform.explain(Model, "defualt")
+    with pytest.raises(MisuseError, match="expected a pipeline or a pass"):
+        transform.explain(Model, 3)  # type: ignore[arg-type]
+    with pytest.raises(MisuseError, match="takes an IRModule"):
+        transform.explain(3)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="no pass 'FuseOps' ran"):
+        transform.explain(Model).diff("FuseOps")
