@@ -182,7 +182,7 @@ def test_a_mutable_default_is_refused() -> None:
             members: list[int] = []  # noqa: RUF012
 
 
-def test_a_class_that_is_no_dataclass_inherits_the_constructor() -> None:
+def test_a_class_that_is_not_a_dataclass_inherits_the_constructor() -> None:
     class Named(Point):
         name = "p"
 

@@ -306,7 +306,7 @@ def test_what_the_operator_does_not_take_is_refused_where_it_stands(
             assert part in str(caught.value)
 
 
-def test_an_array_that_is_no_tensor_is_refused_at_the_signature(
+def test_an_array_that_is_not_a_tensor_is_refused_at_the_signature(
     opened: relaxpy.Executable,
 ) -> None:
     with pytest.raises(FunctionSignatureError, match="not a tensor"):

@@ -440,7 +440,7 @@ def test_a_prim_func_gives_what_it_returns(build: Compile) -> None:
 
 
 @pytest.mark.rule("EV-17")
-def test_what_is_no_function_cannot_be_called(build: Compile) -> None:
+def test_what_is_not_a_function_cannot_be_called(build: Compile) -> None:
     f = rx.Var("f")
     ex = build(main=function([f], [], rx.Call(f, ()), pure=False))
     assert ex["main"](lambda: 5) == 5
@@ -1017,7 +1017,7 @@ def test_values_are_printed_with_the_settings_of_the_caller(build: Compile) -> N
         rx.FuncStructInfo((rx.ObjectStructInfo(),) * 2, rx.ObjectStructInfo()),
     ],
 )
-def test_a_function_with_the_info_of_another_is_called_by_its_signature(
+def test_a_function_with_the_struct_info_of_another_is_called_by_its_signature(
     build: Compile, sinfo: rx.FuncStructInfo
 ) -> None:
     x, y, gv = rx.Var("x"), rx.Var("y", F2), rx.GlobalVar("inner")

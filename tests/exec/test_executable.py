@@ -134,7 +134,7 @@ def test_an_unknown_pipeline_is_named() -> None:
         (lambda mod: None, "relax_pipeline returns an IRModule, found NoneType"),
     ],
 )
-def test_what_is_no_pipeline_is_named(pipeline: object, message: str) -> None:
+def test_what_is_not_a_pipeline_is_named(pipeline: object, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         compile(dense(), relax_pipeline=pipeline)  # type: ignore[arg-type]
 

@@ -179,7 +179,7 @@ def test_a_prim_value_has_exactly_its_datatype(cast: Cast, value: object, dtype:
 
 
 @pytest.mark.rule("MC-10", "RES-31")
-def test_the_value_of_a_prim_info_is_compared_or_bound(cast: Cast) -> None:
+def test_the_value_of_a_prim_struct_info_is_compared_or_bound(cast: Cast) -> None:
     assert cast(6, rx.PrimStructInfo("int64", 6)) == 6
     refused(cast, 7, rx.PrimStructInfo("int64", 6), "its value is 7, not 6", "MC-10")
     assert cast(7, rx.PrimStructInfo(value=N), N)[1] == (7,)  # type: ignore[index]
@@ -211,7 +211,7 @@ def test_tuples_are_checked_field_by_field(cast: Cast) -> None:
 
 
 @pytest.mark.rule("MC-14", "MC-15", "RES-45")
-def test_the_two_forms_of_functions_are_told_apart(cast: Cast) -> None:
+def test_the_two_forms_of_functions_are_distinguished(cast: Cast) -> None:
     plain, packed = closure((OBJECT,), OBJECT), len
     kernel = PrimFuncValue(lambda x: (), rx.FuncStructInfo((OBJECT,), OBJECT, False), "k")
     form = rx.FuncStructInfo((OBJECT,), OBJECT, False)

@@ -417,7 +417,7 @@ def test_circles_that_no_path_leaves_are_refused(target: str) -> None:
 
 
 @TARGETS
-def test_calls_in_a_circle_that_are_no_tail_calls_nest(target: str) -> None:
+def test_calls_in_a_circle_that_are_not_tail_calls_nest(target: str) -> None:
     @I.ir_module
     class Mixed:
         @R.function

@@ -210,7 +210,7 @@ def test_a_recursion_of_a_packed_function_is_told_as_its_own_through_each_call()
 
 
 @pytest.mark.rule("EV-19")
-def test_what_is_no_failure_passes_as_it_is() -> None:
+def test_what_is_not_a_failure_passes_as_it_is() -> None:
     @R.function(pure=False)
     def outer(x: R.Tensor):
         y = R.call_packed("test.inner", x, sinfo_args=R.Object)

@@ -151,7 +151,7 @@ def test_sizes_that_stay_are_checked_once(target: str) -> None:
 
 
 @TARGETS
-def test_a_cast_of_the_result_is_no_tail_call(target: str) -> None:
+def test_a_cast_of_the_result_is_not_a_tail_call(target: str) -> None:
     @R.function
     def down(x: R.Tensor, k: R.Tensor((), "int64")) -> R.Tensor:
         if k > 0:

@@ -147,7 +147,7 @@ def test_floats_become_prim_values_only_if_nothing_is_lost(value: float, dtype: 
     ("value", "dtype"),
     [(True, "int64"), (1, "bool"), (2.0, "int64"), (2**53 + 1, "float64"), (10**400, "float32")],
 )
-def test_a_scalar_of_another_kind_is_no_prim_value(value: Value, dtype: str) -> None:
+def test_a_scalar_of_another_kind_is_not_a_prim_value(value: Value, dtype: str) -> None:
     assert exact_scalar(value, DataType(dtype)) is None
 
 
@@ -160,7 +160,7 @@ def test_prim_values_are_python_scalars_where_there_are_such() -> None:
 @pytest.mark.parametrize(
     "sinfo", [None, rx.ObjectStructInfo(), rx.PrimStructInfo("int64"), rx.TensorStructInfo((), "")]
 )
-def test_an_integer_over_64_bits_is_no_value(sinfo: rx.StructInfo | None) -> None:
+def test_an_integer_over_64_bits_is_not_a_value(sinfo: rx.StructInfo | None) -> None:
     with pytest.raises(RuntimeCheckError, match=f"the integer {2**70} needs more than 64 bits"):
         to_value(2**70, sinfo)
     assert to_value(2**63, rx.PrimStructInfo("uint64")) == np.uint64(2**63)
@@ -223,14 +223,14 @@ def test_scalars_become_prim_values_of_the_wanted_datatype() -> None:
     assert to_value(300, rx.PrimStructInfo("int8")) == 300
 
 
-def test_fields_of_tuples_are_read_by_their_infos() -> None:
+def test_fields_of_tuples_are_read_by_their_struct_infos() -> None:
     sinfo = rx.TupleStructInfo((F32, rx.PrimStructInfo("int64")))
     tensor, number = to_value([1.0, np.int8(3)], sinfo)
     assert isinstance(tensor, np.ndarray)
     assert type(number) is int
 
 
-def test_packed_results_are_read_by_the_infos_of_the_call() -> None:
+def test_packed_results_are_read_by_the_struct_infos_of_the_call() -> None:
     assert isinstance(from_packed(1.0, (F32,)), np.ndarray)
     assert from_packed(1.0, ()) == 1.0
     made = from_packed((1.0, 2), (F32, rx.PrimStructInfo("int64")))
@@ -239,7 +239,7 @@ def test_packed_results_are_read_by_the_infos_of_the_call() -> None:
 
 
 @pytest.mark.rule("VAL-7", "RES-54")
-def test_the_info_of_a_closure_has_the_captured_sizes_put_in() -> None:
+def test_the_struct_info_of_a_closure_has_the_captured_sizes_put_in() -> None:
     n = tir.Var("n", "int64")
     sinfo = rx.FuncStructInfo((rx.TensorStructInfo((n,), "float32"),), rx.ObjectStructInfo())
     closure = Closure(lambda x: x, sinfo, "f", {n: 5})

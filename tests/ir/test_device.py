@@ -18,7 +18,7 @@ def test_devices_are_named_by_kind_and_number() -> None:
 @pytest.mark.parametrize(
     "name", ["", ":1", "cuda:", "cuda:x", "cuda:-1", "cuda:\u0661", "cuda:" + "9" * 30, None, 3]
 )
-def test_other_names_are_no_devices(name: object) -> None:
+def test_other_names_are_not_devices(name: object) -> None:
     with pytest.raises(MisuseError, match="a device is its kind and number, found"):
         device(name)  # type: ignore[arg-type]
 

@@ -77,7 +77,7 @@ def test_a_missing_width_is_32_bits(text: str, full: str):
 
 
 @pytest.mark.rule("DT-2")
-def test_vectors_are_no_datatypes_of_relax_values():
+def test_vectors_are_not_datatypes_of_relax_values():
     assert DataType("float32").relax_defect is None
     for vector in ("float32x4", "int32xvscalex1", "float8_e4m3x4"):
         assert DataType(vector).relax_defect == "DT-2: vector datatypes are not allowed in Relax"
@@ -125,7 +125,7 @@ def test_one_is_true_and_zero_is_false():
 
 
 @pytest.mark.rule("DT-7")
-def test_void_in_an_info_is_an_unknown_datatype():
+def test_void_in_a_struct_info_is_an_unknown_datatype():
     assert TensorStructInfo((2,), "").dtype.is_void
     assert TensorStructInfo((2,), None).dtype.is_void
     assert not TensorStructInfo((2,), "float32").dtype.is_void
@@ -144,7 +144,7 @@ def test_relax_integers_have_these_widths(text: str):
     ("text", "allowed"),
     [("int4", "1, 8, 16, 32, 64"), ("uint7", "1, 8, 16, 32, 64"), ("float8", "16, 32, 64")],
 )
-def test_other_widths_are_no_datatypes_of_relax_values(text: str, allowed: str):
+def test_other_widths_are_not_datatypes_of_relax_values(text: str, allowed: str):
     defect = DataType(text).relax_defect
     assert defect is not None
     assert defect.startswith("DT-8")

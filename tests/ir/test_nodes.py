@@ -32,7 +32,7 @@ Y = rx.Var("y", TensorStructInfo((N, 4)))
 
 
 @pytest.mark.rule("AST-5")
-def test_there_are_six_kinds_of_info():
+def test_there_are_six_kinds_of_struct_info():
     sinfos = [
         TensorStructInfo((2, N), "int8"),
         ShapeStructInfo((2, N)),
@@ -81,7 +81,7 @@ def test_a_shape_is_a_sequence_or_a_variable_that_holds_one(shape: object):
     assert caught.value.diagnostic.rule == "SI-3"
 
 
-def test_a_prim_info_needs_a_datatype_or_a_value():
+def test_a_prim_struct_info_needs_a_datatype_or_a_value():
     assert PrimStructInfo(value=3).value is ops.const(3, "int64")
     assert PrimStructInfo(value=True).dtype == "bool"
     assert PrimStructInfo("float32", 1.5).value is ops.const(1.5, "float32")
@@ -91,7 +91,7 @@ def test_a_prim_info_needs_a_datatype_or_a_value():
         PrimStructInfo(N)
 
 
-def test_fields_of_infos_are_infos():
+def test_fields_of_struct_infos_are_struct_infos():
     for make in (
         lambda: TupleStructInfo(["float32"]),
         lambda: FuncStructInfo([3], ObjectStructInfo()),
@@ -214,7 +214,7 @@ def test_shapes_hold_scalars():
 
 @pytest.mark.rule("AST-21")
 @pytest.mark.parametrize("misplaced", [X, rx.PrimValue(1)])
-def test_a_relax_expression_is_no_part_of_a_scalar(misplaced: object):
+def test_a_relax_expression_is_not_part_of_a_scalar(misplaced: object):
     for make in (lambda: N + misplaced, lambda: ops.add(N, misplaced)):
         with pytest.raises((MisuseError, TypeError)):
             make()
@@ -301,7 +301,7 @@ def test_an_operator_that_nobody_registered_is_not_found():
 
 
 @pytest.mark.rule("AST-15")
-def test_calls_hold_operator_operands_attributes_and_infos():
+def test_calls_hold_operator_operands_attributes_and_struct_infos():
     call = rx.Call(Op("relax.add"), [X, Y], {"axis": [1, 2]}, [TensorStructInfo((2,))])
     assert call.args == (X, Y)
     assert call.attrs == Attrs({"axis": (1, 2)})
@@ -312,7 +312,7 @@ def test_calls_hold_operator_operands_attributes_and_infos():
 
 
 @pytest.mark.rule("AST-15")
-def test_infos_of_a_call_are_infos():
+def test_struct_infos_of_a_call_are_struct_infos():
     with pytest.raises(MisuseError, match="expected a StructInfo"):
         rx.Call(Op("relax.add"), (X,), sinfo_args=("float32",))
 
@@ -341,7 +341,7 @@ def test_sequences_hold_blocks_of_bindings_and_a_result():
 
 
 @pytest.mark.rule("AST-18", "AST-19")
-def test_a_binding_needs_a_variable_and_a_cast_an_info_and_a_value():
+def test_a_binding_needs_a_variable_and_a_cast_a_struct_info_and_a_value():
     with pytest.raises(TypeError):
         rx.VarBinding(Y)
     with pytest.raises(TypeError):
@@ -452,7 +452,7 @@ def test_attributes_are_a_table_of_frozen_values():
 
 
 @pytest.mark.rule("SI-16")
-def test_infos_are_equal_up_to_their_own_shape_variables():
+def test_struct_infos_are_equal_up_to_their_own_shape_variables():
     m = tir.Var("m", "int64")
 
     def signature(size: tir.Var) -> FuncStructInfo:
@@ -519,7 +519,7 @@ def test_parts_of_another_kind_are_refused_where_they_are_given(case: str):
         lambda: rx.Function([X], None),
     ],
 )
-def test_what_is_no_expression_is_no_part_of_one(make: object):
+def test_what_is_not_an_expression_is_not_part_of_one(make: object):
     with pytest.raises(MisuseError, match="expected a Relax expression, found"):
         make()
 

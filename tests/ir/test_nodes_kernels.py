@@ -128,7 +128,7 @@ def test_elements_have_addresses():
         intrin.address_of(I)
 
 
-def test_a_buffer_is_not_gone_through_and_a_region_is_no_value():
+def test_a_buffer_is_not_gone_through_and_a_region_is_not_a_value():
     with pytest.raises(MisuseError, match="cannot be iterated over"):
         list(A)
     with pytest.raises(MisuseError, match="is a region, not a value"):

@@ -83,7 +83,7 @@ def test_a_rule_is_applied_once_to_each_node_and_sharing_is_kept():
     assert len(seen) == len({id(n) for n in seen})
 
 
-def test_rebuilding_drops_infos_that_may_be_stale():
+def test_rebuilding_drops_struct_infos_that_may_be_stale():
     typed = rx.Call(Op("relax.exp"), (call("exp", X),), struct_info=Tensor((N, 4)))
     changed = rewrite(typed, lambda node: X if node is typed.args[0] else None)
     assert changed.args == (X,)

@@ -382,13 +382,13 @@ def test_const_refuses_what_is_outside_the_datatype(value: float):
 
 
 @pytest.mark.parametrize("value", [None, [1], object(), "1"])
-def test_const_refuses_what_is_no_number(value: object):
+def test_const_refuses_what_is_not_a_number(value: object):
     with pytest.raises(MisuseError, match="a constant is a number"):
         ops.const(value, "int32")
 
 
 @pytest.mark.parametrize("value", [None, [1], object()])
-def test_convert_refuses_what_is_no_expression(value: object):
+def test_convert_refuses_what_is_not_an_expression(value: object):
     with pytest.raises(MisuseError, match="expected a scalar expression") as caught:
         ops.convert(value)
     assert isinstance(caught.value, TypeError)

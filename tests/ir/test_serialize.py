@@ -93,7 +93,7 @@ def test_lists_and_tables_of_nodes_share_what_they_have_in_common() -> None:
         save_json([object()])  # type: ignore[list-item]
 
 
-def test_depth_is_no_limit() -> None:
+def test_depth_is_not_a_limit() -> None:
     expr: tir.PrimExpr = tir.Var("n", "int64")
     for _ in range(5000):
         expr = tir.Add(expr, tir.IntImm("int64", 1))
@@ -200,7 +200,7 @@ def test_many_shared_parts_are_read_in_time() -> None:
         rx.TensorStructInfo(None, "int8", "cuda:1", ndim=3),
     ],
 )
-def test_infos_read_back(sinfo: rx.StructInfo) -> None:
+def test_struct_infos_read_back(sinfo: rx.StructInfo) -> None:
     again = load_json(save_json(sinfo))
     assert again == sinfo
     if isinstance(sinfo, rx.FuncStructInfo) and sinfo.derive_func is not None:
@@ -308,7 +308,7 @@ def test_what_is_pickled_together_has_the_same_variables() -> None:
     assert a2.shape == (n2,)
 
 
-def test_depth_is_no_limit_of_pickles_and_copies() -> None:
+def test_depth_is_not_a_limit_of_pickles_and_copies() -> None:
     n = tir.Var("n", "int64")
     deep: tir.PrimExpr = n
     for _ in range(5000):

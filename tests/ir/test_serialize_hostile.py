@@ -210,7 +210,7 @@ def test_a_rank_has_a_limit() -> None:
 
 
 @pytest.mark.rule("DER-5")
-def test_a_tuple_has_the_infos_of_its_fields_whatever_it_is_given() -> None:
+def test_a_tuple_has_the_struct_infos_of_its_fields_whatever_it_is_given() -> None:
     wrong = rx.TupleStructInfo((rx.ObjectStructInfo(),))
     assert rx.Tuple([X], struct_info=wrong).struct_info == rx.TupleStructInfo((X.struct_info,))
     untyped = rx.Var("y")
@@ -235,7 +235,7 @@ def test_what_a_call_claims_to_be_does_not_hide_what_its_operator_refuses() -> N
         legalized(call(), X)
 
 
-def test_only_calls_that_declare_their_info_are_derived_again(
+def test_only_calls_that_declare_their_struct_info_are_derived_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []

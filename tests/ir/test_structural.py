@@ -147,7 +147,7 @@ def test_buffers_that_nothing_defines_are_compared_as_they_are():
     assert not structural_equal(stores[0], BufferStore(longer, longer[0], (0,)))
 
 
-def test_infos_outside_a_program_stand_for_themselves():
+def test_struct_infos_outside_a_program_stand_for_themselves():
     sinfo = Tensor((4, 5), "float32")
     assert_same(sinfo, R.Tensor((4, 5), "float32"))
     assert_same(R.Tensor((4, 5), "float32"), sinfo)
@@ -370,7 +370,7 @@ def test_the_name_of_a_block_and_buffer_does_not_matter_and_its_regions_do():
     assert not structural_equal(plain, reading)
 
 
-def test_a_size_variable_is_no_plain_variable():
+def test_a_size_variable_is_not_a_plain_variable():
     def over(size: tir.Var) -> rx.Function:
         return rx.Function([rx.Var("x", Tensor((size,)))], rx.const(1))
 
@@ -394,7 +394,7 @@ def test_a_difference_is_shown_by_its_path_and_both_sides():
     assert_structural_equal(function(), function("z"))
 
 
-def test_sides_of_different_kinds_that_read_alike_are_told_apart():
+def test_sides_of_different_kinds_that_read_alike_are_distinguished():
     with pytest.raises(StructuralMismatch) as caught:
         assert_structural_equal([tir.IntImm("int32", 16)], [16])
     assert str(caught.value) == (
@@ -469,7 +469,7 @@ def test_long_sides_are_cut():
 
 
 @pytest.mark.timeout(60)  # 2 ** 200 steps would be no limit, but no answer either
-def test_depth_and_sharing_are_no_limits():
+def test_depth_and_sharing_are_not_limits():
     deep: tir.PrimExpr = var()
     for _ in range(20_000):
         deep = deep + var()
@@ -565,7 +565,7 @@ def test_a_written_result_is_the_same_as_a_derived_one() -> None:
     assert not structural_equal(written, vaguer)
 
 
-def test_annotations_are_the_infos_that_they_stand_for() -> None:
+def test_annotations_are_the_struct_infos_that_they_stand_for() -> None:
     sinfo = Tensor((2, 3))
     assert_structural_equal(sinfo, R.Tensor((2, 3), "float32"))
     assert_structural_equal([rx.TupleStructInfo(())], [R.Tuple])

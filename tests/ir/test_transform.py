@@ -210,7 +210,7 @@ def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None
         assert notes(Note("asked for by name")(mod)) == ("asked for by name",)
 
 
-def test_passes_of_one_name_are_told_apart_by_their_modules(mod: IRModule) -> None:
+def test_passes_of_one_name_are_distinguished_by_their_modules(mod: IRModule) -> None:
     first, second = (type("Shared", (Note,), {"__module__": name}) for name in ("mine", "yours"))
     both = Sequential([first("first"), second("second")])
     assert [step.info.name for step in both.passes] == ["mine.Shared", "yours.Shared"]

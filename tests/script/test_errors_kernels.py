@@ -183,7 +183,7 @@ def test_match_buffer_takes_a_parameter_and_a_shape() -> None:
     """)
 
 
-def test_python_that_is_no_kernel() -> None:
+def test_python_that_is_not_a_kernel() -> None:
     check_marks("""
         @T.prim_func
         def f(A: T.Buffer((4,), "float32")):
@@ -441,7 +441,7 @@ def test_a_variable_that_nothing_defines_is_found_without_a_name(statement: str,
     assert caught.value.diagnostic.span.line == 3
 
 
-def test_truth_values_are_no_positions() -> None:
+def test_truth_values_are_not_positions() -> None:
     check_marks("""
         @T.prim_func
         def f(A: T.Buffer((4,), "float32"), n: T.int32):
@@ -461,7 +461,7 @@ def test_truth_values_are_no_positions() -> None:
     """)
 
 
-def test_slices_that_are_no_vectors() -> None:
+def test_slices_that_are_not_vectors() -> None:
     check_marks("""
         @T.prim_func
         def f(A: T.Buffer((4, 8), "float32"), n: T.int32):
@@ -531,7 +531,7 @@ def test_frames_without_a_value_take_no_name() -> None:
     """)
 
 
-def test_what_has_no_value_is_no_operand() -> None:
+def test_what_has_no_value_is_not_an_operand() -> None:
     check_marks(
         """
         @T.prim_func
@@ -690,7 +690,7 @@ def test_attributes_of_a_block_may_be_arrays() -> None:
     assert isinstance(from_source(text, {"T": T, "data": TABLE}), PrimFunc)
 
 
-def test_a_buffer_is_no_truth_value_and_equals_nothing() -> None:
+def test_a_buffer_is_not_a_truth_value_and_equals_nothing() -> None:
     check_marks("""
         @T.prim_func
         def f(A: T.Buffer((4,), "float32")):

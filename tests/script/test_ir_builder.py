@@ -19,7 +19,7 @@ def test_paths() -> None:
     assert ir_builder.relax is R
 
 
-def test_what_is_no_statement_is_the_same_as_in_texts() -> None:
+def test_what_is_not_a_statement_is_the_same_as_in_texts() -> None:
     statements = {"SeqExpr", "dataflow", "func_attr", "function", "match_cast", "output"}
     statements |= {"emit", "emit_match_cast", "emit_te", "emit_var_binding"}
     plain = set(R.__all__) & set(text_R.__all__) - statements

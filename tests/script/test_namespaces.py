@@ -96,7 +96,7 @@ def test_operators_are_those_of_the_registry() -> None:
         _ = R.nothing
 
 
-def test_annotations_are_infos_where_python_evaluates_them() -> None:
+def test_annotations_are_struct_infos_where_python_evaluates_them() -> None:
     assert rx.as_struct_info(R.Tensor((4, 5), "float32")) == rx.TensorStructInfo((4, 5), "float32")  # type: ignore[arg-type]
     assert rx.as_struct_info(R.Tensor) == rx.TensorStructInfo(dtype="")
     assert rx.as_struct_info(R.Shape) == rx.ShapeStructInfo()

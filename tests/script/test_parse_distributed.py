@@ -80,7 +80,7 @@ def test_no_target_runs_them(target: str) -> None:
         relaxpy.compile(Spread, target)
 
 
-def test_infos_of_spread_tensors_are_ordered_as_those_of_whole_ones() -> None:
+def test_struct_infos_of_spread_tensors_are_ordered_as_those_of_whole_ones() -> None:
     n = tir.Var("n", "int64")
     known, vague = spread(4, 8), DTensorStructInfo(relax.TensorStructInfo(ndim=2), MESH, "S[0], R")
     base = relax.analysis.is_base_of
@@ -140,7 +140,7 @@ def test_placements_are_read_and_written() -> None:
         (lambda: relax.Var("x", R.DTensor((4,), "int8", "mesh[0]", "R")), "lists no mesh"),
     ],
 )
-def test_what_is_no_spread_tensor(make: Callable[[], object], message: str) -> None:
+def test_what_is_not_a_spread_tensor(make: Callable[[], object], message: str) -> None:
     with rejected(MisuseError, message):
         make()
 
@@ -300,7 +300,7 @@ def test_literals_can_be_spread_over_devices() -> None:
 
 
 @pytest.mark.rule("DER-4")
-def test_a_spread_literal_fits_its_info() -> None:
+def test_a_spread_literal_fits_its_struct_info() -> None:
     mesh = DeviceMesh((2,), (0, 1))
     for sinfo, message in [
         (relax.TensorStructInfo((2,), "int8"), "takes an R.DTensor"),

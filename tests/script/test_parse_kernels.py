@@ -94,7 +94,7 @@ with T.block("root"):
     assert func.body.block.writes == ()
 
 
-def test_blocks_beside_others_are_no_roots() -> None:
+def test_blocks_beside_others_are_not_roots() -> None:
     func = kernel("""
 with T.block("one"):
     A[0, 0] = 1.0
@@ -186,7 +186,7 @@ T.evaluate((A[0, 0:4] > 0) or (0 < 1))
     )
 
 
-def test_slices_that_are_no_vectors_are_no_values() -> None:
+def test_slices_that_are_not_vectors_are_not_values() -> None:
     for place in ("0:4, 2", "0, 0:n", "0:2, 0:4"):
         with pytest.raises(ParseError, match="a slice of buffer A is a region, not a value"):
             kernel(f"A[0, 0] = A[{place}] + x")
@@ -360,7 +360,7 @@ def test_python_around_a_kernel_is_used_while_it_is_read() -> None:
     ]
 
 
-def test_members_of_a_meta_tuple_are_no_statements() -> None:
+def test_members_of_a_meta_tuple_are_not_statements() -> None:
     func = kernel("i, j = T.meta_var((n + 1, n * 2))\nA[i, j] = 1.0")
     assert isinstance(func.body, stmt.BufferStore)
     assert [str(index) for index in func.body.indices] == ["n + 1", "n * 2"]
@@ -368,7 +368,7 @@ def test_members_of_a_meta_tuple_are_no_statements() -> None:
     assert isinstance(let, stmt.LetStmt)
 
 
-def test_meta_variables_are_no_statements() -> None:
+def test_meta_variables_are_not_statements() -> None:
     func = kernel("k = T.meta_var(3)\nA[k, k + 1] = 0.0\naxes = [n, 2]\nA[axes[0], axes[1]] = 1.0")
     assert [
         str(i) for s in walk(func.body) if isinstance(s, stmt.BufferStore) for i in s.indices

@@ -184,7 +184,7 @@ def test_runtime_dep_shape_in_an_annotation_takes_the_shape_away() -> None:
 
 
 @pytest.mark.rule("LEG-6", "LEG-18")
-def test_what_is_known_of_an_expression_is_its_info_alone() -> None:
+def test_what_is_known_of_an_expression_is_its_struct_info_alone() -> None:
     func = graph("@R.function\ndef main(x: R.Tensor((4,))):\n    return R.exp(x)\n")
     [binding] = bindings(func)
     assert binding.value.struct_info == TensorStructInfo((4,), "")  # type: ignore[arg-type]
@@ -345,7 +345,7 @@ def test_type_args_are_what_a_packed_function_gives() -> None:
         ),
     ],
 )
-def test_type_names_are_infos(annotation: str, expected: str | None) -> None:
+def test_type_names_are_struct_infos(annotation: str, expected: str | None) -> None:
     [sinfo] = sinfos(annotation)
     assert str(sinfo) == (expected or 'R.Tuple(R.Tensor((3,), dtype="float32"), R.Shape)')
 
@@ -359,7 +359,7 @@ def test_types_that_are_none() -> None:
 
 
 @pytest.mark.rule("LEG-13")
-def test_types_that_python_made_are_infos() -> None:
+def test_types_that_python_made_are_struct_infos() -> None:
     kind = ty.DynTensorType(2, "int8")
 
     @R.function
@@ -371,7 +371,7 @@ def test_types_that_python_made_are_infos() -> None:
 
 
 @pytest.mark.rule("LEG-14", "LEG-29")
-def test_a_type_and_a_shape_are_one_info() -> None:
+def test_a_type_and_a_shape_are_one_struct_info() -> None:
     func = graph("""
         @R.function
         def main(

@@ -235,7 +235,7 @@ def test_what_a_module_cannot_be() -> None:
         )
 
 
-def test_functions_in_a_class_that_is_no_module_stand_for_themselves() -> None:
+def test_functions_in_a_class_that_is_not_a_module_stand_for_themselves() -> None:
     class Plain:
         @R.function
         def f(x: R.Tensor((WIDTH,), "float32")):

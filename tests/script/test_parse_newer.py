@@ -165,7 +165,7 @@ def test_type_parameters_of_a_function_are_its_shape_variables() -> None:
     assert found.names["n"] is n
 
 
-def test_what_python_evaluates_of_such_a_function_is_no_error() -> None:
+def test_what_python_evaluates_of_such_a_function_is_not_an_error() -> None:
     n = TypeVar("n")
     assert R.Tensor((n, 4), "float32").shape == ("n", 4)
     assert R.Shape([n]).values == ("n",)

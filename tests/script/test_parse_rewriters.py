@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told_where_it_is(
     assert any(set(line.strip()) == {"^"} for line in lines)
 
 
-def test_a_kernel_is_no_pattern() -> None:
+def test_a_kernel_is_not_a_pattern() -> None:
     with pytest.raises(TypeError, match="'pattern' of a rewriter is a Relax function"):
 
         @R.rewriter
@@ -156,7 +156,7 @@ def test_a_kernel_is_no_pattern() -> None:
 
 
 @pytest.mark.parametrize("text", ["@R.rewriter\ndef f(x: R.Object):\n    return x\n"])
-def test_a_function_is_no_rewriter(text: str) -> None:
+def test_a_function_is_not_a_rewriter(text: str) -> None:
     with pytest.raises(ParseError):
         from_source(text)
     with pytest.raises(MisuseError, match=r"R\.rewriter decorates a class, found function"):

@@ -267,7 +267,7 @@ def test_a_helper_that_fails_is_named_with_its_place() -> None:
     assert note.startswith(f"raised at {__file__}:")
 
 
-def test_what_is_no_function() -> None:
+def test_what_is_not_a_function() -> None:
     with pytest.raises(ParseError, match="write def, not async def"):
 
         @R.function

@@ -496,7 +496,7 @@ def test_shape_rank_and_datatype_are_known_while_reading() -> None:
 
 
 @pytest.mark.rule("DER-36")
-def test_none_is_no_operand() -> None:
+def test_none_is_not_an_operand() -> None:
     check_marks("""
         @R.function
         def main(x: R.Tensor((4,), "float32")):

@@ -399,7 +399,7 @@ def test_vectors_of_any_number_of_lanes_can_be_named(value: str) -> None:
     assert_structural_equal(from_source(func.script()), func)
 
 
-def test_what_is_no_datatype_is_no_name() -> None:
+def test_what_is_not_a_datatype_is_not_a_name() -> None:
     for name in ("float32x0", "nothingx4", "float32x99999999999"):
         with pytest.raises(AttributeError, match=f"T has no attribute '{name}'"):
             getattr(T, name)

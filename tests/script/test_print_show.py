@@ -116,7 +116,7 @@ def test_what_is_nested_too_deeply_is_named():
         func.script()
 
 
-def test_types_are_shown_as_the_infos_that_say_no_more():
+def test_types_are_shown_as_the_struct_infos_that_say_no_more():
     kind: ty.Type = ty.TupleType([ty.ObjectType(), ty.DynTensorType(2)])
     shown = 'Q.Tuple(Q.Object, Q.Tensor(dtype="float32", ndim=2))'
     assert kind.script(relax_prefix="Q") == shown

@@ -87,7 +87,7 @@ def test_a_long_text_for_a_size_is_not_repeated_in_full(size: str) -> None:
     assert len(caught.value.diagnostic.message) < 100
 
 
-def test_text_that_is_no_string() -> None:
+def test_text_that_is_not_a_string() -> None:
     with pytest.raises(ParseError, match="a program is a string, found int"):
         from_source(5)  # type: ignore[arg-type]
 
@@ -236,13 +236,13 @@ def test_namespaces_that_the_caller_forgot_are_named() -> None:
     assert from_source("from relaxpy.script import relax as R\n" + text, extra_vars={"n": 4})
 
 
-def test_braces_and_quotes_that_belong_to_no_f_string_are_no_fields() -> None:
+def test_braces_and_quotes_that_belong_to_no_f_string_are_not_fields() -> None:
     """Python looks for the fields of each f-string from its beginning; for others it does not."""
     text = f"{HEADER}    y = (R.str({'f{' * 90_000!r}), R.str(f'{{1}}'))\n    return x\n"
     assert "f{f{f{" in from_source(text).script()
 
 
-def test_a_mark_of_the_byte_order_is_no_part_of_a_text() -> None:
+def test_a_mark_of_the_byte_order_is_not_part_of_a_text() -> None:
     assert from_source("\ufeff" + f"{HEADER}    return x\n").params
 
 

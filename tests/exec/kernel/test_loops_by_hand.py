@@ -266,7 +266,7 @@ def shifted(C: T.Buffer((12,), "float32"), s: T.float32):
         C[i * 4 + j] = T.Cast("float32", i * 4 + j) + s - T.Cast("float32", i * 4 + j)
 
 
-def test_floats_of_loops_are_no_indices() -> None:
+def test_floats_of_loops_are_not_indices() -> None:
     check(shifted, np.zeros(12, np.float32), 0.3)
 
 

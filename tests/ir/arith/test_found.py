@@ -114,7 +114,7 @@ def test_a_literal_beyond_a_float_stays_a_cast(value: int) -> None:
         assert isinstance(found, T.Cast) or same(evaluate(found, {}), evaluate(expr, {}))
 
 
-def test_literals_of_one_value_are_not_told_apart() -> None:
+def test_literals_of_one_value_are_not_distinguished() -> None:
     assert prove_equal(half("float16", 0.1), half("float16", 0.1000001)) is not False
     assert prove_equal(half("float16", 0.1), half("float16", 0.2)) is False
 

@@ -62,7 +62,7 @@ def test_negative_coefficients_of_unsigned_variables() -> None:
     ]
 
 
-def test_floats_are_no_linear_maps() -> None:
+def test_floats_are_not_linear_maps() -> None:
     f = T.Var("f", "float32")
     assert detect_linear_equation(f + 1.0, [f]) == []
     assert detect_linear_equation(f, [a])[1] is f

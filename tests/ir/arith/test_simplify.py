@@ -197,7 +197,7 @@ def test_equal_unequal_unknown(a: E, b: E, answer: bool | None) -> None:
     assert prove_equal(b, a) is answer
 
 
-def test_deep_sums_are_no_deep_recursion() -> None:
+def test_deep_sums_are_not_deep_recursion() -> None:
     deep: E = x
     for _ in range(20_000):
         deep = tir.Add(deep, y)

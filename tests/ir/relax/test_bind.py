@@ -188,7 +188,7 @@ def test_a_number_that_the_parameter_cannot_hold_is_refused(
 
 
 @pytest.mark.rule("NF-17")
-def test_a_value_that_is_no_leaf_is_evaluated_once_and_first() -> None:
+def test_a_value_that_is_not_a_leaf_is_evaluated_once_and_first() -> None:
     x, y = var("x", tensor(2)), var("y", tensor(2))
     func = normalize_function(function([x], pure("g", x, x)))
     after = func.bind_params({"x": pure("f", y, sinfo=tensor(2))})

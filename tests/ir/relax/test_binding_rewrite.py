@@ -68,7 +68,7 @@ def test_a_variable_is_bound_once() -> None:
         change.add_binding(rx.VarBinding(z, func.params[0]))
 
 
-def test_uses_are_redirected_and_infos_follow() -> None:
+def test_uses_are_redirected_and_struct_infos_follow() -> None:
     func = program("a = R.add(x, x)", "b = R.sum(x)", "c = (a, x)", "y = (c, a)")
     change = rewriting(func)
     change.replace_all_uses(variable(func, "a"), variable(func, "b"))

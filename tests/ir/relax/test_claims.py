@@ -75,7 +75,7 @@ FALSE = {
 
 @pytest.mark.rule("DER-35", "DER-42", "DER-33", "DER-10", "DER-43", "DER-13", "DER-5")
 @pytest.mark.parametrize("kind", FALSE)
-def test_a_false_claim_is_ill_formed_and_names_both_infos(kind: str) -> None:
+def test_a_false_claim_is_ill_formed_and_names_both_struct_infos(kind: str) -> None:
     value, rule = FALSE[kind]
     params = [p for p in (X, Y, C, PAIR) if p in set(walk(value))]
     program = returning(value, *params)
@@ -134,7 +134,7 @@ def test_the_number_of_dimensions_is_that_of_the_tensor_whatever_a_call_declares
 
 
 @pytest.mark.rule("DER-35")
-def test_arguments_are_not_replaced_under_a_derived_info() -> None:
+def test_arguments_are_not_replaced_under_a_derived_struct_info() -> None:
     y = var("y", tensor(4))
     exp = BlockBuilder().normalize(rx.Call(Op("relax.exp"), (X,)))
     assert isinstance(exp, rx.Call)

@@ -131,7 +131,7 @@ def test_deep_calls_are_too_deep_for_visitors(use: str) -> None:
         *("struct_info_base_check", "struct_info_glb", "struct_info_lca"),
     ],
 )
-def test_relations_of_deep_infos(name: str) -> None:
+def test_relations_of_deep_struct_infos(name: str) -> None:
     with pytest.raises(MisuseError, match=MESSAGE):
         getattr(relax.analysis, name)(deep_info(), deep_info())
 
@@ -143,7 +143,7 @@ def test_relations_of_deep_infos(name: str) -> None:
         *("erase_to_well_defined", "get_static_type"),
     ],
 )
-def test_questions_about_deep_infos(name: str) -> None:
+def test_questions_about_deep_struct_infos(name: str) -> None:
     with pytest.raises(MisuseError, match=MESSAGE):
         getattr(relax.analysis, name)(deep_info())
 
@@ -165,7 +165,7 @@ def test_within_reach_of_the_stack_programs_are_derived() -> None:
     assert relax.analysis.well_formed(relax.BlockBuilder().normalize(function([x], body, TENSOR)))
 
 
-def test_deep_lists_are_no_values() -> None:
+def test_deep_lists_are_not_values() -> None:
     value: list[object] = []
     for _ in range(DEPTH):
         value = [value]

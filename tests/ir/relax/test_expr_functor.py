@@ -110,7 +110,7 @@ def log(expr: rx.Expr) -> list[str]:
     return walk.seen
 
 
-def test_operands_are_visited_first_to_last_and_shapes_in_infos_after_them() -> None:
+def test_operands_are_visited_first_to_last_and_shapes_in_struct_infos_after_them() -> None:
     x = var("x", tensor(2))
     assert log(op.add(x, rx.const(1.0))) == [
         "Call",
@@ -192,7 +192,7 @@ def test_super_goes_on_with_the_class_that_was_written() -> None:
 
 
 @pytest.mark.parametrize(("decorate", "base"), [(visitor, PyExprVisitor), (mutator, PyExprMutator)])
-def test_a_decorated_class_is_no_base(decorate: Callable[[type], type], base: type) -> None:
+def test_a_decorated_class_is_not_a_base(decorate: Callable[[type], type], base: type) -> None:
     decorated = decorate(type("Leaf", (base,), {}))
     with pytest.raises(TypeError, match=r"decorated object `Last` is not allowed.*Last\._cls"):
         decorate(type("Last", (decorated,), {}))
@@ -243,7 +243,7 @@ def test_a_bare_functor_has_no_method_at_all(kind: rx.Expr | Op) -> None:
         lambda f: f.visit_var_def(rx.const(1)),
     ],
 )
-def test_what_is_no_node_of_the_kind_is_refused(visit: Callable[[ExprFunctor], object]) -> None:
+def test_what_is_not_a_node_of_the_kind_is_refused(visit: Callable[[ExprFunctor], object]) -> None:
     for functor in (PyExprVisitor(), PyExprMutator()):
         with pytest.raises(MisuseError, match="expected a"):
             visit(functor)
@@ -280,7 +280,7 @@ def test_a_mutator_that_changes_nothing_gives_back_what_it_was_given(
 
 
 @pytest.mark.rule("NF-22")
-def test_a_mutator_gives_normal_form_with_infos() -> None:
+def test_a_mutator_gives_normal_form_with_struct_infos() -> None:
     x = var("x", tensor(2))
     func = function([x], pure("f", pure("g", x)))
     after = Same().visit_expr(func)
@@ -344,7 +344,7 @@ def test_what_a_mutator_leaves_alone_is_shared(program: IRModule, main: rx.Funct
     assert now[-1] is not before[-1] or now[-1].value is before[-1].value
 
 
-def test_a_changed_info_reaches_later_uses(main: rx.Function, program: IRModule) -> None:
+def test_a_changed_struct_info_reaches_later_uses(main: rx.Function, program: IRModule) -> None:
     @mutator
     class Fix(PyExprMutator):
         @override
@@ -427,7 +427,7 @@ def test_bindings_can_be_looked_up(main: rx.Function, program: IRModule) -> None
     assert isinstance(found["y"], rx.Call)
 
 
-def test_a_variable_gets_another_info_without_losing_its_kind() -> None:
+def test_a_variable_gets_another_struct_info_without_losing_its_kind() -> None:
     x = local("x", tensor(2))
     mutate = PyExprMutator()
     assert mutate.with_struct_info(x, tensor(2)) is x
@@ -557,7 +557,7 @@ def test_a_mutator_makes_expressions_of_expressions(made: object) -> None:
         Wrong().visit_expr(var("x", tensor(2)))
 
 
-def test_a_shape_that_changes_changes_the_infos_around_it() -> None:
+def test_a_shape_that_changes_changes_the_struct_infos_around_it() -> None:
     n = size("n")
 
     @mutator

@@ -51,7 +51,7 @@ def result(mod: IRModule, name: str = "main") -> rx.StructInfo:
 
 
 @pytest.mark.rule("DER-3")
-def test_a_variable_has_its_info_and_an_unknown_one_is_an_error() -> None:
+def test_a_variable_has_its_struct_info_and_an_unknown_one_is_an_error() -> None:
     x = var("x", tensor(2))
     assert derived([x], x) == tensor(2)
     with pytest.raises(StructInfoError, match=r"variable y is not in scope \[DER-3\]"):
@@ -72,7 +72,7 @@ def test_literals_say_what_they_are() -> None:
 
 
 @pytest.mark.rule("DER-32", "DER-33")
-def test_a_projection_has_the_info_of_the_field() -> None:
+def test_a_projection_has_the_struct_info_of_the_field() -> None:
     t, o = var("t", tuple_of(tensor(2), prim())), var("o", Object)
     assert derived([t], rx.TupleGetItem(t, 1)) == prim()
     with pytest.raises(StructInfoTypeError, match=r"needs a tuple, found R.Object \[DER-32\]"):
@@ -176,7 +176,7 @@ def test_what_outlives_a_dataflow_block_loses_what_ends_there_at_its_end() -> No
 
 
 @pytest.mark.rule("DER-17")
-def test_a_variable_has_the_info_of_its_value() -> None:
+def test_a_variable_has_the_struct_info_of_its_value() -> None:
     x, y = var("x", tensor(2, 3)), var("y")
     found = normalize_function(function([x], seq(block(bind(y, shape_of(x))), y)))
     assert bindings(found)[0].var.struct_info == shape(2, 3)  # type: ignore[union-attr]
@@ -211,7 +211,7 @@ def test_where_more_must_be_known_the_error_asks_for_a_cast(
 
 
 @pytest.mark.rule("DER-23", "DER-24")
-def test_a_cast_variable_has_the_info_of_the_cast() -> None:
+def test_a_cast_variable_has_the_struct_info_of_the_cast() -> None:
     u, m = var("u", rank(1)), size("m")
     y = var("y")
     found = normalize_function(function([u], seq(block(cast(y, u, tensor(m))), y)))
@@ -241,7 +241,7 @@ def test_a_cast_that_always_fails_is_a_warning(wanted: rx.StructInfo) -> None:
 
 @pytest.mark.rule("DER-26")
 @pytest.mark.parametrize("wanted", [Object, UNKNOWN, rank(2), tensor(2, size("m"))])
-def test_a_cast_to_more_or_less_is_no_warning(wanted: rx.StructInfo) -> None:
+def test_a_cast_to_more_or_less_is_not_a_warning(wanted: rx.StructInfo) -> None:
     x = var("x", tensor(2, 3))
     derived([x], seq(block(cast(None, x, wanted)), x))
 
@@ -256,7 +256,7 @@ def test_a_parameter_without_annotation_is_any_value_to_callers_in_a_cycle() -> 
 
 
 @pytest.mark.rule("SI-1", "DER-5")
-def test_a_tuple_of_functions_of_the_module_has_an_info() -> None:
+def test_a_tuple_of_functions_of_the_module_has_a_struct_info() -> None:
     x, y = var("x", tensor(2)), var("y", tensor(2))
     value = pure("f", rx.Tuple((y, rx.GlobalVar("g"))))
     mod = normalize_module(module(g=function([x], x), main=function([y], value)))
@@ -367,7 +367,7 @@ def test_a_size_that_no_argument_gives_is_unknown_in_the_result() -> None:
 
 
 @pytest.mark.rule("DER-50")
-def test_infos_at_the_call_of_a_closure_change_nothing() -> None:
+def test_struct_infos_at_the_call_of_a_closure_change_nothing() -> None:
     f = var("f", func(ret=prim()))
     assert derived([f], rx.Call(f, (), sinfo_args=(tensor(2),))) == prim()
 
@@ -579,7 +579,7 @@ def test_force_pure_lifts_that_but_not_the_ban_in_dataflow_blocks() -> None:
 
 @pytest.mark.rule("PU-12")
 @pytest.mark.parametrize("is_pure", [True, False])
-def test_a_value_is_called_as_purely_as_its_info_says(is_pure: bool) -> None:
+def test_a_value_is_called_as_purely_as_its_struct_info_says(is_pure: bool) -> None:
     f = var("f", func(ret=UNIT, pure=is_pure))
     body = seq(dataflow(bind(local("y"), f())), rx.Tuple(()))
     if is_pure:

@@ -66,7 +66,7 @@ def kernels(mod: IRModule) -> list[str]:
 
 
 @pytest.mark.parametrize("dataflow", [True, False])
-def test_operators_become_kernels_and_infos_stay(dataflow: bool) -> None:
+def test_operators_become_kernels_and_struct_infos_stay(dataflow: bool) -> None:
     before = function(lambda x: op.nn.softmax(exp(x) + x), tensor(N, 4), dataflow=dataflow)
     after = LegalizeOps()(before)
     assert ops_of(before) == ["relax.exp", "relax.add", "relax.nn.softmax"]
@@ -386,7 +386,7 @@ def test_arguments_that_nothing_stands_for(args: tuple[Any, ...], message: str) 
     assert message in str(caught.value)
 
 
-def test_results_that_are_no_tensors() -> None:
+def test_results_that_are_not_tensors() -> None:
     x = rx.Var("x", tensor(2))
     with pytest.raises(MisuseError, match="returns tensors, found int 3"):
         BlockBuilder().call_te(lambda t: 3, x)

@@ -121,7 +121,7 @@ def test_a_packed_function_is_bound_where_an_operator_takes_a_value(value: rx.Ca
 
 
 @pytest.mark.rule("NF-4")
-def test_what_an_operator_calls_is_bound_if_it_is_no_packed_function() -> None:
+def test_what_an_operator_calls_is_bound_if_it_is_not_a_packed_function() -> None:
     value = pure("g", sinfo=packed())
     found = normalize_function(
         function([], rx.Call(Op("relax.call_pure_packed"), (value,), sinfo_args=(Object,)))
@@ -133,7 +133,7 @@ def test_what_an_operator_calls_is_bound_if_it_is_no_packed_function() -> None:
 
 
 @pytest.mark.rule("NF-3")
-def test_fields_of_a_tuple_that_are_no_leaves_are_bound(x: rx.Var) -> None:
+def test_fields_of_a_tuple_that_are_not_leaves_are_bound(x: rx.Var) -> None:
     inner = rx.Tuple((shape_of(x), x))
     found = normalize_function(function([x], pure("f", rx.Tuple((inner, x)))))
     assert called(found) == ["relax.shape_of", "f"]
@@ -313,7 +313,7 @@ def test_variables_made_on_the_way_are_local_to_a_dataflow_block(x: rx.Var) -> N
 
 
 @pytest.mark.rule("NF-21", "SI-1")
-def test_everything_has_an_info_afterwards(x: rx.Var) -> None:
+def test_everything_has_a_struct_info_afterwards(x: rx.Var) -> None:
     found = normalize_function(function([x, var("y")], rx.Tuple((shape_of(x), x))))
     assert all(p.struct_info is not None for p in found.params)
     assert all(b.var and b.var.struct_info and b.value.struct_info for b in bindings(found))
@@ -389,7 +389,7 @@ def test_a_very_deep_expression_is_no_trouble(x: rx.Var) -> None:
 
 
 @pytest.mark.rule("NF-22")
-def test_a_normal_form_without_infos_stays_structurally_equal(x: rx.Var) -> None:
+def test_a_normal_form_without_struct_infos_stays_structurally_equal(x: rx.Var) -> None:
     y, z = var("y", shape(2, 3)), var("z", shape(2, 3))
     body = seq(block(bind(y, shape_of(x)), bind(z, y)), z)
     func = function([x], body)

@@ -145,7 +145,7 @@ def test_an_operand_that_is_evaluated_again_is_bound_once() -> None:
 
 
 @pytest.mark.rule("SI-1", "SI-3", "WF-14b")
-def test_a_shape_follows_the_variable_that_is_given_its_info() -> None:
+def test_a_shape_follows_the_variable_that_is_given_its_struct_info() -> None:
     s, y = var("s"), var("y")
     by_s = rx.TensorStructInfo(s, "float32")
     value = pure("f", U, sinfo=by_s)

@@ -240,7 +240,7 @@ def test_the_reason_for_disjointness_is_named(
 
 
 @pytest.mark.rule("TYP-1")
-def test_types_are_told_apart_by_each_of_their_fields() -> None:
+def test_types_are_distinguished_by_each_of_their_fields() -> None:
     for i, j in product(range(len(TYPES)), repeat=2):
         assert (TYPES[i] == TYPES[j]) is (i == j)
         assert structural_equal(TYPES[i], TYPES[j]) is (i == j)

@@ -44,7 +44,7 @@ def chain(
 @pytest.mark.rule("SUB-1", "SI-16", "RES-13")
 @settings(max_examples=120)
 @given(OPEN, SCOPES)
-def test_every_info_is_below_itself(a: rx.StructInfo, scope: tuple[object, ...]) -> None:
+def test_every_struct_info_is_below_itself(a: rx.StructInfo, scope: tuple[object, ...]) -> None:
     assert below(a, a, scope)
     renamed = alpha_rename(a, scope)  # type: ignore[arg-type]
     assert below(a, renamed, scope)
@@ -169,7 +169,7 @@ def test_only_unbound_lone_variables_are_mapped(
 
 
 @given(OPEN)
-def test_substituting_nothing_gives_the_same_info(a: rx.StructInfo) -> None:
+def test_substituting_nothing_gives_the_same_struct_info(a: rx.StructInfo) -> None:
     assert substitute_info(a, {}) is a
     assert substitute_info(a, {N: N}) is a
 

@@ -32,7 +32,7 @@ EVERY_KIND = [
 
 
 @pytest.mark.rule("SI-2")
-def test_a_tensor_info_may_leave_each_part_open() -> None:
+def test_a_tensor_struct_info_may_leave_each_part_open() -> None:
     open_info = rx.TensorStructInfo(dtype="")
     assert (open_info.shape, open_info.ndim, open_info.dtype) == (None, -1, "")
     ranked = rx.TensorStructInfo(dtype="int8", ndim=2)
@@ -45,7 +45,7 @@ def test_a_tensor_info_may_leave_each_part_open() -> None:
 
 
 @pytest.mark.rule("SI-4", "RES-36")
-def test_a_shape_info_lists_all_members_or_none() -> None:
+def test_a_shape_struct_info_lists_all_members_or_none() -> None:
     assert rx.ShapeStructInfo().ndim == -1
     assert rx.ShapeStructInfo(ndim=3).values is None
     assert rx.ShapeStructInfo((N, 2)).ndim == 2
@@ -55,7 +55,7 @@ def test_a_shape_info_lists_all_members_or_none() -> None:
 
 
 @pytest.mark.rule("SI-5")
-def test_a_prim_info_has_a_datatype_and_perhaps_a_value() -> None:
+def test_a_prim_struct_info_has_a_datatype_and_perhaps_a_value() -> None:
     assert rx.PrimStructInfo("bool").value is None
     valued = rx.PrimStructInfo(value=N + 1)
     assert valued.dtype == "int64"
@@ -65,7 +65,7 @@ def test_a_prim_info_has_a_datatype_and_perhaps_a_value() -> None:
 
 
 @pytest.mark.rule("SI-6")
-def test_a_tuple_info_goes_field_by_field_and_unit_has_none() -> None:
+def test_a_tuple_struct_info_goes_field_by_field_and_unit_has_none() -> None:
     pair = rx.TupleStructInfo((rx.ObjectStructInfo(), rx.PrimStructInfo("int64")))
     assert [type(f).__name__ for f in pair.fields] == ["ObjectStructInfo", "PrimStructInfo"]
     assert rx.TupleStructInfo(()) == rx.Tuple(()).struct_info
@@ -75,7 +75,7 @@ def test_a_tuple_info_goes_field_by_field_and_unit_has_none() -> None:
 
 @pytest.mark.rule("SI-7", "SI-8", "SI-9")
 @pytest.mark.parametrize("purity", [True, False])
-def test_both_forms_of_function_info_carry_purity(purity: bool) -> None:
+def test_both_forms_of_function_struct_info_carry_purity(purity: bool) -> None:
     closure = rx.FuncStructInfo((), rx.ObjectStructInfo(), purity)
     packed = rx.FuncStructInfo.opaque_func(purity=purity)
     assert (closure.purity, packed.purity) == (purity, purity)
@@ -113,7 +113,7 @@ def test_what_is_in_scope_is_a_collection_of_variables(scope: object) -> None:
 
 
 @pytest.mark.rule("SUB-7")
-def test_an_info_answers_for_itself_what_is_below_it() -> None:
+def test_a_struct_info_answers_for_itself_what_is_below_it() -> None:
     known, open_info = rx.TensorStructInfo((N, 2)), rx.TensorStructInfo(ndim=2)
     assert open_info.is_base_of(known)
     assert not known.is_base_of(open_info)
@@ -182,14 +182,14 @@ def spread(*dims: object) -> DTensorStructInfo:
     ],
     ids=str,
 )
-def test_free_variables_are_those_that_no_function_info_owns(
+def test_free_variables_are_those_that_no_function_struct_info_owns(
     sinfo: rx.StructInfo, free: tuple[tir.Var, ...]
 ) -> None:
     assert free_shape_vars(sinfo) == free
 
 
 @pytest.mark.rule("SC-16")
-def test_no_function_info_at_any_depth_owns_what_is_in_scope() -> None:
+def test_no_function_struct_info_at_any_depth_owns_what_is_in_scope() -> None:
     inner = func(tensor(N), ret=shape(N))
     for sinfo in (inner, func(tensor(M), ret=inner), func(tensor(M), inner, ret=Object)):
         assert free_shape_vars(sinfo) == ()
@@ -261,7 +261,7 @@ def test_a_tuple_of_too_many_nodes_is_refused_where_its_struct_info_is_needed() 
         Context().sinfo_of(value)
 
 
-def test_what_a_let_binds_is_no_shape_variable() -> None:
+def test_what_a_let_binds_is_not_a_shape_variable() -> None:
     n, t = tir.Var("n", "int64"), tir.Var("t", "int64")
     let = tir.Let(t, n + 1, t * 2)
     assert free_shape_vars(rx.PrimStructInfo("int64", let)) == (n,)

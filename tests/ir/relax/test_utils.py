@@ -100,7 +100,7 @@ def test_sizes_that_no_buffer_tells_are_inputs_and_outputs_may_be_several() -> N
         relax.utils.gen_call_tir_inputs(fill, var("y", rank(1)), n)
 
 
-def test_the_shape_of_a_tensor_is_what_its_info_says() -> None:
+def test_the_shape_of_a_tensor_is_what_its_struct_info_says() -> None:
     x, y = var("x", tensor(2, 3)), var("y", rank(2))
     found = relax.get_shape_of(x)
     assert isinstance(found, rx.ShapeExpr)
@@ -123,7 +123,7 @@ def test_packed_functions_are_named() -> None:
     assert relax.extern("f", packed(pure=True)).struct_info == packed(pure=True)
 
 
-def test_an_expression_built_by_hand_is_given_its_info_once() -> None:
+def test_an_expression_built_by_hand_is_given_its_struct_info_once() -> None:
     call = rx.Call(rx.ExternFunc("f"), ())
     relax.expr._update_struct_info(call, tensor(2))
     relax.expr._update_struct_info(call, tensor(2))
@@ -198,7 +198,7 @@ def test_annotations_say_what_becomes_an_expression() -> None:
         f(1, 2)  # type: ignore[arg-type]
 
 
-def test_infos_and_types_as_text() -> None:
+def test_struct_infos_and_types_as_text() -> None:
     printer = relax.testing.ast_printer.ASTPrinter()
     assert printer.visit_struct_info_(prim()) == "PrimStructInfo(dtype=int64)"
     ranks = relax.TupleType([relax.ShapeType(2), relax.ObjectType()])

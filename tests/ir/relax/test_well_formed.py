@@ -238,7 +238,7 @@ def test_a_dataflow_block_does_not_call_its_own_function() -> None:
 
 
 @pytest.mark.rule("WF-7a")
-def test_a_call_of_another_function_is_no_call_of_its_own(x: rx.Var) -> None:
+def test_a_call_of_another_function_is_not_a_call_of_its_own(x: rx.Var) -> None:
     f, y = var("f", func(tensor(2), ret=tensor(2))), var("y", tensor(2))
     applies = seq(dataflow(bind(var("a"), f(x))), x)
     assert rules(function([f, x], applies)) == []
@@ -401,7 +401,7 @@ def test_sizes_in_annotations_are_in_scope(
 
 
 @pytest.mark.rule("WF-17a", "WF-17b", "SI-7", "SI-8")
-def test_a_function_info_has_one_form() -> None:
+def test_a_function_struct_info_has_one_form() -> None:
     derive = rx.DEFAULT_DERIVE
     assert rules(params(func(ret=prim()), packed())) == []
     assert rules(params(rx.FuncStructInfo((), prim(), derive_func=derive))) == ["WF-17a"]

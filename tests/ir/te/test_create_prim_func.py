@@ -238,7 +238,7 @@ REFUSED: list[tuple[Callable[[te.Tensor], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED)
-def test_what_is_no_tensor_expression_is_refused(
+def test_what_is_not_a_tensor_expression_is_refused(
     make: Callable[[te.Tensor], object], message: str
 ) -> None:
     with pytest.raises(MisuseError, match=message):

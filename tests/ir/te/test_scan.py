@@ -30,7 +30,7 @@ def test_several_states_are_several_tensors() -> None:
     assert first.op.input_tensors == (INIT, UPDATE)
 
 
-def test_what_is_no_scan_is_refused() -> None:
+def test_what_is_not_a_scan_is_refused() -> None:
     with pytest.raises(MisuseError, match="as many first elements and updates as states"):
         te.scan([INIT], [UPDATE, UPDATE], [STATE])
     with pytest.raises(MisuseError, match="have the rank and datatype of the state state"):

@@ -93,7 +93,7 @@ def test_pointers_say_what_is_done_with_how_much() -> None:
     assert [a.value for a in four.args[2:4] if isinstance(a, tir.IntImm)] == [2, 2]
 
 
-def test_what_is_no_place_or_mask_is_refused() -> None:
+def test_what_is_not_a_place_or_mask_is_refused() -> None:
     buffer = decl_buffer((M, N), name="A")
     with pytest.raises(MisuseError, match="buffer A has 2 dimensions, found 1 index"):
         buffer.offset_of([1])

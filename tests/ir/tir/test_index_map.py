@@ -143,7 +143,7 @@ def test_indices_of_padding_may_be_negative() -> None:
     assert elements == set(range(14))
 
 
-def test_what_is_padded_and_then_left_out_is_no_matter() -> None:
+def test_padding_that_is_left_out_afterwards_does_not_matter() -> None:
     cancelled = IndexMap.from_func(lambda i: [(i + 1) // 3 - (i + 1) // 3 + i])
     inverse, padding = cancelled.non_surjective_inverse([4])
     assert numbers(inverse.map_indices([3])) == [3]

@@ -46,7 +46,7 @@ def test_axes_run_over_integers_of_the_datatype() -> None:
 
 
 @pytest.mark.parametrize("name", ["N!", "NN", "N4c", "Nc", "4N", "N0n", "16", "NCHWc", 3])
-def test_what_is_no_layout(name: str) -> None:
+def test_what_is_not_a_layout(name: str) -> None:
     with pytest.raises(MisuseError, match="layout"):
         T.layout(name)
 

@@ -76,7 +76,7 @@ def test_definitions_and_uses_in_a_block() -> None:
     assert udchain(found) == {a: [b, c], x: [a, b], b: [], c: []}
 
 
-def test_a_definition_is_no_use() -> None:
+def test_a_definition_is_not_a_use() -> None:
     size = rx.Var("s", rx.ShapeStructInfo(None, 1))
     x, y, unused = rx.Var("x", tensor(2)), rx.Var("y", tensor(2)), rx.Var("u", tensor(2))
     z = rx.Var("z", rx.TensorStructInfo(size, "float32"))
@@ -179,7 +179,7 @@ def test_a_call_that_stands_in_many_places_is_made_known_once() -> None:
         assert contains_impure_call(rx.Tuple(parts))
 
 
-def test_sizes_are_no_relax_variables() -> None:
+def test_sizes_are_not_relax_variables() -> None:
     n = size("n")
     x = var("x", tensor(n))
     assert all_vars(pure("f", x, rx.ShapeExpr((n,)))) == [x]
@@ -202,7 +202,7 @@ def test_sizes_are_no_relax_variables() -> None:
         ("erase_to_well_defined", "struct info"),
     ],
 )
-def test_what_is_no_such_part_of_a_program_is_refused(name: str, wanted: str) -> None:
+def test_values_of_other_kinds_are_refused_as_programs(name: str, wanted: str) -> None:
     with pytest.raises(MisuseError, match=f"expected {wanted}, found int") as caught:
         getattr(analysis, name)(3)
     assert isinstance(caught.value, TypeError)

@@ -171,7 +171,7 @@ def f(A: T.Buffer((4,)), B: T.Buffer((8,))):
         (None, [IndexMap.from_func(lambda i, j: (j, i))], "has 1 index, the map takes 2"),
     ],
 )
-def test_what_is_no_map_of_a_buffer_is_refused(
+def test_what_is_not_a_map_of_a_buffer_is_refused(
     func: object, transforms: list[Map], message: str
 ) -> None:
     a = te.placeholder((4,), name="A")

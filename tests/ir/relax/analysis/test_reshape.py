@@ -80,7 +80,7 @@ def test_a_kernel_that_does_anything_else_is_not(func: PrimFunc) -> None:
     assert not has_reshape_pattern(func)
 
 
-def test_two_copies_in_a_row_are_no_reshape() -> None:
+def test_two_copies_in_a_row_are_not_a_reshape() -> None:
     func = from_source("""
 @T.prim_func
 def f(A: T.Buffer((4,)), B: T.Buffer((4,))):

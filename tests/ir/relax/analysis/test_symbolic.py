@@ -24,7 +24,7 @@ N, M, K = size("n"), size("m"), size("k")
 SEVEN = ops.const(7, "int64")
 
 
-def test_variables_of_an_info_come_in_order_and_once() -> None:
+def test_variables_of_a_struct_info_come_in_order_and_once() -> None:
     sinfo = tuple_of(tensor(N, M + 1, N), prim(K), func(tensor(M), ret=Object))
     assert tir_vars_in_struct_info(sinfo) == [N, M, K]
     assert tir_vars_in_struct_info(tensor(3, 4)) == tir_vars_in_struct_info(Object) == []
@@ -120,14 +120,14 @@ def test_an_opaque_signature_derives_with_its_function(x: rx.Var) -> None:
     assert derive_call_ret_struct_info(packed(), call, bb) == Object
 
 
-def test_the_static_type_of_an_info_has_no_shapes() -> None:
+def test_the_static_type_of_a_struct_info_has_no_shapes() -> None:
     assert erase_struct_info(func(tensor(N, 2), ret=rank(1, "int8"))) == FuncType(
         (DynTensorType(2, "float32"),),
         DynTensorType(1, "int8"),  # type: ignore[arg-type]
     )
 
 
-def test_a_negative_number_is_no_variable() -> None:
+def test_a_negative_number_is_not_a_variable() -> None:
     assert isinstance(erase_to_well_defined(shape(N), {N: -1}).values[0], tir.IntImm)  # type: ignore[index]
 
 
@@ -142,7 +142,7 @@ def test_variables_in_scope_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, "n", {"n": N}, {N: "3"}, {N: None}, ["n"], lambda var: var])
-def test_what_is_no_table_of_variables_is_refused(wrong: Any) -> None:
+def test_what_is_not_a_table_of_variables_is_refused(wrong: Any) -> None:
     for args in ((wrong,), (None, wrong)):
         with pytest.raises(MisuseError, match="expected variables"):
             erase_to_well_defined(tensor(N), *args)

@@ -147,7 +147,7 @@ def test_without_add_constraint_arguments_are_not_told() -> None:
     assert names(found, call) == ["a"]
 
 
-def test_an_argument_that_is_no_variable_stands_for_itself() -> None:
+def test_an_argument_that_is_not_a_variable_stands_for_itself() -> None:
     x, one = rx.Var("x", INFO), rx.const(1.0)
     total = R.add(x, one)
     found = rx.DataflowBlock([rx.VarBinding(rx.DataflowVar("s", INFO), total)])

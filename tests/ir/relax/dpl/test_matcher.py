@@ -187,7 +187,7 @@ def test_alternatives_cost_no_more_than_their_number() -> None:
     assert work(160) < 2.5 * work(80) < 6.5 * work(40)
 
 
-def test_tuples_in_any_order_are_no_search_through_permutations() -> None:
+def test_tuples_in_any_order_are_matched_without_a_search_through_permutations() -> None:
     fields = [wildcard() for _ in range(11)]
     pattern = is_tuple([*fields, is_op("relax.exp")(wildcard())], unordered=True)
     expr = rx.Tuple([LEAVES[i % 3] for i in range(12)])

@@ -313,7 +313,7 @@ def test_a_call_of_a_packed_function_in_destination_passing_style() -> None:
     assert not is_call_dps_packed("g").match(call)
 
 
-def test_an_info_is_matched_by_all_that_is_more_specific() -> None:
+def test_a_struct_info_is_matched_by_all_that_is_more_specific() -> None:
     square = wildcard().has_struct_info(R.Tensor((4, 4)))
     assert square.match(X)
     assert square.match(tensor("i", (4, 4), "int32"))
@@ -397,7 +397,7 @@ def test_a_duplicate_is_a_pattern_of_its_own() -> None:
         (lambda: is_const().match(X, {X: Y, Y: X}), "is bound to itself by way of others"),
     ],
 )
-def test_what_is_no_pattern_is_refused(make: object, message: str) -> None:
+def test_what_is_not_a_pattern_is_refused(make: object, message: str) -> None:
     with pytest.raises(MisuseError) as caught:
         make()  # type: ignore[operator]
     assert message in str(caught.value)

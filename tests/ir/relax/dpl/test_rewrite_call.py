@@ -81,7 +81,7 @@ def test_a_rewriter_that_replaces_nothing_gives_the_very_function(
     assert rewrite_call(is_op("relax.exp")(A), double, before) is before
 
 
-def test_what_is_equal_is_no_replacement() -> None:
+def test_what_is_equal_is_not_a_replacement() -> None:
     before = function("y = R.exp(x)\nreturn y")
     assert rewrite_call(is_op("relax.exp")(A), lambda _, m: R.exp(m[A]), before) is before
 

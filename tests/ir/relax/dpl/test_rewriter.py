@@ -159,7 +159,7 @@ def test_the_first_rewriter_goes_first_wherever_it_applies() -> None:
     )
 
 
-def test_attributes_and_infos_of_a_pattern_count() -> None:
+def test_attributes_and_struct_infos_of_a_pattern_count() -> None:
     rows = rewriter(
         'A: R.Tensor((4, 4), "float32")', "return R.sum(A, axis=0)", "return R.sum(A, axis=[-2])"
     )
@@ -284,12 +284,12 @@ def test_a_tuple_is_found_whether_or_not_one_holds_the_values(before: str, after
         "p = R.matmul(A, x)\nreturn p",
     ],
 )
-def test_values_that_do_not_fit_together_are_no_tuple(body: str) -> None:
+def test_values_that_do_not_fit_together_are_not_a_tuple(body: str) -> None:
     before = function(body, PARAMS)
     assert PAIR(before) is before
 
 
-def test_one_value_needing_the_other_is_no_tuple() -> None:
+def test_one_value_needing_the_other_is_not_a_tuple() -> None:
     params = f"A: {SQUARE}, B: {SQUARE}"
     pair = rewriter(
         f"A: {SQUARE}, B: {SQUARE}, x: {SQUARE}",

@@ -113,7 +113,7 @@ def test_outputs_say_datatype_and_shape(
 
 
 @pytest.mark.rule("OP-3")
-def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
+def test_there_is_one_struct_info_of_the_outputs(bb: BlockBuilder) -> None:
     call = rx.Call(Op("relax.call_tir"), (ONE, rx.Tuple((X,))))
     with pytest.raises(StructInfoError, match="takes the struct info of one output, found 0"):
         sinfo_of(bb, call)
@@ -124,7 +124,7 @@ def test_there_is_one_info_of_the_outputs(bb: BlockBuilder) -> None:
     ("call", "one", "two"),
     [(op.call_tir, ONE, TWO), (op.call_dps_packed, rx.ExternFunc("f"), rx.ExternFunc("f"))],
 )
-def test_sizes_come_from_the_shape_and_the_datatype_from_the_info(
+def test_sizes_come_from_the_shape_and_the_datatype_from_the_struct_info(
     call: Callable[..., rx.Call], one: rx.Expr, two: rx.Expr
 ) -> None:
     s = var("s", shape(N, 4))

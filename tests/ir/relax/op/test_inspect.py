@@ -224,7 +224,7 @@ def test_operators_refuse_what_has_no_such_property(call: str, message: str) -> 
         """)
 
 
-def test_a_size_that_is_read_when_the_program_runs_is_no_dimension() -> None:
+def test_a_size_that_is_read_when_the_program_runs_is_not_a_dimension() -> None:
     with pytest.raises(ParseError, match=r"found Call R.inspect.tensor_shape_i") as found:
         read("""
             @R.function

@@ -247,7 +247,7 @@ def test_the_rule_of_an_operator_may_be_asked_with_a_builder(window: OpDef) -> N
         rule(call, 3)
 
 
-def test_infos_wait_until_those_of_the_operands_are_known() -> None:
+def test_struct_infos_wait_until_those_of_the_operands_are_known() -> None:
     assert op.shape_of(shape_of(X)).struct_info is None
     assert op.shape_of(X).struct_info == shape(2, 3)
 

@@ -280,7 +280,7 @@ def test_a_scalar_of_numpy_is_a_tensor_of_rank_0(target: Target) -> None:
 
 
 @pytest.mark.parametrize("column", ["legalize", "gradient", "runtime", "infer", "layout"])
-def test_a_column_that_is_no_function_is_refused(column: str) -> None:
+def test_a_column_that_is_not_a_function_is_refused(column: str) -> None:
     with pytest.raises(MisuseError, match=f"column {column} is a function, found 5"):
         same("wrong", **{column: 5})
     with pytest.raises(MisuseError, match=f"column {column} is a function, found 5"):

@@ -151,7 +151,7 @@ N = relaxpy.tir.Var("n", "int64")
         (relax.Var("s", relax.TensorStructInfo(None, "float32")), "is known numbers"),
     ],
 )
-def test_what_are_no_parameters(params: Any, message: str) -> None:
+def test_what_are_not_parameters(params: Any, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         SGD(0.01).init(params)
 
@@ -166,7 +166,7 @@ def test_what_are_no_parameters(params: Any, message: str) -> None:
         (lambda: Adam(0.1, eps=True), "eps is a number"),
     ],
 )
-def test_options_that_are_no_numbers(create: Any, message: str) -> None:
+def test_options_that_are_not_numbers(create: Any, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         create()
 

@@ -177,7 +177,7 @@ class ContradictionInBranch:
 
 @pytest.mark.rule("OPT-7")
 @pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
-def test_a_cast_that_may_not_be_reached_is_no_error() -> None:
+def test_a_cast_that_may_not_be_reached_is_not_an_error() -> None:
     after = relaxpy.compile(CanonicalizeBindings()(ContradictionInBranch), target="reference")
     a, b = np.ones(16, "float32"), np.ones(32, "float32")
     assert after["main"](a, b, np.array(False)) == 16
@@ -270,7 +270,7 @@ class Captured:
 
 
 @pytest.mark.rule("WF-11")
-def test_what_a_local_function_captures_is_no_dataflow_variable() -> None:
+def test_what_a_local_function_captures_is_not_a_dataflow_variable() -> None:
     after = CanonicalizeBindings()(Captured)
     first = after["main"].body.blocks[0].bindings[0]
     assert not isinstance(first.var, rx.DataflowVar)
