@@ -182,9 +182,10 @@ class Executable(CopiedByReference):
             UnknownNameError (also KeyError, ValueError): there is no such function, or it is
                 private (TOP-4).
         """
-        entry = self._entries.get(name) if isinstance(name, str) else None
-        if entry is not None:
-            return entry
+        try:
+            return self._entries[name]
+        except (KeyError, TypeError):  # what is not hashable is not a name
+            pass
         if isinstance(name, str) and name in self._private_names:
             raise UnknownNameError(
                 f"function {name!r} is private: it has no global_symbol", rule="TOP-4"

@@ -132,13 +132,14 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
     if not target.flags.carray and (not target.flags.writeable or _self_overlaps(target)):
         return True
     alone = target.base is None
-    for number, other in enumerate(others):
+    for other in others:
+        base = other.base
         if other is target:
-            if number < len(others) - same:
+            if any(array is target for array in others[: len(others) - same]):
                 return True
-        elif alone and (other.base is None or _owns(other.base)):
+        elif alone and (base is None or _owns(base)):
             # Both arrays own their memory, so their bounds need not be compared.
-            if other.base is target:
+            if base is target:
                 return True
         elif np.may_share_memory(target, other) and np.shares_memory(target, other):
             return True
