@@ -33,6 +33,7 @@ from relaxpy.ir.relax.transform import (
     RemoveUnusedOutputs as RemoveUnusedOutputs,
     RemoveUnusedParameters as RemoveUnusedParameters,
     RewriteDataflowReshape as RewriteDataflowReshape,
+    SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     ToNonDataflow as ToNonDataflow,
     TopologicalSort as TopologicalSort,
     UpdateParamStructInfo as UpdateParamStructInfo,

@@ -68,6 +68,9 @@ from relaxpy.ir.relax.transform.layout.convert_layout import ConvertLayout as Co
 from relaxpy.ir.relax.transform.layout.optimize_layout_transform import (
     OptimizeLayoutTransform as OptimizeLayoutTransform,
 )
+from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import (
+    SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
+)
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
