@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -33,10 +34,7 @@ from relaxpy.ir.relax.op.definition.rules import (
 )
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.tensor import Tensor
-from relaxpy.ir.te.topi.shapes import (
-    tidy,
-    total,
-)
+from relaxpy.ir.te.topi.shapes import product, tidy, total
 from relaxpy.ir.te.topi.transform import split_bounds
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -48,14 +46,11 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 
-def _alike(
-    tensors: TupleStructInfo,
-) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
-    """The tensors of a tuple, a constructor with their datatype and device, and their rank.
+def _tensors(tensors: TupleStructInfo) -> tuple[list[TensorStructInfo], DataType, object]:
+    """The tensors of a tuple, and their datatype and device.
 
     Errors:
-        StructInfoTypeError: there is no tensor, a field is not a tensor, or datatypes or ranks
-            differ.
+        StructInfoTypeError: there is no tensor, a field is not a tensor, or datatypes differ.
     """
     sinfos: list[TensorStructInfo] = []
     for k, sinfo in enumerate(tensors.fields):
@@ -64,21 +59,36 @@ def _alike(
         sinfos.append(sinfo)
     if not sinfos:
         raise refuse("tensors holds one tensor at least, found none", tensors)
-    dtype, vdevice = common_dtype(sinfos, "tensors"), joint_vdevice(sinfos, strict=False)
+    return sinfos, common_dtype(sinfos, "tensors"), joint_vdevice(sinfos, strict=False)
+
+
+def _alike(
+    tensors: TupleStructInfo,
+) -> tuple[list[TensorStructInfo], Callable[..., TensorStructInfo], int]:
+    """The tensors of a tuple, a constructor with their datatype and device, and their rank.
+
+    Errors:
+        StructInfoTypeError: as for `_tensors`, or ranks differ.
+    """
+    sinfos, dtype, vdevice = _tensors(tensors)
     joined = partial(tensor, dtype=dtype, vdevice=vdevice)
     return sinfos, joined, common_rank(sinfos, "tensors")
 
 
 def _concatenate(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
+    if axis is None:
+        tensors = [x if x.ndim == 1 else topi.reshape(x, [product(x.shape)]) for x in tensors]
     return topi.concatenate(tensors, axis or 0)
 
 
 def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
-    """The slices of the gradient, one for each tensor."""
+    """The slices of the gradient, one for each tensor; of flattened tensors, reshaped."""
     sinfos = cast("TupleStructInfo", builder.struct_info_of(call.args[0])).fields
     tensors = cast("tuple[TensorStructInfo, ...]", sinfos)
     axis = normal_axis(cast("int", call.attrs["axis"] or 0), require_rank(var, "concat"))
+    is_flat = call.attrs["axis"] is None
     ends: list[PrimExpr] = [ops.const(0, "int64")]
+    shapes: list[Sizes] = []
     for sinfo in tensors:
         shape = literal_shape(sinfo)
         if shape is None:
@@ -87,14 +97,19 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
                 call,
                 hint="state it by R.match_cast",
             )
-        ends.append(tidy(ops.add(ends[-1], shape[axis])))
-    if len(tensors) == 1:
-        return [Tuple((gradient,))]
+        shapes.append(shape)
+        ends.append(tidy(ops.add(ends[-1], product(shape) if is_flat else shape[axis])))
+    parts: list[Expr]
     cuts = ends[1:-1]
-    if all(isinstance(cut, IntImm) for cut in cuts):
+    if not cuts:
+        parts = [gradient]
+    elif not is_flat and all(isinstance(cut, IntImm) for cut in cuts):
         return [split(gradient, [cut.value for cut in cuts], axis)]  # type: ignore[attr-defined]
-    slices = (R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends))
-    return [Tuple(tuple(slices))]
+    else:
+        parts = [R.strided_slice(gradient, [axis], [a], [b]) for a, b in pairwise(ends)]
+    if is_flat:
+        parts = [R.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+    return [Tuple(tuple(parts))]
 
 
 @register(
@@ -106,29 +121,34 @@ def _gradient_concat(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     gradient=_gradient_concat,
 )
 def concat(tensors: TupleStructInfo, axis: int | None = 0) -> TensorStructInfo:
-    """The tensors one after the other along an axis; None needs tensors of rank 1.
+    """The tensors one after the other along an axis; with None, their elements in row-major order.
 
     Shapes:
-        tensors  of one datatype and rank, and of the same sizes but along the axis
-        result   their sizes along the axis added
+        tensors  of one datatype and rank, and of the same sizes but along the axis; with None, of
+                 one datatype
+        result   their sizes along the axis added; with None, (number of elements,)
     Errors:
         StructInfoError: there is no tensor; datatypes, ranks or known sizes differ; the axis is out
             of range.
     """
+    if axis is None:
+        sinfos, dtype, vdevice = _tensors(tensors)
+        known = [shape for sinfo in sinfos if (shape := literal_shape(sinfo)) is not None]
+        is_known = len(known) == len(sinfos)
+        sizes = (total(list(map(product, known))),) if is_known else None
+        return tensor(sizes, dtype, vdevice, 1)
     sinfos, joined, ndim = _alike(tensors)
-    if axis is None and ndim not in (-1, 1):
-        raise refuse(f"without an axis tensors have rank 1, found {ndim}", tensors)
     if ndim < 0:
         return sinfos[0] if len(sinfos) == 1 else joined(None)
-    position = normal_axis(axis or 0, ndim)
+    position = normal_axis(axis, ndim)
     if len(sinfos) == 1:
         return sinfos[0]
     shapes = unified_shapes(sinfos, "tensors", position)
     if shapes is None:
         return joined(None, ndim=ndim)
-    sizes = list(shapes[0])
-    sizes[position] = total([shape[position] for shape in shapes])
-    return joined(sizes)
+    joined_sizes = list(shapes[0])
+    joined_sizes[position] = total([shape[position] for shape in shapes])
+    return joined(joined_sizes)
 
 
 def _gradient_stack(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:

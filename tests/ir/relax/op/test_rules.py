@@ -466,7 +466,11 @@ def test_joining() -> None:
     refused(
         lambda *x: op.stack(x), unlike, "differ in dimension 1: 3 in number 2 of shape (2, 3), 4 in"
     )
-    refused(lambda *x: op.concat(x, None), (tensor(2, 3), tensor(2, 3)), "without an axis")
+    flat = lambda *x: op.concat(x, None)  # noqa: E731
+    check(flat, (tensor(2, N), tensor(3)), tensor(2 * N + 3))
+    check(flat, (tensor(2, 3), rank(2)), rank(1))
+    check(flat, (OPEN, OPEN), rank(1))
+    refused(flat, (tensor(2), tensor(2, dtype="int32")), "tensors")
 
 
 TAKEN: list[tuple[Infos, int | None, rx.StructInfo]] = [
