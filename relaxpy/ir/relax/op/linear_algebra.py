@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def _product(x1: Tensor, x2: Tensor, out_dtype: str | None, dtype: str) -> Tensor:
-    return as_dtype(topi.matmul(x1, x2, out_dtype), DataType(dtype))
+    return as_dtype(topi.matmul(x1, x2, out_dtype=out_dtype), DataType(dtype))
 
 
 def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:

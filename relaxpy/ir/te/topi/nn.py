@@ -14,6 +14,7 @@ from relaxpy.ir.te.topi import (
     adaptive_pooling,
     blocks,
     convolution,
+    convolution_names,
     elementwise,
     image,
     losses,
@@ -26,6 +27,7 @@ from relaxpy.ir.te.topi import (
 from relaxpy.ir.te.topi.adaptive_pooling import *
 from relaxpy.ir.te.topi.blocks import *
 from relaxpy.ir.te.topi.convolution import *
+from relaxpy.ir.te.topi.convolution_names import *
 from relaxpy.ir.te.topi.elementwise import add, multiply, subtract
 from relaxpy.ir.te.topi.losses import *
 from relaxpy.ir.te.topi.normalization import *
@@ -63,6 +65,7 @@ __all__ = [
 __all__ += blocks.__all__
 __all__ += adaptive_pooling.__all__
 __all__ += convolution.__all__
+__all__ += convolution_names.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__
@@ -82,7 +85,7 @@ def matmul(
         transform.transpose(x) if is_transposed else x
         for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
     ]
-    result = transform.matmul(factors[0], factors[1], out_dtype)
+    result = transform.matmul(factors[0], factors[1], out_dtype=out_dtype)
     return result if bias is None else add(result, bias)
 
 
@@ -116,7 +119,7 @@ def batch_matmul(
         transform.transpose(x, (0, 2, 1)) if is_transposed else x
         for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
     ]
-    result = transform.matmul(factors[0], factors[1], out_dtype)
+    result = transform.matmul(factors[0], factors[1], out_dtype=out_dtype)
     if oshape is not None:
         expected = as_sizes(oshape)
         pairs = zip(expected, result.shape, strict=False)

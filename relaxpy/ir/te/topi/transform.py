@@ -291,22 +291,38 @@ def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: b
     return ops.maximum(ops.minimum(index, high), low)
 
 
+def _is_negative(size: PrimExpr) -> bool:
+    return isinstance(size, tir.IntImm) and size.value < 0
+
+
 def strided_slice(
     x: Tensor,
     begin: Sequence[ExprLike],
     end: Sequence[ExprLike],
     strides: Sequence[ExprLike] | None = None,
     axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
     assume_inbound: bool = False,
 ) -> Tensor:
     """Return `x[begin:end:stride]` along each of the axes; by default, the first ones.
 
+    With `slice_mode` "size", `end` has the lengths of the slices, which then have stride 1; a
+    negative length is up to the end of the axis.
+
     Errors:
-        MisuseError: a stride is zero, or not a literal.
+        MisuseError: a stride is zero, or not a literal, or there is no such mode.
     """
+    if slice_mode not in ("end", "size"):
+        raise MisuseError(f"slice_mode is 'end' or 'size', found {slice_mode!r}")
     begins, ends = as_sizes(begin), as_sizes(end)
-    steps = as_sizes([1] * len(begins) if strides is None else strides)
     named = range(len(begins)) if axes is None else [normal_axis(int(a), x.ndim) for a in axes]
+    if slice_mode == "size":
+        strides = None
+        ends = [
+            x.shape[axis] if _is_negative(length) else ops.add(first, length)
+            for axis, first, length in zip(named, begins, ends, strict=True)
+        ]
+    steps = as_sizes([1] * len(begins) if strides is None else strides)
     shape = list(x.shape)
     starts: dict[int, tuple[PrimExpr, PrimExpr]] = {}
     for axis, first, last, step in zip(named, begins, ends, steps, strict=True):
@@ -366,17 +382,28 @@ def _valid_index(position: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimEx
     return position
 
 
-def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    transp_a: bool = False,
+    transp_b: bool = False,
+    out_dtype: str | None = None,
+) -> Tensor:
     """The product of matrices as in NumPy: leading axes broadcast, a vector is a row or column.
 
-    Terms are summed in `out_dtype`, or else in the datatype of the operands. Floats narrower than
-    float32 are summed in float32 and rounded once.
+    The last two axes of an operand are exchanged first where `transp_a` or `transp_b` is set. Terms
+    are summed in `out_dtype`, or else in the datatype of the operands. Floats narrower than float32
+    are summed in float32 and rounded once.
 
     Errors:
         MisuseError: an operand is a scalar, or the dimensions that are summed over differ.
     """
     if not a.ndim or not b.ndim:
         raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
+    a, b = (
+        transpose(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]) if turned and x.ndim > 1 else x
+        for x, turned in ((a, transp_a), (b, transp_b))
+    )
     if prove_equal(a.shape[-1], b.shape[max(-2, -b.ndim)]) is False:
         raise MisuseError(f"shapes {shape_text(a.shape)} and {shape_text(b.shape)} do not multiply")
     is_row, is_column = a.ndim == 1, b.ndim == 1

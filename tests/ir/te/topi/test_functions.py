@@ -52,6 +52,24 @@ def _products() -> list[Row]:
             (half, half),
             lambda v, w: v.astype("float32") @ w.T.astype("float32"),
         ),
+        (
+            "matmul transposed first",
+            lambda v, w: topi.matmul(v, w, True),
+            (a, floats(3, 2, seed=5)),
+            lambda v, w: v.T @ w,
+        ),
+        (
+            "matmul transposed second",
+            lambda v, w: topi.matmul(v, w, transp_b=True),
+            (x, y),
+            lambda v, w: v @ w.transpose(0, 2, 1),
+        ),
+        (
+            "slices of a size",
+            lambda v: topi.strided_slice(v, [1, 0], [2, -1], [7, 7], [2, 1], "size"),
+            (x,),
+            lambda v: v[:, :, 1:3],
+        ),
         ("batch_matmul", topi.nn.batch_matmul, (x, y), lambda v, w: v @ w.transpose(0, 2, 1)),
         (
             "batch_matmul transposed",
