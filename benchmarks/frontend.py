@@ -1,10 +1,10 @@
-"""What reading, printing, checking and compiling cost for a binding, and whether they are linear.
+"""Measure parsing, printing, checking and compiling per binding, and whether they are linear.
 
-Modules are chains of elementwise operators on (n, 128), of a smaller and a larger size. Another one
-has 100 kernels that every tenth binding calls, another operators of several kinds, and the last one
-100 kernels and one binding (there, times are for a kernel). Prints microseconds of processor time
-per binding, the best of some rounds, and the growth from the smaller to the larger module (1.0 is
-linear); then what it takes to compile one operator of many operands, and to start.
+Modules are chains of elementwise operators on (n, 128), of a smaller and a larger size. Another has
+100 kernels, which every tenth binding calls, another has operators of several kinds, and the last
+one has 100 kernels and one binding (its times are those per kernel). Prints microseconds of
+processor time per binding, the best of some rounds, and the growth from the smaller to the larger
+module (1.0 is linear); then the time to compile one operator of many operands, and to start.
 """
 
 import argparse

@@ -36,3 +36,14 @@ def test_import_relaxpy_loads_nothing_heavy() -> None:
 def test_the_language_loads_neither_front_end_nor_executor() -> None:
     loaded = loaded_by("import relaxpy.ir, relaxpy.ir.relax, relaxpy.ir.tir")
     assert not loaded & HEAVY
+
+
+def test_the_namespaces_load_no_functions_of_topi_and_use_light_dataclasses() -> None:
+    loaded = loaded_by("from relaxpy.script import ir, relax, tir")
+    assert not loaded & {"relaxpy.ir.te.topi.functions", "relaxpy.ir.arith.tvm", "html", "astor"}
+    for module in sorted(name for name in loaded if name.startswith("relaxpy.")):
+        path = ROOT / module.replace(".", "/")
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        text = file.read_text(encoding="utf-8")
+        decorated = "\n@dataclass" in text and module != "relaxpy.dataclass"
+        assert not decorated or "from relaxpy.dataclass import dataclass" in text, module

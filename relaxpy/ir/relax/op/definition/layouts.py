@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
