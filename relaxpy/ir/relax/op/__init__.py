@@ -56,6 +56,7 @@ __all__ = [
     "memory",
     "nn",
     "null_value",
+    "op_attrs",
     "print",
     "register",
     "register_gradient",
