@@ -16,6 +16,8 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import ConvertLayout
 from relaxpy.script import from_source
 from tests.counting import calls
+from tests.fuzz.images import Images
+from tests.fuzz.today import COUNT, SEED
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 BLOCKS: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}
@@ -455,6 +457,36 @@ def test_a_layout_that_cannot_be_desired_is_refused(
     mod = main(CONV, "lv = R.nn.conv2d(x, w)", "gv = R.nn.relu(lv)")
     with pytest.raises(error, match=message):
         ConvertLayout(desired)(mod)
+
+
+DESIRED: list[Mapping[str, Sequence[str]]] = [
+    NHWC,
+    BLOCKS,
+    {"relax.nn.conv2d": ["NCHW2c", "OIHW2i2o", "NHWC"]},
+    {"relax.nn.conv2d": ["HWNC", "HWIO", "CHWN"], "relax.image.resize2d": ["NHWC"]},
+]
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize("number", range(-(-COUNT // 10)))
+def test_generated_programs_have_the_same_value_in_all_layouts(number: int) -> None:
+    program = Images(f"{SEED}.{number}")
+    text, data = program.text(), program.inputs()
+    mod = from_source(text)
+    assert isinstance(mod, IRModule)
+    try:
+        expected = flat((relaxpy.compile(mod)["main"](*data),))
+        for desired in DESIRED:
+            changed = ConvertLayout(desired)(mod)
+            assert changed is not mod
+            assert check_well_formed(changed, normal_form=True) == []
+            assert changed["main"].struct_info == mod["main"].struct_info
+            found = flat((relaxpy.compile(changed)["main"](*data),))
+            for first, second in zip(expected, found, strict=True):
+                np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-3)
+    except BaseException as error:
+        error.add_note(f"seed {SEED}.{number}\n{text}")
+        raise
 
 
 def chain(count: int) -> IRModule:

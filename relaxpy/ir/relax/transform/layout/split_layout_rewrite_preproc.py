@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
@@ -24,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     Function,
     GlobalVar,
+    ShapeExpr,
     TensorStructInfo,
     Tuple,
     TupleGetItem,
@@ -168,7 +170,7 @@ class _Splitting(BindingRewriter):
         compute = self.builder.add_func(kernels.compute, f"{name}_prepacked")
         kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         weights = tuple(operands[k] for k in kernels.rewritten)
-        sinfos = [TensorStructInfo(b.shape, b.dtype) for b in kernels.rewritten.values()]
+        sinfos = [TensorStructInfo(ShapeExpr(b.shape), b.dtype) for b in kernels.rewritten.values()]
         whole = sinfos[0] if len(sinfos) == 1 else TupleStructInfo(tuple(sinfos))
         bindings: list[Binding] = []
 
