@@ -10,11 +10,12 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& echo $$python && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz check lint types mutants format clean
+.PHONY: help demo test test-all fuzz check lint types mutants format clean
 
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
+	@echo "make test-all also compares every operator in every datatype, shape class and memory layout"
 	@echo "make check   lint, types and tests: everything that has to pass"
 	@echo "make fuzz    compare N=$(N) random kernels with plain Python loops, and test N/100 graphs,"
 	@echo "             N/10 sessions of queries to integer reasoning, N/10 plans of kernels, and"
@@ -35,6 +36,10 @@ demo: $(READY)
 # As many processes as there are cores, eight at most.
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+# A quarter of an hour on two cores that are otherwise idle.
+test-all: $(READY)
+	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -10,3 +10,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the texts in tests/golden"
     )
+    parser.addoption(
+        "--whole-table", action="store_true", help="compare all rows of operators in all datatypes"
+    )

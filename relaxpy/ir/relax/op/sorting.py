@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.core.dtype import INT32, INT64, DataType
 from relaxpy.ir.relax.nodes import (
     Call,
@@ -308,6 +309,20 @@ def nonzero(x: TensorStructInfo) -> TensorStructInfo:
 def _sampled(
     prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DataType = INT64
 ) -> Array:
+    for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
+        if samples.shape != (len(sample_indices), 1):
+            raise RuntimeCheckError(
+                f"{name} has shape ({len(sample_indices)}, 1), found {samples.shape}",
+                rule="DER-36",
+            )
+    if not prob.shape[1]:
+        raise RuntimeCheckError("prob has at least one category, found none", rule="DER-36")
+    outside = sample_indices[(sample_indices < 0) | (sample_indices >= len(prob))]
+    if outside.size:
+        raise RuntimeCheckError(
+            f"sample_indices are rows of prob, from 0 to {len(prob) - 1}, found {outside[0]}",
+            rule="DER-36",
+        )
     rows = prob[sample_indices[:, 0]].astype(np.float64)
     edges = np.cumsum(rows, 1)
     categories = (edges > uniform_sample.astype(np.float64)).argmax(1)

@@ -97,6 +97,12 @@ def _suppressed(
     count = int(_number(max_output_boxes_per_class, "max_output_boxes_per_class"))
     iou = float(_number(iou_threshold, "iou_threshold"))
     lowest = float(_number(score_threshold, "score_threshold"))
+    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape != (*scores.shape[::2], 4):
+        raise RuntimeCheckError(
+            "boxes has shape (batch, boxes, 4) and scores (batch, classes, boxes), "
+            f"found {boxes.shape} and {scores.shape}",
+            rule="DER-36",
+        )
     batches, classes, size = scores.shape
     images = list(map(_Boxes.of, boxes))
     by_batch = [

@@ -99,6 +99,8 @@ def _sum(term: PrimExpr, axes: Sequence[IterVar]) -> Any:
 
 def _grouped(channel: PrimExpr, width: PrimExpr, member: PrimExpr, count: PrimExpr) -> PrimExpr:
     """Channel `member` of `count` in the group of `channel`, where groups have this width."""
+    if is_const(width, 0):  # there are no channels
+        return member
     return ops.add(ops.mul(ops.floordiv(channel, width), count), member)
 
 

@@ -534,7 +534,8 @@ def where(condition: Value, x: Value, y: Value) -> Any:
 
 def fused_multiply_add(x: Value, y: Value, z: Value) -> Any:
     """x * y + z."""
-    return broadcast(lambda a, b, c: ops.add(ops.mul(a, b), c), (x, y, z), "T_fma")
+    add, multiply = _BINARY["add"], _BINARY["multiply"]
+    return broadcast(lambda a, b, c: add(multiply(a, b), c), (x, y, z), "T_fma")
 
 
 def broadcast_to(x: Tensor, shape: Sequence[ExprLike]) -> Tensor:

@@ -18,7 +18,7 @@ from relaxpy.ir.relax.op.definition.gradients import no_gradient
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, Array, Case
-from tests.ir.relax.op.test_kernels import doubles
+from tests.ir.relax.op.comparison import doubles
 
 #: Differences are taken at each element of inputs of at most this size.
 MOST_ELEMENTS = 64

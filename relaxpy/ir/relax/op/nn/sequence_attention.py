@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from relaxpy.dataclass import dataclass
+from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -65,7 +66,14 @@ class _Sequences:
     @property
     def group(self) -> int:
         """How many heads of queries share a head of keys."""
-        return int(self.queries.shape[2] // max(self.keys.shape[2], 1))
+        heads, shared = self.queries.shape[2], self.keys.shape[2]
+        if heads and (not shared or heads % shared):
+            raise RuntimeCheckError(
+                "the number of heads of queries is a multiple of that of keys, found "
+                f"{heads} and {shared}",
+                rule="DER-36",
+            )
+        return int(heads // max(shared, 1))
 
     @property
     def factor(self) -> Any:
@@ -107,7 +115,7 @@ def _softmax(scores: Array, allowed: Array) -> Array:
     top = np.where(allowed, scores, low).max(-1, keepdims=True, initial=low)
     power = np.where(allowed, np.exp(np.where(allowed, scores - top, 0)), 0)
     total = power.sum(-1, keepdims=True)
-    return np.divide(power, total, out=np.zeros_like(power), where=total > 0)
+    return np.divide(power, total, out=np.zeros_like(power), where=total != 0)
 
 
 def _attend(

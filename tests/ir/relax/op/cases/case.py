@@ -23,9 +23,11 @@ class Case:
     call: Callable[..., rx.Expr]
     expected: Callable[..., Any]
     roundings: int = 8
-    """How many roundings of the result's datatype the kernel may be off by."""
+    """How many roundings an element passes through, beside those of sums (see `comparison`)."""
     needs: tuple[str, ...] = ()
     """What must be known of operands: "numbers" (no symbolic sizes), "shape", "rank", "dtype"."""
+    only: tuple[str, ...] = ()
+    """What the definition is written for alone: the "dtype", the "shape" or "values" like these."""
     smooth: bool = True
     """Whether the operator has a derivative at the inputs, in float64."""
 

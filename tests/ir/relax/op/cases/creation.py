@@ -34,7 +34,7 @@ def cases() -> Iterator[Case]:
         "tensor",
         (np.float32(3.5).reshape(()),),
         lambda v: op.full((2, 2), v, "int32"),
-        lambda v: np.full((2, 2), 3),
+        lambda v: np.full((2, 2), v).astype("int32"),
         needs=("rank",),
     )
     yield Case(
@@ -84,7 +84,9 @@ def cases() -> Iterator[Case]:
             lambda v, k=k: np.eye(*v.shape, k),
         )
     yield Case("relax.eye", "bool", nothing, lambda: op.eye(2, dtype="bool"), lambda: np.eye(2))
-    yield Case("relax.eye_like", "default", (floats(2, 2),), op.eye_like, lambda v: np.eye(2))
+    yield Case(
+        "relax.eye_like", "default", (floats(2, 2),), op.eye_like, lambda v: np.eye(*v.shape)
+    )
     for size, periodic in ((7, False), (8, True), (1, False), (1, True)):
         yield Case(
             "relax.hamming_window",

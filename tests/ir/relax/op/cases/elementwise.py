@@ -63,15 +63,22 @@ def _unary() -> Iterator[Case]:
             yield Case(f"relax.{name}", label, (np.asarray(x),), UNARY[name], function)
 
 
+def _power(a: Array, b: Array) -> Array:
+    if b.dtype.kind in "iu" and (b > 63).any():
+        raise OverflowError("powers of integers are defined for exponents below 64")
+    return np.power(a, b)
+
+
 def _binary() -> Iterator[Case]:
     table: dict[str, Callable[[Array, Array], Any]] = {
         **{n: getattr(np, n) for n in ("add", "subtract", "multiply", "maximum", "minimum")},
         **{n: getattr(np, n) for n in ("equal", "not_equal", "less", "less_equal", "greater")},
         **{n: getattr(np, n) for n in ("greater_equal", "logical_and", "logical_or")},
-        **{n: getattr(np, n) for n in ("logical_xor", "floor_divide", "power")},
+        **{n: getattr(np, n) for n in ("logical_xor", "floor_divide")},
         **{n: getattr(np, n) for n in ("bitwise_and", "bitwise_or", "bitwise_xor")},
         **{n: getattr(np, n) for n in ("left_shift", "right_shift")},
         "divide": lambda a, b: np.trunc(a / b) if a.dtype.kind in "iu" else a / b,
+        "power": _power,
         "mod": np.fmod,
         "floor_mod": np.mod,
         "log_add_exp": np.logaddexp,
@@ -112,7 +119,13 @@ def _binary() -> Iterator[Case]:
         needs=("dtype",),
     )
     yield Case(
-        "relax.divide", "by zero", (SPECIAL,), lambda x: x / 0, lambda x: x / 0, needs=("dtype",)
+        "relax.divide",
+        "by zero",
+        (SPECIAL,),
+        lambda x: x / 0,
+        lambda x: x / 0,
+        needs=("dtype",),
+        only=("dtype",),  # of integers there is no quotient
     )
     tenths = np.array([1, -1, 1, 0.7, 3e4, np.inf, 5, -5, 1], "float64")
     by = np.array([0.1, 0.1, -0.1, 0.1, 1e-3, 2, np.inf, np.inf, 0])
@@ -120,7 +133,12 @@ def _binary() -> Iterator[Case]:
         pair = tenths.astype(dtype), by.astype(dtype)
         for name, function in (("floor_divide", np.floor_divide), ("floor_mod", np.mod)):
             yield Case(
-                f"relax.{name}", f"inexact {dtype}", pair, BINARY[name], _in(dtype, function)
+                f"relax.{name}",
+                f"inexact {dtype}",
+                pair,
+                BINARY[name],
+                _in(dtype, function),
+                only=("dtype",),
             )
     yield Case("relax.power", "literal", (i,), lambda x: x**3, lambda x: x**3, needs=("dtype",))
     yield Case(
@@ -157,6 +175,8 @@ def _elementwise() -> Iterator[Case]:
         lambda v: v,
     )
     yield Case("relax.ewise_fma", "floats", (x, y, z), op.ewise_fma, lambda a, b, c: a * b + c)
+    truths = tuple(np.arange(8) & bit > 0 for bit in (1, 2, 4))
+    yield Case("relax.ewise_fma", "bool", truths, op.ewise_fma, lambda a, b, c: a * b + c)
     yield Case("relax.where", "same", (chosen, x, y), op.where, np.where, needs=("dtype",))
     truths = x > y
     for label, one, other in (("Bool second", x, truths), ("Bool first", truths, y)):

@@ -99,7 +99,6 @@ def _case(label: str, x: Array, grid: Array, **attrs: Any) -> Iterator[Case]:
         (x, grid),
         lambda v, w: op.image.grid_sample(v, w, **attrs),
         lambda v, w: sampled(v, w, **attrs),
-        roundings=64,
     )
 
 
@@ -129,7 +128,7 @@ def cases() -> Iterator[Case]:
             (floats(1, 2, 2, 3, seed=5), x, grid),
             lambda g, v, w, a=attrs: op.grad.grid_sample_backward(g, v, w, **a),
             lambda g, v, w, a=attrs: backward(g, v, w, **a),
-            roundings=64,
+            only=("values", "shape", "dtype"),  # whose differences are exact enough
         )
     maps = floats(2, 2, 3)
     for corners in (True, False):

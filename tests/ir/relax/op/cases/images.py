@@ -127,7 +127,6 @@ def _case(label: str, x: Array, size: Sequence[int], layout: str = "NCHW", **att
         (x,),
         lambda v: operator(v, size, layout=layout, **attrs),
         lambda v: resized(v, size, layout, **attrs),
-        roundings=32,
     )
 
 
@@ -228,5 +227,5 @@ def _backward() -> Iterator[Case]:
                     g, x, layout=y, method=m
                 ),
                 expected,
-                roundings=32,
+                only=("values", "shape"),
             )

@@ -53,6 +53,7 @@ def cases() -> Iterator[Case]:
             lambda v, f=function: op.layout_transform(v, f),
             lambda v, f=function, s=shape: _moved(v, f, s),
             needs=("numbers",) if label in literal else (),
+            only=("shape",),
         )
     for value in (1.5, -np.inf):
         yield Case(
@@ -61,6 +62,7 @@ def cases() -> Iterator[Case]:
             (x,),
             lambda v, n=value: op.layout_transform(v, lambda i, j: (i, j // 4, j % 4), n, [1], [1]),
             lambda v, n=value: _moved(v, lambda i, j: (i, j // 4, j % 4), (3, 3, 4), n),
+            only=("shape",),
             smooth=np.isfinite(value),
         )
     yield Case(
@@ -72,6 +74,7 @@ def cases() -> Iterator[Case]:
         ),
         lambda v: v[::-1],
         needs=("numbers",),
+        only=("shape",),
     )
     yield Case(
         "relax.layout_transform",

@@ -29,7 +29,6 @@ def cases() -> Iterator[Case]:
             (floats(*a), floats(*b, seed=2)),
             lambda v, w: v @ w,
             np.matmul,
-            roundings=32,
         )
     narrow = floats(2, 3, dtype="float16"), floats(3, 2, dtype="float16", seed=2)
     yield Case(
@@ -76,7 +75,6 @@ def _sums_of_products() -> Iterator[Case]:
             tuple(floats(*shape, seed=k) for k, shape in enumerate(shapes)),
             lambda *v, s=subscripts: op.einsum(v, s),
             lambda *v, s=subscripts: np.einsum(s, *v),
-            roundings=64,
         )
     product = lambda *v: op.einsum(v, "ij,jk")  # noqa: E731
     pairs = {

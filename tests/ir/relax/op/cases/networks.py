@@ -22,6 +22,11 @@ def _softmax(x: Array, axis: int) -> Array:
     return power / power.sum(axis=axis, keepdims=True)  # type: ignore[no-any-return]
 
 
+def _log_softmax(x: Array, axis: int) -> Array:
+    below = x - x.max(axis=axis, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
 def _layer_norm(x: Array, gamma: Array, beta: Array, axes: tuple[int, ...]) -> Array:
     mean, spread = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
     return (x - mean) / np.sqrt(spread + 1e-5) * gamma + beta  # type: ignore[no-any-return]
@@ -45,7 +50,6 @@ def cases() -> Iterator[Case]:
         (x,),
         op.nn.gelu,
         lambda v: v * (1 + _erf(v / math.sqrt(2))) / 2,
-        roundings=32,
     )
     inner = lambda v: math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)  # noqa: E731
     yield Case(
@@ -54,7 +58,6 @@ def cases() -> Iterator[Case]:
         (x,),
         op.nn.gelu_tanh,
         lambda v: v * (1 + np.tanh(inner(v))) / 2,
-        roundings=64,
     )
     yield Case("relax.nn.silu", "floats", (x,), op.nn.silu, lambda v: v / (1 + np.exp(-v)))
     for axis in (-1, 0):
@@ -64,15 +67,13 @@ def cases() -> Iterator[Case]:
             (x * 40,),
             lambda v, a=axis: op.nn.softmax(v, a),
             lambda v, a=axis: _softmax(v, a),
-            roundings=64,
         )
         yield Case(
             "relax.nn.log_softmax",
             str(axis),
             (x * 40,),
             lambda v, a=axis: op.nn.log_softmax(v, a),
-            lambda v, a=axis: np.log(np.maximum(_softmax(v, a), 1e-300)),
-            roundings=64,
+            lambda v, a=axis: _log_softmax(v, a),
         )
     gamma, beta = floats(4, seed=8), floats(4, seed=9)
     yield Case(
@@ -81,7 +82,6 @@ def cases() -> Iterator[Case]:
         (x, gamma, beta),
         lambda *v: op.nn.layer_norm(*v, axes=-1),
         lambda v, g, b: _layer_norm(v, g, b, (-1,)),
-        roundings=64,
     )
     yield Case(
         "relax.nn.layer_norm",
@@ -89,7 +89,6 @@ def cases() -> Iterator[Case]:
         (x + 1000, gamma, beta),
         lambda *v: op.nn.layer_norm(*v, axes=[1]),
         lambda v, g, b: _layer_norm(v, g, b, (1,)),
-        roundings=2000,
         smooth=False,  # differences lose what is small beside 1000
     )
     yield Case(
@@ -98,7 +97,6 @@ def cases() -> Iterator[Case]:
         (floats(2, 3, 4), floats(3, 4, seed=8), floats(3, 4)),
         lambda *v: op.nn.layer_norm(*v, axes=[1, 2]),
         lambda v, g, b: _layer_norm(v, g, b, (1, 2)),
-        roundings=64,
     )
     yield Case(
         "relax.nn.layer_norm",
@@ -106,7 +104,6 @@ def cases() -> Iterator[Case]:
         (floats(2, 3, 4), floats(4, 2, seed=8), floats(4, 2)),
         lambda *v: op.nn.layer_norm(*v, axes=[2, 0]),
         lambda v, g, b: _layer_norm(v, g.T[:, None], b.T[:, None], (0, 2)),
-        roundings=64,
     )
     yield Case(
         "relax.nn.rms_norm",
@@ -114,7 +111,6 @@ def cases() -> Iterator[Case]:
         (floats(2, 3, 4), floats(4, 2, 3, seed=8)),
         lambda *v: op.nn.rms_norm(*v, axes=[-1, 0, 1]),
         lambda v, w: v / np.sqrt((v * v).mean() + 1e-5) * w.transpose(1, 2, 0),
-        roundings=32,
     )
     yield Case(
         "relax.nn.layer_norm",
@@ -122,7 +118,6 @@ def cases() -> Iterator[Case]:
         (x, gamma, beta),
         lambda *v: op.nn.layer_norm(*v, axes=[-1], center=False, scale=False),
         lambda v, g, b: _layer_norm(v, np.float64(1), np.float64(0), (-1,)),
-        roundings=64,
     )
     yield Case(
         "relax.nn.rms_norm",
@@ -130,7 +125,6 @@ def cases() -> Iterator[Case]:
         (x, gamma),
         op.nn.rms_norm,
         lambda v, w: v / np.sqrt((v * v).mean(-1, keepdims=True) + 1e-5) * w,
-        roundings=32,
     )
     yield from _more_activations()
     yield from _moments()
@@ -211,8 +205,9 @@ def _moments() -> Iterator[Case]:
         out = (v - mean[column]) / np.sqrt(spread[column] + 1e-3)
         out = out * g[column] if scale else out
         out = out + b[column] if center else out
-        share = 0.2 if training else 0
-        return out, m * (1 - share) + mean * share, s * (1 - share) + spread * share
+        if not training:
+            return out, m, s
+        return out, m * 0.8 + mean * 0.2, s * 0.8 + spread * 0.2
 
     for training in (False, True):
         for center, scale in ((True, True), (False, True), (True, False)):
@@ -224,7 +219,6 @@ def _moments() -> Iterator[Case]:
                     *v, axis=1, epsilon=1e-3, center=c, scale=s, momentum=0.2, training=t
                 ),
                 lambda *v, t=training, c=center, s=scale: batch(*v, t, c, s),
-                roundings=64,
             )
     yield Case(
         "relax.nn.batch_norm",
@@ -232,7 +226,6 @@ def _moments() -> Iterator[Case]:
         tuple(y.astype("float16") for y in (x[:, :, 0], *channels, *moving)),
         lambda *v: op.nn.batch_norm(*v, axis=-1, training=False),
         lambda v, g, b, m, s: ((v - m) / np.sqrt(s + 1e-5) * g + b, m, s),
-        roundings=16,
     )
 
     def normal(v: Array, axes: tuple[int, ...]) -> Array:
@@ -249,7 +242,6 @@ def _moments() -> Iterator[Case]:
             lambda v, g, b, c=center, s=scale: (
                 normal(v, (2,)) * (g[column] if s else 1) + (b[column] if c else 0)
             ),
-            roundings=64,
         )
         for groups in (1, 2, 4):
             yield Case(
@@ -264,7 +256,6 @@ def _moments() -> Iterator[Case]:
                     * (g[column] if s else 1)
                     + (b[column] if c else 0)
                 ),
-                roundings=64,
             )
     yield Case(
         "relax.nn.group_norm",
@@ -272,7 +263,6 @@ def _moments() -> Iterator[Case]:
         (x.transpose(0, 2, 1).copy(), *channels),
         lambda *v: op.nn.group_norm(*v, 2, -1, [1]),
         lambda v, g, b: normal(v.reshape(2, 3, 2, 2), (1, 3)).reshape(v.shape) * g + b,
-        roundings=64,
     )
 
 
@@ -294,17 +284,16 @@ def _nll(
 
 def _losses() -> Iterator[Case]:
     logits, labels = floats(3, 4), np.abs(floats(3, 4, seed=1))
-    for label, given, count in (
-        ("matrix", (logits, labels), 3),
-        ("vector", (logits[0], labels[0]), 1),
+    for label, given in (
+        ("matrix", (logits, labels)),
+        ("vector", (logits[0], labels[0])),
     ):
         yield Case(
             "relax.nn.cross_entropy_with_logits",
             label,
             given,
             op.nn.cross_entropy_with_logits,
-            lambda p, y, n=count: -(p * y).sum() / n,
-            roundings=16,
+            lambda p, y: -(p * y).sum() / (len(p) if p.ndim > 1 else 1),
         )
     weights = np.abs(floats(4, seed=3))
     images = floats(2, 4, 2, 2, seed=5)
@@ -319,7 +308,6 @@ def _losses() -> Iterator[Case]:
         (logits, np.array([1, 3, 1], "uint8"), weights),
         op.nn.nll_loss,
         lambda p, t, w: _nll(p, t, w, "mean", -100),
-        roundings=16,
     )
     for label, (p, t) in cases.items():
         for reduction in ("none", "sum", "mean"):
@@ -331,7 +319,6 @@ def _losses() -> Iterator[Case]:
                     operands,
                     lambda *v, r=reduction: op.nn.nll_loss(*v, reduction=r, ignore_index=1),
                     lambda p, t, w=None, r=reduction: _nll(p, t, w, r, 1),
-                    roundings=16,
                 )
 
         def slope(g: Array, p: Array, t: Array, w: Array, r: str) -> Array:
@@ -350,7 +337,7 @@ def _losses() -> Iterator[Case]:
                 (np.asarray(floats(*shape, seed=9), "float32"), p, t, weights),
                 lambda *v, r=reduction: op.grad.nll_loss_backward(*v, reduction=r, ignore_index=1),
                 lambda g, p, t, w, r=reduction: slope(g, p, t, w, r),
-                roundings=32,
+                only=("values", "shape"),
             )
 
 
@@ -366,6 +353,8 @@ def _attended(
     """Query by query."""
     batch, queries, heads, width = q.shape
     out = np.zeros((batch, queries, heads, v.shape[3]))
+    if not heads or not width or not k.shape[2]:
+        raise ValueError("there is no attention without heads or without elements to compare")
     bias = np.broadcast_to(bias, (batch, heads, queries, k.shape[1]))
     offset = k.shape[1] - queries if causal == "BottomRight" else 0
     for b, i, h in np.ndindex(batch, queries, heads):
@@ -413,8 +402,9 @@ def _attention() -> Iterator[Case]:
             lambda *v, a=attrs: _attended(
                 *v, 0.0, a.get("scale"), a.get("causal_mask"), a.get("window_size")
             ),
-            roundings=64,
             needs=("numbers",) if label == "groups of heads" else (),
+            # What is masked may be multiplied by 0.
+            only=("values",) if "causal_mask" in attrs else (),
         )
     large = np.full((1, 2, 1, 40), 60, "float16")  # its products with itself exceed float16
     values = floats(1, 2, 1, 3, dtype="float16")
@@ -424,7 +414,6 @@ def _attention() -> Iterator[Case]:
         (large, large, values),
         op.nn.attention,
         _attended,
-        roundings=2,
         smooth=False,
     )
     for label, shape in (("whole", (1, 2, 2, 3)), ("broadcast", (1, 1, 2, 3))):
@@ -435,7 +424,6 @@ def _attention() -> Iterator[Case]:
                 (*plain, floats(*shape, seed=3)),
                 getattr(op.nn, name),
                 _attended,
-                roundings=64,
             )
 
 
@@ -457,6 +445,8 @@ def _sequence_attention() -> Iterator[Case]:
             {"causal_mask": "BottomRight", "window_size": 2},
         ),
     }
+    holes = tuple(np.where(np.abs(x) < 0.3, np.nan, x) for x in of(2, 1, 5, 5))
+    settings["holes"] = (holes, (starts,), {})
     for label, (operands, ends, attrs) in settings.items():
 
         def by_sequence(
@@ -488,8 +478,10 @@ def _sequence_attention() -> Iterator[Case]:
             (*operands, *ends),
             attend,
             by_sequence,
-            roundings=64,
+            only=("values", "shape"),  # of which the starts of sequences speak
         )
+        if label == "holes":
+            continue
         heads = operands[0].shape[2]
         yield Case(
             "relax.grad.attention_var_len_backward",
@@ -497,5 +489,5 @@ def _sequence_attention() -> Iterator[Case]:
             (floats(1, 5, heads, 3, seed=3), *operands, *ends),
             lambda *x, a=attrs: op.grad.attention_var_len_backward(*x, **a),
             backward,
-            roundings=64,
+            only=("values", "shape", "dtype"),  # whose differences are exact enough
         )

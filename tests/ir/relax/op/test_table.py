@@ -1,0 +1,169 @@
+"""The rows in every datatype and shape class, from any memory, with all that may be unknown.
+
+`make test` draws from this table with the seed of the day, some rows of every operator; `make
+test-all` compares all rows in all datatypes (`--whole-table`).
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.compile import compile
+from tests.fuzz.today import SEED
+from tests.ir.relax.op.cases import CASES, Case
+from tests.ir.relax.op.comparison import Definition, check, define, is_float
+from tests.ir.relax.op.variants import (
+    KNOWLEDGE,
+    TARGETS,
+    Inputs,
+    arranged,
+    dtypes,
+    in_dtype,
+    is_possible,
+    is_taken,
+    module,
+    resized,
+    special,
+)
+
+ROWS: dict[str, list[Case]] = {}
+for _case in CASES:
+    ROWS.setdefault(_case.operator, []).append(_case)
+#: How many rows of an operator, each in a datatype, are drawn for a day; and in how many ways each
+#: is compiled, here and in the whole table, where the other ways are those of the next rows.
+DRAWN, DRAWN_WAYS, WAYS = 2, 2, 3
+#: All ways to compile a row.
+ALL_WAYS = [*product(KNOWLEDGE, TARGETS)]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs, whether the operator takes their shapes, and what it is there, if that is defined."""
+
+    inputs: Inputs
+    taken: bool
+    definition: Definition | None
+
+
+def examples(case: Case) -> list[Example]:
+    own = Inputs(case.inputs, "as in the row")
+    return [
+        Example(inputs, is_taken(case, inputs.arrays), defined(case, inputs.arrays))
+        for inputs in (own, *special(case), *arranged(case), *resized(case))
+    ]
+
+
+def defined(case: Case, arrays: tuple[np.ndarray, ...]) -> Definition | None:  # type: ignore[type-arg]
+    """The definition, or None where there is none: at an index out of bounds, or of no numbers.
+
+    What overflows as float64 does, or is not finite there, has no meaning in integers.
+    """
+    whole = not any(map(is_float, arrays))
+    try:
+        with (
+            np.errstate(all="ignore", divide="raise" if whole else "ignore"),
+            warnings.catch_warnings(action="ignore"),
+        ):
+            definition = define(case.expected, arrays)
+    except (ArithmeticError, IndexError, StopIteration, TypeError, ValueError):
+        return None
+    reals = [v for v in definition.values if v.dtype.kind == "f"]
+    if whole and any(not np.all(np.abs(v.astype("float64")) < 2**24) for v in reals):
+        return None
+    return definition
+
+
+def problems(case: Case, given: list[Example], knowledge: str, target: str) -> Iterator[str]:
+    """What a compiled call gets wrong. One program serves all shapes that it need not know."""
+    groups: dict[object, list[Example]] = {}
+    for example in given:
+        key = example.inputs.shapes if knowledge == "static" else None
+        if knowledge != "symbolic" or example.inputs.keeps_ones(case.inputs):
+            groups.setdefault(key, []).append(example)
+    for group in groups.values():
+        if not group[0].taken:
+            continue
+        try:
+            main = compile(module(case, group[0].inputs.arrays, knowledge), target)["main"]
+        except RelaxpyError as refusal:
+            if group[0].definition is not None:
+                yield f"{group[0].inputs.label}: {refusal}"
+            continue
+        for example in group:
+            before = [x.tobytes() for x in example.inputs.arrays]
+            try:
+                with np.errstate(all="ignore"):
+                    found = main(*example.inputs.arrays)
+                # Sizes that only a rule of struct info refuses may go unnoticed at run time.
+                if example.definition is not None and example.taken:
+                    check(found, example.definition, case.roundings)
+            except RelaxpyError as refusal:
+                if example.definition is not None and example.taken:
+                    yield f"{example.inputs.label}: {refusal}"
+            except AssertionError as difference:
+                yield f"{example.inputs.label}: {difference}"
+            if before != [x.tobytes() for x in example.inputs.arrays]:
+                yield f"{example.inputs.label}: an operand was changed"
+
+
+def compare(case: Case, dtype: str, ways: list[tuple[str, str]]) -> list[str]:
+    given = examples(case)
+    return [
+        f"{case.name} in {dtype}, {knowledge}, {target}: {problem}"
+        for knowledge, target in ways
+        for problem in problems(case, given, knowledge, target)
+    ]
+
+
+def possible(case: Case) -> list[tuple[str, str]]:
+    return [way for way in ALL_WAYS if is_possible(case, way[0])]
+
+
+def drawn(operator: str) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+    """Rows of an operator in datatypes that it takes, with ways to compile them."""
+    draw = random.Random(f"{SEED} {operator}")
+    pairs = [(row, dtype) for row in ROWS[operator] for dtype in dtypes(row)]
+    count = 0
+    for row, dtype in draw.sample(pairs, len(pairs)):
+        case = in_dtype(row, dtype)
+        if count < DRAWN and is_taken(case, case.inputs):
+            count += 1
+            yield case, dtype, draw.sample(possible(case), min(DRAWN_WAYS, len(possible(case))))
+
+
+def whole(row: Case) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
+    """A row in all datatypes; operators of few rows in all ways, others with each row in some."""
+    rows = ROWS[row.operator]
+    for k, dtype in enumerate(dtypes(row)):
+        case = in_dtype(row, dtype)
+        if is_taken(case, case.inputs):
+            first = WAYS * (rows.index(row) + k)
+            ways = [ALL_WAYS[n % len(ALL_WAYS)] for n in range(first, first + WAYS)]
+            yield case, dtype, [w for w in possible(case) if w in ways or len(rows) < WAYS]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.config.getoption("--whole-table"):
+        metafunc.parametrize("row", CASES, ids=lambda row: row.name)
+    else:
+        metafunc.parametrize("row", [rows[0] for rows in ROWS.values()], ids=lambda r: r.operator)
+
+
+def test_rows_are_right_in_other_datatypes_shapes_and_memory(
+    row: Case, request: pytest.FixtureRequest
+) -> None:
+    everything = request.config.getoption("--whole-table")
+    found = [
+        problem
+        for case, dtype, ways in (whole(row) if everything else drawn(row.operator))
+        for problem in compare(case, dtype, ways)
+    ]
+    assert not found, "\n".join([f"RELAXPY_FUZZ_SEED={SEED}", *found])
