@@ -28,6 +28,8 @@ $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "relaxpy needs Python 3.11 or newer, with venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[oracle]' \
+	|| echo "ONNX Runtime is not available here: the tests that need it are skipped"
 	@touch $@
 
 demo: $(READY)

@@ -57,6 +57,8 @@ def sampled(
     align_corners: bool = True,
     layout: str = "NCHW",
 ) -> Array:
+    if not all(x.shape[2:]):
+        raise ValueError("an empty image has no elements at positions")
     out = np.zeros((*x.shape[:2], *grid.shape[2:]))
     for index in np.ndindex(*out.shape):
         n, c, *where = index
