@@ -127,6 +127,9 @@ def _case(label: str, x: Array, size: Sequence[int], layout: str = "NCHW", **att
         (x,),
         lambda v: operator(v, size, layout=layout, **attrs),
         lambda v: resized(v, size, layout, **attrs),
+        # Coordinates and weights of cubics are rounded, too; and a weight may be 0.
+        roundings=32 if attrs.get("method") == "cubic" else 8,
+        only=() if attrs.get("method") == "nearest_neighbor" else ("values",),
     )
 
 

@@ -101,6 +101,7 @@ def _dequantized() -> Iterator[Case]:
             inputs,
             lambda *v: op.dequantize(*v, **attrs),
             lambda *v: dequantized(*v, attrs.get("axis", -1)),
+            only=("values",) if "out_dtype" in attrs else (),  # which end at those of float16
             smooth="out_dtype" not in attrs,  # gradients of float16 are too coarse to compare
         )
 
