@@ -25,10 +25,10 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
     stack: list[Node] = [expr]
     while stack:
         node = stack.pop()
+        if type(node) is VarBinding:
+            node = node.value
         if isinstance(node, GlobalVar):
             names[node.name_hint] = None
-        elif type(node) is VarBinding:
-            stack.append(node.value)
         elif not node._variable and id(node) not in visited:
             visited.add(id(node))
             stack += reversed(_operands(node))
