@@ -34,6 +34,7 @@ from relaxpy.ir.relax.transform import (
     RemoveUnusedParameters as RemoveUnusedParameters,
     RewriteDataflowReshape as RewriteDataflowReshape,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
+    ToMixedPrecision as ToMixedPrecision,
     ToNonDataflow as ToNonDataflow,
     TopologicalSort as TopologicalSort,
     UpdateParamStructInfo as UpdateParamStructInfo,

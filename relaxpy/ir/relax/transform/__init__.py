@@ -7,6 +7,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
 )
+from relaxpy.ir.relax.transform.algebra.to_mixed_precision import (
+    ToMixedPrecision as ToMixedPrecision,
+)
 from relaxpy.ir.relax.transform.cleanup.annotate_tir_op_pattern import (
     AnnotateTIROpPattern as AnnotateTIROpPattern,
 )

@@ -40,6 +40,7 @@ NOT_IDEMPOTENT: dict[str, str] = {
     "BindSymbolicVars": "the shape variable is gone",
     "Gradient": "each run adds an adjoint",
     "SetupTrainer": "each run adds functions",
+    "ToMixedPrecision": "sums that the first run left in float32 are stored in float16",
 }
 
 #: Passes that add what no text says, with the reason.

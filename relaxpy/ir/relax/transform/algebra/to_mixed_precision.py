@@ -1,0 +1,397 @@
+"""ToMixedPrecision: contractions in float16, the rest where it costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError, Span
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+
+ALWAYS, FOLLOW = 0, 1
+NARROW, WIDE = DataType("float16"), DataType("float32")
+_LARGEST: Final = 65504.0
+"""The largest float16."""
+_WRAP_PARAM = Op("relax.wrap_param")
+Precision: TypeAlias = "DataType | tuple[Precision, ...] | None"
+"""The datatype of a tensor, or those of the fields of a tuple; None where any will do."""
+
+
+@dataclass(frozen=True)
+class ToMixedPrecision(Pass):
+    """Computes float32 contractions of dataflow blocks in float16, and what follows where it can.
+
+    The precision policy of an operator decides. Operands of matrix products and convolutions become
+    float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
+    follow use float16 if all operands have it or are constants in its range. All others use what
+    the program says. Parameters, results of blocks, and code outside of blocks keep their
+    datatypes, except for parameters in `fp16_input_names`, which become float16.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+                with R.dataflow():
+                    y = R.matmul(x, w, out_dtype="float32")
+                    z = R.nn.relu(y)
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+                with R.dataflow():
+                    x1 = R.astype(x, "float16")
+                    w1 = R.astype(w, "float16")
+                    y = R.matmul(x1, w1, out_dtype="float32")
+                    y1 = R.astype(y, "float16")
+                    z1 = R.nn.relu(y1)
+                    z = R.astype(z1, "float32")
+                    R.output(z)
+                return z
+
+    Errors:
+        MisuseError (also TypeError, ValueError): `out_dtype` is neither float16 nor float32, or
+            `fp16_input_names` are not names.
+
+    """
+
+    out_dtype: str = "float32"
+    fp16_input_names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.out_dtype not in ("float16", "float32"):
+            raise MisuseError(
+                f"out_dtype is float16 or float32, found {self.out_dtype!r:.60}",
+                about=self.out_dtype,
+            )
+        names = self.fp16_input_names
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
+            raise MisuseError(f"fp16_input_names are names, found {names!r:.60}", about=names)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        names = frozenset(self.fp16_input_names or ())
+        builder = BlockBuilder(mod, suppress_warnings=True)
+        return normalize_module(
+            map_functions(
+                mod, Function, lambda func: _Function(builder, self.out_dtype, names).expr(func)
+            )
+        )
+
+
+class _Function(BindingRewriter):
+    """Rewrites the dataflow blocks of a function."""
+
+    def __init__(self, builder: BlockBuilder, out_dtype: str, narrow: frozenset[str]) -> None:
+        super().__init__()
+        self._builder, self._out_dtype, self._narrow = builder, out_dtype, narrow
+        self._params: dict[Var, Var] = {}
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer, self._params = self._params, {p: self._parameter(p) for p in func.params}
+        params, narrowed = tuple(self._params.values()), self._params
+        new = super().function(func)
+        self._params = outer
+        if params == func.params:
+            return new
+        used = set(occurring_vars(new.body))
+        widened = tuple(
+            VarBinding(old, cast("Expr", R.astype(param, WIDE)), old.span)
+            for old, param in narrowed.items()
+            if param is not old and old in used
+        )
+        blocks = (BindingBlock(widened), *new.body.blocks) if widened else new.body.blocks
+        return rebuild(new, params=params, body=rebuild(new.body, blocks=blocks))
+
+    def _parameter(self, param: Var) -> Var:
+        sinfo = param.struct_info
+        if param.name_hint not in self._narrow or not isinstance(sinfo, TensorStructInfo):
+            return param
+        if sinfo.dtype != WIDE:
+            return param
+        return Var(param.name_hint, replace(sinfo, dtype=NARROW), param.span)
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        if not isinstance(block, DataflowBlock):
+            return super().block(block)
+        builder = self._builder
+        builder._begin_dataflow_block(block)
+        rewriter = _Block(builder, self._out_dtype, block.bindings)
+        rewriter.take_parameters(self._params)
+        for binding in block.bindings:
+            rewriter.rewrite(binding)
+        last = builder._end_block()
+        return [*builder.take_preceding_blocks(), last]
+
+
+class _Block:
+    """The rewriting of one dataflow block: `images` are what variables are stored in."""
+
+    def __init__(self, builder: BlockBuilder, out_dtype: str, bindings: Sequence[Binding]) -> None:
+        self._builder, self._out_dtype = builder, out_dtype
+        self._images: dict[Var, Var] = {}
+        self._uses: dict[Var, Precision] = {}
+        self._span: Span | None = None
+        for binding in reversed(bindings):
+            self._collect_uses(binding)
+
+    def take_parameters(self, params: Mapping[Var, Var]) -> None:
+        """Use these variables for parameters, cast where only contractions use them."""
+        for param, image in params.items():
+            self._span = param.span
+            if param is not image:
+                self._images[param] = image
+            self._store_narrow(param)
+
+    def rewrite(self, binding: Binding) -> None:
+        """Emit what replaces a binding."""
+        self._span = binding.span
+        match binding:
+            case VarBinding(value=Call(op=Op()) as call):
+                self._rewrite_call(binding, call)
+            case VarBinding(value=Tuple() | TupleGetItem() as value):
+                self._bind(binding, self._remapped(value))
+            case _:
+                self._bind(binding, self._original(binding.value))
+        if binding.var is not None:
+            self._store_narrow(binding.var)
+
+    def _collect_uses(self, binding: Binding) -> None:
+        """Add what a binding wants of the variables that it uses."""
+        value, wanted = binding.value, self._uses.get(binding.var)  # type: ignore[arg-type]
+        match value:
+            case Call() if _is_contraction(value):
+                for arg in value.args:
+                    self._want(arg, _uniform(_precision(arg), NARROW))
+            case Tuple(fields=fields):
+                for k, field in enumerate(fields):
+                    self._want(field, wanted[k] if isinstance(wanted, tuple) else None)
+            case TupleGetItem(tuple_value=source, index=index):
+                sinfo = source.struct_info
+                assert isinstance(sinfo, TupleStructInfo)
+                count = len(sinfo.fields)
+                self._want(source, tuple(wanted if k == index else None for k in range(count)))
+            case _:
+                for var in occurring_vars(value):
+                    self._want(var, _uniform(_precision(var), WIDE))
+
+    def _want(self, expr: Expr, precision: Precision) -> None:
+        if isinstance(expr, Var):
+            self._uses[expr] = _merged(self._uses.get(expr), precision)
+        elif isinstance(expr, Tuple):
+            for k, field in enumerate(expr.fields):
+                self._want(field, precision[k] if isinstance(precision, tuple) else None)
+
+    def _store_narrow(self, var: Var) -> None:
+        """Store a variable in float16 where only contractions use it."""
+        uses = self._uses.get(var)
+        present = self._images.get(var, var)
+        stored = self._cast(present, _where_narrow(_precision(present), uses))
+        if stored is not present:
+            self._images[var] = self._emit(stored)
+
+    def _rewrite_call(self, binding: VarBinding, call: Call) -> None:
+        assert isinstance(call.op, Op)
+        if call.op == _WRAP_PARAM:
+            self._bind(binding, self._remapped(call.args[0]))
+            return
+        policy = call.op.record.precision_policy
+        contraction = _is_contraction(call)
+        args = tuple(map(self._remapped, call.args))
+        if not contraction and policy != FOLLOW:
+            self._bind(binding, self._original(call))
+            return
+        dtype = NARROW if contraction or all(map(_fits_narrow, args)) else WIDE
+        args = tuple(self._cast(arg, _uniform(_precision(arg), dtype)) for arg in args)
+        same = all(new is old for new, old in zip(args, call.args, strict=True))
+        value: Expr = call if same else rebuild(call, args=args)
+        if contraction:
+            value = _with_sums(cast("Call", value), self._out_dtype)
+        if value is call:
+            self._bind(binding, call)
+            return
+        value = self._builder.normalize(value)
+        if contraction and isinstance(binding.var, DataflowVar):
+            value = self._cast(value, _uniform(_precision(value), NARROW))
+        self._bind(binding, value)
+
+    def _bind(self, binding: Binding, value: Expr) -> None:
+        """Bind a value: with the datatype of the program, if the variable outlives the block."""
+        if value is binding.value:
+            self._builder.emit_normalized(binding)
+            return
+        var = binding.var
+        value = self._builder.normalize(value)
+        if isinstance(binding, VarBinding) and isinstance(var, DataflowVar):
+            if _precision(value) != _precision(var):
+                self._images[var] = self._builder.emit(value, var.name_hint, span=binding.span)
+                return
+        else:
+            original = _precision(binding.value)
+            value = self._builder.normalize(self._cast(value, original))
+        self._builder.emit_normalized(replace(binding, value=value))
+
+    def _remapped(self, expr: Expr) -> Expr:
+        """`expr` on what its variables are stored in."""
+        match expr:
+            case Var():
+                return self._images.get(expr, expr)
+            case Tuple(fields=fields):
+                new = tuple(map(self._remapped, fields))
+                same = all(a is b for a, b in zip(new, fields, strict=True))
+                return expr if same else rebuild(expr, fields=new)
+            case TupleGetItem(tuple_value=value):
+                source = self._remapped(value)
+                return expr if source is value else rebuild(expr, tuple_value=source)
+            case _:
+                return expr
+
+    def _original(self, expr: Expr) -> Expr:
+        """`expr` on variables with the datatypes of the program."""
+        images: dict[Var, Expr] = {}
+        for var in occurring_vars(expr):
+            stored = self._images.get(var)
+            if stored is not None:
+                value = self._cast(stored, _precision(var))
+                images[var] = value if isinstance(value, Var) else self._emit(value)
+        return replace_variables(expr, images) if images else expr
+
+    def _cast(self, expr: Expr, to: Precision) -> Expr:
+        """`expr` with its tensors in the datatypes `to`; itself if it has them already."""
+        present = _precision(expr)
+        if not _differs(present, to):
+            return expr
+        if isinstance(to, tuple):
+            return Tuple(tuple(self._cast(self._field(expr, k), d) for k, d in enumerate(to)))
+        return cast("Expr", replace(R.astype(expr, to), span=self._span))
+
+    def _emit(self, value: Expr) -> Var:
+        return self._builder.emit(value, span=self._span)
+
+    def _field(self, expr: Expr, index: int) -> Expr:
+        if isinstance(expr, Tuple):
+            return expr.fields[index]
+        return self._emit(TupleGetItem(expr, index, span=self._span))
+
+
+def _precision(expr: Expr) -> Precision:
+    """The datatype of a tensor that can be cast, or those of the fields of a tuple."""
+    if isinstance(expr, Tuple):
+        return tuple(map(_precision, expr.fields))
+    return _precision_of(expr.struct_info)
+
+
+def _precision_of(sinfo: StructInfo | None) -> Precision:
+    if isinstance(sinfo, TupleStructInfo):
+        return tuple(map(_precision_of, sinfo.fields))
+    castable = isinstance(sinfo, TensorStructInfo) and sinfo.dtype in (NARROW, WIDE)
+    return sinfo.dtype if castable else None  # type: ignore[union-attr]
+
+
+def _uniform(present: Precision, dtype: DataType) -> Precision:
+    """`dtype` for each tensor that can be cast."""
+    if isinstance(present, tuple):
+        return tuple(_uniform(field, dtype) for field in present)
+    return None if present is None else dtype
+
+
+def _merged(first: Precision, second: Precision) -> Precision:
+    """What two uses want: float32 if one of them does."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return tuple(map(_merged, first, second))
+    return WIDE if WIDE in (first, second) else NARROW
+
+
+def _where_narrow(present: Precision, uses: Precision) -> Precision:
+    """The datatypes with float16 for what is only used in it."""
+    if isinstance(present, tuple) and isinstance(uses, tuple):
+        return tuple(map(_where_narrow, present, uses))
+    return NARROW if uses == NARROW and present is not None else present
+
+
+def _differs(present: Precision, to: Precision) -> bool:
+    """Whether a tensor is to have another datatype."""
+    if isinstance(present, tuple) and isinstance(to, tuple):
+        return any(map(_differs, present, to))
+    return present is not None and to is not None and present != to
+
+
+def _is_contraction(call: Call) -> bool:
+    """Whether a call is of an operator that always uses float16, on tensors that can be cast."""
+    policy = call.op.record.precision_policy if isinstance(call.op, Op) else None
+    return policy == ALWAYS and all(
+        _precision(arg) is not None
+        for arg in call.args
+        if isinstance(arg.struct_info, TensorStructInfo)
+    )
+
+
+def _fits_narrow(arg: Expr) -> bool:
+    """Whether an argument has float16, is a constant in its range, or holds no tensors."""
+    if isinstance(arg, Constant):
+        data = np.asarray(arg.data)
+        if data.dtype == np.float16:
+            return True
+        return data.dtype.kind in "fi" and bool(np.all(np.abs(data.astype("float64")) <= _LARGEST))
+    if isinstance(arg, Tuple):
+        return all(map(_fits_narrow, arg.fields))
+    sinfo = arg.struct_info
+    if isinstance(sinfo, TupleStructInfo):
+        return all(isinstance(f, TensorStructInfo) and f.dtype == NARROW for f in sinfo.fields)
+    return not isinstance(sinfo, TensorStructInfo) or sinfo.dtype == NARROW
+
+
+def _with_sums(call: Call, out_dtype: str) -> Expr:
+    """The contraction with sums and the result in `out_dtype`."""
+    assert isinstance(call.op, Op)
+    rule = call.op.record.mixed_precision
+    if rule is not None:
+        return cast(
+            "Expr",
+            apply_column(call.op.name, "mixed_precision", rule, call=call, out_dtype=out_dtype),
+        )
+    if "out_dtype" in call.attrs:
+        return rebuild(call, attrs=call.attrs.updated({"out_dtype": DataType(out_dtype)}))
+    return call

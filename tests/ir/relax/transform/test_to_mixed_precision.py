@@ -1,0 +1,247 @@
+"""ToMixedPrecision: contractions in float16, and what follows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.errors import MisuseError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.analysis import well_formed
+from relaxpy.relax.transform import ToMixedPrecision
+from relaxpy.script import ir as I, relax as R
+
+RANDOM = np.random.default_rng(0)
+
+
+def assert_mixed(before: IRModule, after: IRModule, *shapes: Any, **options: Any) -> None:
+    """The module after the pass has this form, and nearly the values of the module before."""
+    step = ToMixedPrecision(**options)
+    text = before.script()
+    found = step(before)
+    assert_structural_equal(found, after)
+    assert before.script() == text
+    assert well_formed(found)
+    inputs = [RANDOM.uniform(-1, 1, shape).astype("float32") for shape in shapes]
+    expected = relaxpy.compile(before)["main"](*inputs)
+    for target in ("numpy", "reference"):
+        actual = relaxpy.compile(found, target=target)["main"](*inputs)
+        assert actual.dtype == expected.dtype
+        np.testing.assert_allclose(actual, expected, rtol=2e-2, atol=2e-2)
+
+
+def test_results_of_the_block_keep_their_datatype() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+            with R.dataflow():
+                gv = R.nn.conv2d(x, w, out_dtype="float32")
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Sums32:
+        @R.function
+        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+            with R.dataflow():
+                lv = R.astype(x, "float16")
+                lv1 = R.astype(w, "float16")
+                gv = R.nn.conv2d(lv, lv1, out_dtype="float32")
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Sums16:
+        @R.function
+        def main(x: R.Tensor((1, 2, 5, 5), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")):
+            with R.dataflow():
+                lv = R.astype(x, "float16")
+                lv1 = R.astype(w, "float16")
+                lv2 = R.nn.conv2d(lv, lv1, out_dtype="float16")
+                gv = R.astype(lv2, "float32")
+                R.output(gv)
+            return gv
+
+    shapes = ((1, 2, 5, 5), (3, 2, 3, 3))
+    assert_mixed(Before, Sums32, *shapes)
+    assert_mixed(Before, Sums16, *shapes, out_dtype="float16")
+
+
+def test_what_follows_stays_narrow_unless_an_operand_is_wide() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"),
+            w: R.Tensor((3, 4), "float32"),
+            b: R.Tensor((4,), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.matmul(x, w, out_dtype="float32")
+                lv1 = R.multiply(lv, R.const(0.5, "float32"))
+                lv2 = R.nn.relu(lv1)
+                lv3 = R.add(lv2, b)
+                lv4 = R.nn.softmax(lv3)
+                lv5 = R.matmul(lv4, R.const(np.ones((4, 2), "float32")), out_dtype="float32")
+                gv = R.nn.relu(lv5)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"),
+            w: R.Tensor((3, 4), "float32"),
+            b: R.Tensor((4,), "float32"),
+        ):
+            with R.dataflow():
+                x1 = R.astype(x, "float16")
+                w1 = R.astype(w, "float16")
+                sums = R.matmul(x1, w1, out_dtype="float32")
+                lv = R.astype(sums, "float16")
+                half = R.astype(R.const(0.5, "float32"), "float16")
+                lv1 = R.multiply(lv, half)
+                lv2 = R.nn.relu(lv1)
+                wide = R.astype(lv2, "float32")
+                lv3 = R.add(wide, b)
+                lv4 = R.nn.softmax(lv3)
+                narrow = R.astype(lv4, "float16")
+                ones = R.astype(R.const(np.ones((4, 2), "float32")), "float16")
+                sums1 = R.matmul(narrow, ones, out_dtype="float32")
+                lv5 = R.astype(sums1, "float16")
+                lv6 = R.nn.relu(lv5)
+                gv = R.astype(lv6, "float32")
+                R.output(gv)
+            return gv
+
+    assert_mixed(Before, After, (2, 3), (3, 4), (4,))
+
+
+def test_a_constant_out_of_range_stays_wide() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                lv = R.matmul(x, w, out_dtype="float32")
+                gv = R.multiply(lv, R.const(65536.0, "float32"))
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                x1 = R.astype(x, "float16")
+                w1 = R.astype(w, "float16")
+                sums = R.matmul(x1, w1, out_dtype="float32")
+                lv = R.astype(sums, "float16")
+                lv1 = R.astype(lv, "float32")
+                gv = R.multiply(lv1, R.const(65536.0, "float32"))
+                R.output(gv)
+            return gv
+
+    assert_structural_equal(ToMixedPrecision()(Before), After)
+
+
+def test_tuples() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                pair = R.split(x, 2, axis=1)
+                left = pair[0]
+                lv = R.matmul(left, w, out_dtype="float32")
+                lv1 = R.matmul(pair[1], w, out_dtype="float32")
+                both = (lv, lv1)
+                lv2 = both[0]
+                gv = R.concat((lv2, lv1), axis=0)
+                R.output(gv)
+            return gv
+
+    found = ToMixedPrecision()(Before)
+    assert well_formed(found)
+    x, w = RANDOM.uniform(-1, 1, (2, 4)), RANDOM.uniform(-1, 1, (2, 3))
+    inputs = [x.astype("float32"), w.astype("float32")]
+    expected = relaxpy.compile(Before)["main"](*inputs)
+    for target in ("numpy", "reference"):
+        actual = relaxpy.compile(found, target=target)["main"](*inputs)
+        np.testing.assert_allclose(actual, expected, rtol=1e-2, atol=1e-2)
+    dtypes = {
+        str(b.var.struct_info.dtype)
+        for b in found["main"].body.blocks[0].bindings
+        if isinstance(b.var.struct_info, relaxpy.relax.TensorStructInfo)
+    }
+    assert dtypes == {"float16", "float32"}
+
+
+@I.ir_module
+class Unchanged:
+    @R.function
+    def main(
+        x: R.Tensor((2, 3), "float64"), w: R.Tensor((3, 4), "float64"), k: R.Tensor((3,), "int8")
+    ):
+        with R.dataflow():
+            lv = R.matmul(x, w)
+            lv1 = R.matmul(k, k)
+            gv = R.nn.softmax(lv)
+            R.output(gv, lv1)
+        return gv, lv1
+
+    @R.function
+    def outside(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+        y = R.matmul(x, w)
+        return y
+
+
+def test_other_datatypes_and_code_outside_of_blocks_stay() -> None:
+    assert ToMixedPrecision()(Unchanged) is Unchanged
+
+
+def test_parameters_of_these_names_become_narrow() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                gv = R.matmul(x, w, out_dtype="float32")
+                R.output(gv)
+            total = R.sum(w)
+            return gv, total
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
+            w1 = R.astype(w, "float32")
+            with R.dataflow():
+                lv = R.astype(x, "float16")
+                gv = R.matmul(lv, w, out_dtype="float32")
+                R.output(gv)
+            total = R.sum(w1)
+            return gv, total
+
+    found = ToMixedPrecision(fp16_input_names=["w"])(Before)
+    assert_structural_equal(found, After)
+    assert well_formed(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out_dtype": "float64"}, "out_dtype is float16 or float32"),
+        ({"fp16_input_names": "w"}, "fp16_input_names are names"),
+        ({"fp16_input_names": [3]}, "fp16_input_names are names"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        ToMixedPrecision(**options)
