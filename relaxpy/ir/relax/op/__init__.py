@@ -22,6 +22,7 @@ from relaxpy.ir.relax.op.call import (
     call_tir_inplace,
     call_tir_with_grad,
 )
+from relaxpy.ir.relax.op.definition.layouts import InferredLayouts, same_layout
 from relaxpy.ir.relax.op.definition.registry import (
     OpDef,
     R,
@@ -38,6 +39,7 @@ for _family in iter_modules(__path__):
     resolve_name(f"{__name__}.{_family.name}")
 
 __all__ = [
+    "InferredLayouts",
     "OpDef",
     "assert_op",
     "builtin",
@@ -61,6 +63,7 @@ __all__ = [
     "register",
     "register_gradient",
     "registered_ops",
+    "same_layout",
     "shape_of",
     "stop_lift_params",
     "unregister",

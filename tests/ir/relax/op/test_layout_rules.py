@@ -17,7 +17,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relax.op.definition.layouts import InferredLayouts, layouts_of
+from relaxpy.ir.relax.op import InferredLayouts
+from relaxpy.ir.relax.op.definition.layouts import layouts_of
 from relaxpy.ir.relax.op.definition.registry import register, registered_ops, unregister
 from relaxpy.ir.relax.transform import ConvertLayout
 from tests.ir.relax.op.cases import CASES, Case
@@ -189,3 +190,25 @@ def test_a_rule_that_returns_something_else_is_reported() -> None:
             ConvertLayout({})(builder.finalize())
     finally:
         unregister("test.confused")
+
+
+def test_an_operator_of_a_user_follows_the_layout_of_its_operand() -> None:
+    @op.register("test.softsign", pure=True, layout=op.same_layout)
+    def softsign(x: rx.TensorStructInfo) -> rx.TensorStructInfo:
+        """x / (1 + |x|)."""
+        return x
+
+    try:
+        weight = rx.Var("w", rx.TensorStructInfo((8, 8, 1, 1), "float32"))  # type: ignore[arg-type]
+        builder = BlockBuilder()
+        with builder.function("main", [X, weight]):
+            with builder.dataflow():
+                out = builder.emit_output(softsign(builder.emit(op.nn.conv2d(X, weight))))
+            builder.emit_func_output(out)
+        mod = ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(builder.finalize())
+        [block] = mod["main"].body.blocks  # type: ignore[union-attr]
+        names = [binding.value.op.name for binding in block.bindings]  # type: ignore[union-attr]
+        permute = "relax.permute_dims"
+        assert names == [permute, permute, "relax.nn.conv2d", "test.softsign", permute]
+    finally:
+        unregister("test.softsign")
