@@ -24,6 +24,7 @@ from relaxpy.ir.relax.transform import (
     FunctionPass as FunctionPass,
     Gradient as Gradient,
     InlinePrivateFunctions as InlinePrivateFunctions,
+    LambdaLift as LambdaLift,
     LegalizeOps as LegalizeOps,
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,

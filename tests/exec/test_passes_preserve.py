@@ -42,6 +42,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "DeadCodeElimination": transform.DeadCodeElimination(),
     "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
     "EliminateCommonSubexpr(call_only)": transform.EliminateCommonSubexpr(call_only=True),
+    "LambdaLift": transform.LambdaLift(),
     "LegalizeOps": transform.LegalizeOps(),
     "Normalize": transform.Normalize(),
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(

@@ -35,6 +35,7 @@ from relaxpy.ir.relax.transform.cleanup.fold_constant import FoldConstant as Fol
 from relaxpy.ir.relax.transform.cleanup.inline_private_functions import (
     InlinePrivateFunctions as InlinePrivateFunctions,
 )
+from relaxpy.ir.relax.transform.cleanup.lambda_lift import LambdaLift as LambdaLift
 from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import (
     RemovePurityChecking as RemovePurityChecking,
 )

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -44,7 +44,8 @@ class AttachGlobalSymbol(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         prefix = str(mod.get_attr("system_lib_prefix") or "")
-        result, renamed = mod.clone(), {}
+        result = mod.clone()
+        renamed: dict[GlobalVar | str, GlobalVar | str] = {}
         for var, func in mod.items():
             if not isinstance(func, (Function, PrimFunc)):
                 continue

@@ -109,9 +109,13 @@ class _Values:
         self._known: dict[Var, Expr] = {}
         self._enter(func.body)
 
+    def root(self, var: Var) -> Var:
+        """The variable that `var` is an alias of, or else itself."""
+        return self.originals.get(var, var)
+
     def original(self, expr: Expr) -> Expr:
-        """The variable that `expr` is an alias of, or else itself."""
-        return self.originals.get(expr, expr) if isinstance(expr, Var) else expr
+        """What a variable is an alias of; another expression itself."""
+        return self.root(expr) if isinstance(expr, Var) else expr
 
     def _enter(self, seq: SeqExpr) -> None:
         for block in seq.blocks:
@@ -194,7 +198,7 @@ class _Uses:
         self.escapes.update(self._members(seq.body))
 
     def _enter_binding(self, binding: Binding, block: BindingBlock) -> None:
-        value, *sinfos = binding_operands(binding)
+        value, (_, *sinfos) = binding.value, binding_operands(binding)
         for sinfo in sinfos:
             self._use(sinfo, block)
         match value:
@@ -205,7 +209,7 @@ class _Uses:
             case Function(body=body):
                 for var in free_vars(value):
                     self._use(var, None)
-                    self.escapes[self.values.original(var)] += 2  # as often as it is called
+                    self.escapes[self.values.root(var)] += 2  # as often as it is called
                 self._enter(body)
             case _:
                 self._use(value, block)
@@ -214,7 +218,7 @@ class _Uses:
 
     def _use(self, node: Node, block: BindingBlock | None) -> None:
         for var in occurring_vars(node):
-            original = self.values.original(var)
+            original = self.values.root(var)
             if block is None or self.values.homes.get(original) is not block:
                 self.outliving.add(original)
 
@@ -224,7 +228,7 @@ class _Uses:
         while waiting:
             node = waiting.pop()
             if isinstance(node, Var):
-                yield self.values.original(node)
+                yield self.values.root(node)
             elif isinstance(node, (Tuple, TupleGetItem, Call)):
                 waiting += children(node)
 

@@ -105,6 +105,9 @@ def _kept(func: Function) -> Iterator[Binding]:
     for block in walk(func):
         if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock):
             for binding in block.bindings:
-                is_cast = isinstance(binding, MatchCast)
-                if cast_may_fail(binding) if is_cast else may_fail(binding):
+                if isinstance(binding, MatchCast):
+                    fails = cast_may_fail(binding)
+                else:
+                    fails = may_fail(binding)
+                if fails:
                     yield binding

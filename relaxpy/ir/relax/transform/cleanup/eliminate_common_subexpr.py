@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
@@ -135,7 +136,7 @@ class _Eliminator(BindingRewriter):
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
         if not isinstance(binding.value, Function) or not self._local:
             return super().binding(binding, block)
-        hidden = {var: self._images.pop(var) for var in self._local}  # WF-11
+        hidden: dict[Node, Node] = {var: self._images.pop(var) for var in self._local}  # WF-11
         after = super().binding(binding, block)
         self._images |= hidden
         return after

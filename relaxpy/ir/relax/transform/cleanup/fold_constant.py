@@ -146,7 +146,8 @@ class _Folder(BindingRewriter):
         if not dataflow:
             return simpler
         if op.name == "relax.tensor_to_shape" and isinstance(call.args[0], Constant):
-            return ShapeExpr(tuple(int(n) for n in call.args[0].data), span=call.span)
+            values = tuple(tir.IntImm("int64", int(n)) for n in call.args[0].data)
+            return ShapeExpr(values, span=call.span)
         if op.name == "relax.shape_to_tensor":
             sizes = _known_sizes(call.args[0])
             return simpler if sizes is None else Constant(np.array(sizes, "int64"), span=call.span)

@@ -10,7 +10,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
-from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.rewrite.inline import inline_functions
 from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
 
@@ -55,7 +55,9 @@ class InlinePrivateFunctions(Pass):
             for name in group
             if len(group) > 1 or name in graph[name]
         }
-        inlined = {name: f for name, f in only_called(mod).items() if name not in recursive}
+        inlined: dict[GlobalVar | str, Function] = {
+            name: func for name, func in only_called(mod).items() if name not in recursive
+        }
         if not inlined:
             return mod
         result = mod.clone()

@@ -102,16 +102,16 @@ def _used_fields(mod: IRModule) -> dict[str, Sequence[int]]:
         if isinstance(sinfo, TupleStructInfo) and (declared is None or is_base_of(declared, sinfo)):
             counts[name] = len(sinfo.fields)
     used: dict[str, set[int]] = {name: set() for name in counts}
-    for func in mod.functions_by_name.values():
-        if isinstance(func, Function):
-            _collect(func, used, counts)
+    for user in mod.functions_by_name.values():
+        if isinstance(user, Function):
+            _collect(user, used, counts)
     return {name: sorted(fields) for name, fields in used.items() if len(fields) < counts[name]}
 
 
 def _collect(func: Function, used: Mapping[str, set[int]], counts: Mapping[str, int]) -> None:
     """Add the fields of results of calls that a function uses."""
     nodes = list(walk(func))
-    results = {
+    results: dict[Expr, str] = {
         node.var: name
         for node in nodes
         if isinstance(node, VarBinding) and (name := _callee(node.value)) in counts
@@ -120,10 +120,10 @@ def _collect(func: Function, used: Mapping[str, set[int]], counts: Mapping[str, 
         if isinstance(node, VarBinding) and node.var in results:
             continue
         if isinstance(node, TupleGetItem) and node.tuple_value in results:
-            used[results[node.tuple_value]].add(node.index)  # type: ignore[index]
+            used[results[node.tuple_value]].add(node.index)
             continue
         for child in (node.value,) if isinstance(node, VarBinding) else children(node):
-            name = results.get(child) if isinstance(child, Var) else _callee(child)
+            name = results.get(child, "") if isinstance(child, Var) else _callee(child)
             if name in counts:
                 used[name].update(range(counts[name]))
 

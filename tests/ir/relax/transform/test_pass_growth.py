@@ -1,0 +1,113 @@
+"""Ten times the bindings are at most about ten times the work of a pass."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from relaxpy import IRModule
+from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.relax import transform
+from relaxpy.relax.transform import Normalize
+from tests.counting import calls
+from tests.ir.relax.sinfos import rank, tensor
+
+SMALL, LARGE = 60, 600
+SQUARE = tensor(4, 4)
+
+
+def body(builder: BlockBuilder, x: rx.Var, count: int) -> rx.Expr:
+    """So many bindings: chains, aliases, equal calls, tuples, casts, constants, and unused ones."""
+    value, first = x, x
+    for k in range(count // 10):
+        one = builder.emit(op.exp(value))
+        other = builder.emit(op.exp(value))
+        alias = builder.emit(one)
+        pair = builder.emit(rx.Tuple((alias, other)))
+        field = builder.emit(rx.TupleGetItem(pair, 1))
+        cast = builder.match_cast(field, SQUARE)
+        constant = builder.emit(rx.const(float(k), "float32"))
+        total = builder.emit(op.add(cast, constant))
+        builder.emit(op.abs(total))
+        flat = builder.emit(op.reshape(total, (16,)))
+        value = builder.emit(op.reshape(flat, (4, 4)))
+    return builder.emit_output(value) if builder.current_block_is_dataflow() else value
+
+
+@cache
+def program(count: int, dataflow: bool) -> IRModule:
+    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
+    with builder.function("main", [x]):
+        if dataflow:
+            with builder.dataflow():
+                result = body(builder, x, count)
+        else:
+            result = body(builder, x, count)
+        builder.emit_func_output(result)
+    return Normalize()(builder.finalize())
+
+
+@cache
+def functions(count: int) -> IRModule:
+    """Private functions with local functions, each called once by `main`."""
+    builder = BlockBuilder()
+    names = []
+    pair = rx.TupleStructInfo((SQUARE, SQUARE))
+    for _ in range(count // 10):
+        p, unused, y = rx.Var("p", pair), rx.Var("u", SQUARE), rx.Var("y", SQUARE)
+        with builder.function("f", [p, unused], private=True):
+            z = builder.emit(rx.TupleGetItem(p, 0))
+            inner = rx.Function([y], rx.SeqExpr([], op.add(y, z)), SQUARE)
+            local = builder.emit(inner)
+            w = builder.emit(rx.Call(local, (z,)))
+            names.append(builder.emit_func_output(rx.Tuple((w, z))))
+    x = rx.Var("x", SQUARE)
+    with builder.function("main", [x]):
+        value = x
+        for name in names:
+            result = builder.emit(rx.Call(name, (rx.Tuple((value, x)), x)))
+            value = builder.emit(rx.TupleGetItem(result, 0))
+        builder.emit_func_output(value)
+    return Normalize()(builder.finalize())
+
+
+OF_BINDINGS: dict[str, Callable[[IRModule], IRModule]] = {
+    "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "ConvertToDataflow": transform.ConvertToDataflow(),
+    "DeadCodeElimination": transform.DeadCodeElimination(),
+    "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
+    "FoldConstant": transform.FoldConstant(),
+    "RemovePurityChecking": transform.RemovePurityChecking(),
+    "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
+    "RewriteDataflowReshape": transform.RewriteDataflowReshape(),
+    "ToNonDataflow": transform.ToNonDataflow(),
+    "TopologicalSort": transform.TopologicalSort(),
+    "UpdateParamStructInfo": transform.UpdateParamStructInfo(lambda _: rank(2)),
+}
+OF_FUNCTIONS: dict[str, Callable[[IRModule], IRModule]] = {
+    "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
+    "DeadCodeElimination": transform.DeadCodeElimination(),
+    "ExpandTupleArguments": transform.ExpandTupleArguments(),
+    "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
+    "LambdaLift": transform.LambdaLift(),
+    "RemoveUnusedOutputs": transform.RemoveUnusedOutputs(),
+    "RemoveUnusedParameters": transform.RemoveUnusedParameters(),
+}
+
+
+def check_growth(step: Callable[[IRModule], IRModule], small: IRModule, large: IRModule) -> None:
+    step(small.clone())  # what is computed once for all programs
+    few, many = (calls(lambda mod=mod: step(mod)) for mod in (small, large))
+    assert many <= 1.3 * LARGE / SMALL * few
+
+
+@pytest.mark.parametrize("dataflow", [False, True])
+@pytest.mark.parametrize("name", OF_BINDINGS)
+def test_work_grows_with_the_bindings(name: str, dataflow: bool) -> None:
+    check_growth(OF_BINDINGS[name], program(SMALL, dataflow), program(LARGE, dataflow))
+
+
+@pytest.mark.parametrize("name", OF_FUNCTIONS)
+def test_work_grows_with_the_functions(name: str) -> None:
+    check_growth(OF_FUNCTIONS[name], functions(SMALL), functions(LARGE))
