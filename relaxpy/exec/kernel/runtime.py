@@ -191,7 +191,7 @@ def scatter(
     if mask is not None:
         selected = np.broadcast_to(mask, shape)
         indices = tuple(np.broadcast_to(i, shape)[selected] for i in indices)
-        chosen, shape = chosen[selected], (np.count_nonzero(selected),)
+        chosen, shape = chosen[selected], (int(np.count_nonzero(selected)),)
     if 0 not in shape:
         for axis, index in enumerate(indices):
             checked_indices(index, array.shape[axis], axis, title)

@@ -11,6 +11,7 @@ from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncErr
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import expr as tir, ops, stmt as st
 from relaxpy.ir.tir.buffer import BufferLoad, Range, decl_buffer
@@ -435,3 +436,37 @@ def test_columns_in_blocks_are_those_of_the_definition(count: int) -> None:
     expected = np.exp(x - x.max(0)) * np.tanh(x) + np.sqrt(np.abs(x))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert "rt.blocks" in source_of(func)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint64"])
+def test_truth_values_are_stored_as_numbers(dtype: str) -> None:
+    one, zero = ops.const(1, dtype), ops.const(0, dtype)
+
+    @T.prim_func
+    def func(x: T.Buffer((4,), "float32"), out: T.Buffer((4,), dtype), sums: T.Buffer((4,), dtype)):
+        for i in range(4):
+            with T.block("store"):
+                v = T.axis.spatial(4, i)
+                out[v] = T.if_then_else(x[v] > T.float32(0), one, zero)
+        for i in range(4):
+            with T.block("add"):
+                v = T.axis.spatial(4, i)
+                sums[v] = T.Select(x[v] > T.float32(1), one, zero) + out[v]
+
+    assert "np.where" not in source_of(func)
+    x = np.array([2, -1, np.nan, 0.5], "float32")
+    out, sums = (np.full(4, 7, DataType(dtype).numpy()) for _ in range(2))
+    check(func, x, out, sums)
+
+
+def test_a_negative_zero_is_stored_as_it_is() -> None:
+    @T.prim_func
+    def func(x: T.Buffer((2,), "float32"), out: T.Buffer((2,), "float32")):
+        for i in range(2):
+            with T.block("store"):
+                v = T.axis.spatial(2, i)
+                out[v] = T.Select(x[v] > T.float32(0), T.float32(1), T.float32(-0.0))
+
+    out = np.zeros(2, "float32")
+    load(func)(np.array([1, -1], "float32"), out)
+    np.testing.assert_array_equal(np.signbit(out), [False, True])

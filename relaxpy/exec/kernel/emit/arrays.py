@@ -24,7 +24,7 @@ from relaxpy.exec.kernel.emit.scope import (
     intrinsic_name,
     title,
 )
-from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value
+from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value, truth_of
 from relaxpy.exec.kernel.emit.views import view
 from relaxpy.exec.kernel.nest.bounds import (
     is_affine_inside,
@@ -115,8 +115,9 @@ class ArrayEmitter:
         return call("np.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
-        """Store `expr` to `out`."""
-        value = self.compute(expr, out)
+        """Store `expr` to `out`; NumPy converts truth values to numbers while it stores them."""
+        truth = truth_of(expr)
+        value = self.compute(expr, out) if truth is None else self.compute(truth)
         if value.node is not out.node:
             target = out.node
             if not isinstance(target, ast.Subscript):
@@ -249,6 +250,8 @@ class ArrayEmitter:
                 return self._logical("np.logical_and", a, b, out)
             case Not(a=a):
                 return self._ufunc("np.logical_not", expr.dtype, [a], out)
+            case _ if not isinstance(expr, Cast) and (truth := truth_of(expr)) is not None:
+                return self._cast(expr.dtype, truth)
             case Select(condition=test, true_value=yes, false_value=no):
                 return self._choice(test, yes, no)
             case Cast(dtype=dtype, value=inner):

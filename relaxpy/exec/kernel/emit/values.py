@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.expr import Call, Cast, FloatImm, IntImm, PrimExpr, Select, Var
 
 Guards: TypeAlias = tuple[ast.expr, ...]
 """Conditions on iterations. Values in other iterations are unused and must not cause errors."""
@@ -45,3 +47,27 @@ class Rows:
     axis: int
     start: IndexPoly
     size: IndexPoly
+
+
+def truth_of(expr: PrimExpr) -> PrimExpr | None:
+    """The condition c, if `expr` is 1 where c holds and 0 elsewhere."""
+    match expr:
+        case Cast(value=condition) if condition.dtype.is_bool and not expr.dtype.is_bool:
+            return condition
+        case Select(condition=condition, true_value=yes, false_value=no):
+            pass
+        case Call(op=Op(name="tir.if_then_else"), args=(condition, yes, no)):
+            pass
+        case _:
+            return None
+    return condition if _is_literal(yes, 1) and _is_literal(no, 0) else None
+
+
+def _is_literal(expr: PrimExpr, value: int) -> bool:
+    """Whether `expr` is a literal number, a 0 being positive."""
+    match expr:
+        case IntImm(value=number) | FloatImm(value=number):
+            is_negative = math.copysign(1, number) < 0
+            return number == value and not is_negative and not expr.dtype.is_bool
+        case _:
+            return False

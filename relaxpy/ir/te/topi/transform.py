@@ -318,10 +318,10 @@ def strided_slice(
     named = range(len(begins)) if axes is None else [normal_axis(int(a), x.ndim) for a in axes]
     if slice_mode == "size":
         strides = None
-        ends = [
+        ends = tuple(
             x.shape[axis] if _is_negative(length) else ops.add(first, length)
             for axis, first, length in zip(named, begins, ends, strict=True)
-        ]
+        )
     steps = as_sizes([1] * len(begins) if strides is None else strides)
     shape = list(x.shape)
     starts: dict[int, tuple[PrimExpr, PrimExpr]] = {}

@@ -115,7 +115,8 @@ def _softmax(scores: Array, allowed: Array) -> Array:
     top = np.where(allowed, scores, low).max(-1, keepdims=True, initial=low)
     power = np.where(allowed, np.exp(np.where(allowed, scores - top, 0)), 0)
     total = power.sum(-1, keepdims=True)
-    return np.divide(power, total, out=np.zeros_like(power), where=total != 0)
+    weights: Array = np.divide(power, total, out=np.zeros_like(power), where=total != 0)
+    return weights
 
 
 def _attend(
