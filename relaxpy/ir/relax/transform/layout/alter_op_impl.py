@@ -46,6 +46,7 @@ from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.te.tensor import Tensor
@@ -159,19 +160,11 @@ class AlterOpImpl(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        builder = BlockBuilder(mod)
-        changed: dict[str, Function] = {}
-        for var, func in mod.items():
-            if isinstance(func, Function):
-                altered = _Altering(self, mod, builder).expr(func)
-                if altered is not func:
-                    changed[var.name_hint] = altered
-        if not changed:
-            return mod
-        result = builder.get()
-        for name, func in changed.items():
-            result[name] = func
-        return normalize_module(result)
+
+        def altered(func: Function, builder: BlockBuilder) -> Function:
+            return _Altering(self, mod, builder).expr(func)
+
+        return normalize_module(map_with_builder(mod, altered))
 
 
 @dataclass(frozen=True, slots=True)

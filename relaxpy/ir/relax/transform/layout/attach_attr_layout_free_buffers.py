@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -84,19 +85,12 @@ class AttachAttrLayoutFreeBuffers(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        builder = BlockBuilder(mod)
-        changed: dict[str, Function] = {}
-        for var, func in mod.items():
-            if isinstance(func, Function):
-                attached = _Attaching(mod, builder, func).expr(func)
-                if attached is not func:
-                    changed[var.name_hint] = attached
-        if not changed:
-            return mod
-        result = builder.get()
-        for name, func in changed.items():
-            result[name] = func
-        return DeadCodeElimination().transform(result, ctx)
+
+        def attached(func: Function, builder: BlockBuilder) -> Function:
+            return _Attaching(mod, builder, func).expr(func)
+
+        result = map_with_builder(mod, attached)
+        return mod if result is mod else DeadCodeElimination().transform(result, ctx)
 
 
 class _Attaching(BindingRewriter):

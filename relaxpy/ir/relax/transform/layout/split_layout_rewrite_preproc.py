@@ -34,6 +34,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import LAYOUT_FREE
 from relaxpy.ir.tir import expr as tir
@@ -118,24 +119,19 @@ class SplitLayoutRewritePreproc(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        builder = BlockBuilder(mod)
         kernels = {
             var.name_hint: divided
             for var, func in mod.items()
             if isinstance(func, PrimFunc) and (divided := _divided(func)) is not None
         }
-        changed: dict[str, Function] = {}
-        for var, func in mod.items() if kernels else ():
-            if isinstance(func, Function):
-                split = _Splitting(kernels, builder).expr(func)
-                if split is not func:
-                    changed[var.name_hint] = split
-        if not changed:
+        if not kernels:
             return mod
-        result = builder.get()
-        for name, func in changed.items():
-            result[name] = func
-        return DeadCodeElimination().transform(result, ctx)
+
+        def split(func: Function, builder: BlockBuilder) -> Function:
+            return _Splitting(kernels, builder).expr(func)
+
+        result = map_with_builder(mod, split)
+        return mod if result is mod else DeadCodeElimination().transform(result, ctx)
 
 
 @dataclass(frozen=True, slots=True)
