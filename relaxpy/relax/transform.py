@@ -22,6 +22,7 @@ from relaxpy.ir.relax.transform import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
     FoldConstant as FoldConstant,
     FunctionPass as FunctionPass,
+    FuseOps as FuseOps,
     Gradient as Gradient,
     InlinePrivateFunctions as InlinePrivateFunctions,
     LambdaLift as LambdaLift,

@@ -29,6 +29,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
+    "FuseOps": lambda mod: transform.FuseOps()(
+        transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod))
+    ),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
         transform.ToNonDataflow()(mod)

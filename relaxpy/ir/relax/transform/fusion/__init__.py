@@ -1,0 +1,1 @@
+"""Passes that group computations into functions, and turn these into one kernel each."""

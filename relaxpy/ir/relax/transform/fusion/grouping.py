@@ -1,0 +1,335 @@
+"""Groups of bindings of a dataflow block become calls of functions that consist of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import Final, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.ir.core.node import Attr, Node
+from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars, used_shape_vars
+from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.call_graph import strongly_connected
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import definable_shape_vars
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+
+KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
+_MUTATING: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionGroup:
+    """Bindings that become a function with these attributes; each group is one of its own."""
+
+    attrs: Mapping[str, Attr] = field(default_factory=dict)
+
+
+Unit: TypeAlias = Binding | FunctionGroup
+_Needs: TypeAlias = dict[Unit, dict[Unit, None]]
+Grouping: TypeAlias = Callable[[DataflowBlock], Mapping[Binding, FunctionGroup]]
+
+
+def group_bindings(mod: IRModule, groups_of: Grouping, *, lift_constants: bool) -> IRModule:
+    """The module with a call of a new private function in place of each group of bindings.
+
+    The functions have the attribute `Primitive`, and those in the module that have it already are
+    left alone. What a group uses is passed to the function; constants are only if
+    `lift_constants`. A group whose results nothing uses is removed. A group stays as it is if its
+    bindings cannot be computed one after the other, since others depend on some and are needed by
+    others.
+    """
+    before = normalize_module(mod)
+    result = before.clone()
+    table = FunctionTable(result, lambda name, sinfo: None)
+    changed = False
+    for var, func in before.items():
+        if not isinstance(func, Function) or func.attrs.get("Primitive"):
+            continue
+        after = _Grouper(table, groups_of, lift_constants).expr(func)
+        if after is not func:
+            result[var] = after
+            changed = True
+    return normalize_module(result) if changed else before
+
+
+class _Grouper(BindingRewriter):
+    def __init__(self, table: FunctionTable, groups_of: Grouping, lift_constants: bool) -> None:
+        super().__init__()
+        self.table, self.groups_of, self.lift_constants = table, groups_of, lift_constants
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        return [
+            self._grouped(new) if isinstance(new, DataflowBlock) else new
+            for new in super().block(block)
+        ]
+
+    def _grouped(self, block: DataflowBlock) -> DataflowBlock:
+        groups = dict(self.groups_of(block))
+        _leave_out_items_of_others(block, groups)
+        order = _order(block, groups)
+        if not groups:
+            return block
+        members: dict[FunctionGroup, list[Binding]] = {}
+        for binding, group in groups.items():
+            members.setdefault(group, []).append(binding)
+        outputs = _outputs(block, groups)
+        bindings: list[Binding] = []
+        for unit in order:
+            if isinstance(unit, FunctionGroup):
+                bindings += self._call(unit, members[unit], outputs[unit])
+            else:
+                bindings.append(unit)
+        return replace(block, bindings=tuple(bindings))
+
+    def _call(
+        self, group: FunctionGroup, bindings: list[Binding], outputs: list[Var]
+    ) -> Sequence[Binding]:
+        """The call of the function of a group, and the bindings of its outputs."""
+        if not outputs:
+            return bindings if any(map(_is_mutating, bindings)) else ()
+        creator = _FunctionOf(bindings, outputs, lift_constants=self.lift_constants)
+        built = creator.build(group.attrs)
+        if built is None:
+            return bindings
+        func, arguments = built
+        name = self.table.add(func, creator.name)
+        span = bindings[-1].value.span
+        call = Call(name, arguments, span=span)
+        if len(outputs) == 1:
+            return [VarBinding(outputs[0], call, bindings[-1].span)]
+        whole = DataflowVar("lv", TupleStructInfo(_sinfos(outputs)))
+        values = [call, *(TupleGetItem(whole, k, span=span) for k in range(len(outputs)))]
+        bound = zip([whole, *outputs], values, strict=True)
+        return [VarBinding(var, value, bindings[-1].span) for var, value in bound]
+
+
+def _sinfos(variables: Sequence[Var]) -> tuple[StructInfo, ...]:
+    sinfos = (var.struct_info for var in variables)
+    return tuple(sinfo for sinfo in sinfos if sinfo is not None)
+
+
+def _is_mutating(binding: Binding) -> bool:
+    call = binding.value
+    return isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in _MUTATING
+
+
+def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> None:
+    """Take out of each group the fields of tuples that it does not compute: it receives these."""
+    group_of = {binding.var: group for binding, group in groups.items()}
+    size: dict[FunctionGroup, int] = {}
+    for binding in block.bindings:
+        group = groups.get(binding)
+        if group is None:
+            continue
+        value = binding.value
+        if isinstance(value, TupleGetItem) and group_of.get(value.tuple_value) is not group:
+            del groups[binding], group_of[binding.var]
+        else:
+            size[group] = size.get(group, 0) + 1
+    for binding, group in [*groups.items()]:
+        if size[group] == 1 and not group.attrs:
+            del groups[binding]
+
+
+def _order(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> list[Unit]:
+    """The groups and the other bindings, each after what it depends on.
+
+    Groups that depend on each other are removed from `groups`.
+    """
+    while True:
+        needs = _needs(block, groups)
+        cyclic = {unit for group in strongly_connected(needs) if len(group) > 1 for unit in group}
+        if not cyclic:
+            return _in_order(needs)
+        for binding, group in [*groups.items()]:
+            if group in cyclic:
+                del groups[binding]
+
+
+def _needs(block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]) -> _Needs:
+    """What each group and each other binding depends on, in order.
+
+    A mutation stays after everything before it, and before everything after it (OPT-2).
+    """
+    needs: _Needs = {}
+    homes: dict[Node, Unit] = {}
+    casts = any(isinstance(binding, MatchCast) for binding in block.bindings)
+    last_mutation: Unit | None = None
+    since: list[Unit] = []
+    for binding in block.bindings:
+        unit: Unit = groups.get(binding, binding)
+        required = needs.setdefault(unit, {})
+        for used in _uses(binding, shape_vars=casts):
+            required[homes.get(used, unit)] = None
+        if last_mutation is not None:
+            required[last_mutation] = None
+        if _is_mutating(binding):
+            required.update(dict.fromkeys(since))
+            last_mutation, since = unit, []
+        since.append(unit)
+        required.pop(unit, None)
+        homes.update(dict.fromkeys(_definitions(binding), unit))
+    return needs
+
+
+def _uses(binding: Binding, *, shape_vars: bool) -> Iterator[Node]:
+    """The variables that a binding uses, and the shape variables."""
+    for operand in binding_operands(binding):
+        yield from occurring_vars(operand)
+        if shape_vars:
+            yield from used_shape_vars(operand, of_variables=False)
+
+
+def _definitions(binding: Binding) -> Iterator[Node]:
+    if binding.var is not None:
+        yield binding.var
+    if isinstance(binding, MatchCast):
+        yield from definable_shape_vars(binding.struct_info)
+
+
+def _in_order(needs: _Needs) -> list[Unit]:
+    """The units in their order, except that what a unit needs comes before it."""
+    order: dict[Unit, None] = {}
+    seen: set[Unit] = set()
+    for first in needs:
+        waiting = [(first, iter(needs[first]))] if first not in seen else []
+        seen.add(first)
+        while waiting:
+            unit, rest = waiting[-1]
+            required = next((r for r in rest if r not in seen), None)
+            if required is None:
+                order[unit] = None
+                waiting.pop()
+            else:
+                seen.add(required)
+                waiting.append((required, iter(needs[required])))
+    return list(order)
+
+
+def _outputs(
+    block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]
+) -> dict[FunctionGroup, list[Var]]:
+    """The variables of each group that others use: first those that are visible after the block."""
+    group_of = {b.var: group for b, group in groups.items() if b.var is not None}
+    outputs: dict[FunctionGroup, dict[Var, None]] = {group: {} for group in groups.values()}
+    for var, group in group_of.items():
+        if not isinstance(var, DataflowVar):
+            outputs[group][var] = None
+    for binding in block.bindings:
+        for var in _uses(binding, shape_vars=False):
+            group = group_of.get(var)
+            if group is not None and group is not groups.get(binding):
+                outputs[group][var] = None
+    return {group: list(variables) for group, variables in outputs.items()}
+
+
+class _FunctionOf:
+    """A function of bindings: its parameters are what they use, its result their outputs."""
+
+    def __init__(
+        self, bindings: Sequence[Binding], outputs: Sequence[Var], *, lift_constants: bool
+    ) -> None:
+        self.bindings, self.outputs = bindings, outputs
+        self.lift_constants = lift_constants
+        self.name = "_".join(["fused", *(name for b in bindings if (name := _callee_of(b)))])
+        self._defined = {binding.var for binding in bindings}
+        self._params: dict[Expr, Var] = {}
+
+    def build(self, attrs: Mapping[str, Attr]) -> tuple[Function, list[Expr]] | None:
+        """The function and the arguments for it; None if a shape is a variable that it lacks."""
+        inside = [replace(b, value=self._value(b.value)) for b in self.bindings]
+        table: dict[Expr, Var] = {a: p for a, p in self._params.items() if isinstance(a, Var)}
+        for var in self._defined:
+            kind = Var if var in self.outputs else DataflowVar
+            table[var] = kind(var.name_hint, var.struct_info, var.span)
+        results = tuple(self.outputs)
+        func = Function(
+            tuple(self._params.values()),
+            SeqExpr(
+                (DataflowBlock(tuple(inside)),),
+                results[0] if len(results) == 1 else Tuple(results),
+            ),
+            attrs={**attrs, "Primitive": 1},
+        )
+        func = rename(func, table)
+        sizes = ShapeExpr(tuple(free_symbolic_vars(func)))
+        arguments = list(self._params)
+        if sizes.values:
+            param = Var("tir_vars", ShapeStructInfo(sizes.values))
+            func = rebuild(func, params=(*func.params, param))
+            arguments.append(sizes)
+        return None if free_vars(func) else (copy_with_new_vars(func), arguments)
+
+    def _value(self, value: Expr) -> Expr:
+        """A value with parameters in place of what is not a variable and is passed."""
+        if isinstance(value, Call):
+            args = tuple(self._operand(arg) for arg in value.args)
+            if not all(map(is_, args, value.args)):
+                return replace(value, args=args)
+        elif isinstance(value, TupleGetItem):
+            self._operand(value.tuple_value)
+        return value
+
+    def _operand(self, arg: Expr) -> Expr:
+        match arg:
+            case Tuple(fields=fields):
+                new = tuple(map(self._operand, fields))
+                return arg if all(map(is_, new, fields)) else replace(arg, fields=new)
+            case Var():
+                if arg not in self._defined:
+                    self._param(arg, arg.name_hint)
+                return arg
+            case Constant() if self.lift_constants:
+                return self._param(arg, f"param_{len(self._params)}")
+            case _:
+                return arg
+
+    def _param(self, arg: Expr, name: str) -> Var:
+        if arg not in self._params:
+            self._params[arg] = Var(name, arg.struct_info)
+        return self._params[arg]
+
+
+def _callee_of(binding: Binding) -> str:
+    """The name of what a binding calls, for the name of the function; "" if it calls nothing."""
+    call = binding.value
+    if not isinstance(call, Call):
+        return ""
+    if isinstance(call.op, GlobalVar):
+        return call.op.name_hint.removeprefix("fused_")
+    if isinstance(call.op, Op):
+        first = call.args[0] if call.args else None
+        is_kernel = call.op.name in KERNEL_CALLS and isinstance(first, GlobalVar)
+        return first.name_hint if is_kernel else call.op.name
+    return ""

@@ -1,0 +1,194 @@
+"""Which computations of a dataflow graph are computed together, by post-dominators.
+
+As in TVM, each node is tried with its immediate post-dominator, the first node that all paths from
+it lead through. They are fused, with all nodes between them, if the kinds on the paths permit that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
+
+_ELEMWISE = OpPatternKind.ELEMWISE
+_BROADCAST = OpPatternKind.BROADCAST
+_INJECTIVE = OpPatternKind.INJECTIVE
+_COMM_REDUCE = OpPatternKind.COMM_REDUCE
+_OUT_EWISE_FUSABLE = OpPatternKind.OUT_EWISE_FUSABLE
+_TUPLE = OpPatternKind.TUPLE
+_OPAQUE = OpPatternKind.OPAQUE
+
+
+@dataclass(slots=True, eq=False)
+class GraphNode:
+    """A computation: its kind, the indices of its users, and whether its value leaves the graph."""
+
+    kind: OpPatternKind
+    users: list[int] = field(default_factory=list)
+    leaves: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A set of nodes in a forest of sets: the root has the kind and the size of the whole."""
+
+    kind: OpPatternKind
+    anchored: bool
+    size: int = 1
+    parent: Group | None = None
+
+    def root(self) -> Group:
+        """The group that this one is part of, with the path to it made shorter."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        node = self
+        while node.parent is not None:
+            node.parent, node = root, node.parent
+        return root
+
+
+def partition(nodes: Sequence[GraphNode], max_size: int) -> list[Group]:
+    """The group of each node; groups have at most about `max_size` nodes.
+
+    The users of a node come after it.
+    """
+    fusion = _Fusion(nodes, max_size)
+    for phase in range(3):
+        for index in range(len(nodes)):
+            fusion.try_node(index, phase)
+    return [group.root() for group in fusion.groups]
+
+
+@dataclass(slots=True, eq=False)
+class _Dominated:
+    """A node of the post-dominator tree: its dominator, and the hardest kind on the way there."""
+
+    parent: int | None
+    depth: int
+    kind: OpPatternKind
+
+
+def _post_dominators(nodes: Sequence[GraphNode], limit: int) -> list[_Dominated]:
+    """The tree; dominators farther away than `limit` steps are left out."""
+    tree: list[_Dominated] = [_Dominated(None, 1, _OPAQUE)] * len(nodes)
+    for index in reversed(range(len(nodes))):
+        node = nodes[index]
+        if node.leaves or not node.users:
+            continue
+        parent: int | None = node.users[0]
+        kind = max(nodes[user].kind for user in node.users)
+        for user in dict.fromkeys(node.users):
+            parent, passed = _common_ancestor(tree, parent, user, limit)
+            kind = max(kind, passed)
+        depth = 1 if parent is None else tree[parent].depth + 1
+        tree[index] = _Dominated(parent, depth, kind)
+    return tree
+
+
+def _common_ancestor(
+    tree: Sequence[_Dominated], one: int | None, other: int | None, limit: int
+) -> tuple[int | None, OpPatternKind]:
+    """The nearest common ancestor of two nodes, and the hardest kind on the ways there."""
+    kind = _ELEMWISE
+    for _ in range(limit):
+        if one == other or one is None or other is None:
+            break
+        first, second = tree[one], tree[other]
+        if first.depth >= second.depth:
+            kind, one = max(kind, first.kind), first.parent
+        if second.depth >= first.depth:
+            kind, other = max(kind, second.kind), second.parent
+    return (one if one == other else None), kind
+
+
+class _Fusion:
+    def __init__(self, nodes: Sequence[GraphNode], max_size: int) -> None:
+        self.nodes, self.max_size = nodes, max_size
+        self.groups = [Group(node.kind, node.kind is _OUT_EWISE_FUSABLE) for node in nodes]
+        self.tree = _post_dominators(nodes, max_size + 1)
+
+    def try_node(self, index: int, phase: int) -> None:
+        """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
+
+        Convolutions and elementwise kernels come first, injective ones second, so that they do not
+        keep the former apart. In the third phase tuples that became part of a group take what
+        they are composed of.
+        """
+        group, dominated = self.groups[index], self.tree[index]
+        sink = dominated.parent
+        if group.kind is _OPAQUE or sink is None or self._size_with(index, sink) > self.max_size:
+            return
+        target = self.groups[sink]
+        if phase == 2:
+            root = target.root()
+            in_tuple = target.kind is _TUPLE and root.kind <= _INJECTIVE
+            if group.kind <= _INJECTIVE and in_tuple and self._permits(index, sink, _is_injective):
+                self._fuse(index, sink)
+        elif group.root() is target.root() or target.kind is _TUPLE:
+            return
+        elif group.kind is _OUT_EWISE_FUSABLE:
+            if phase == 0 and dominated.kind is _ELEMWISE:
+                self._fuse_if(index, sink, _is_broadcast)
+        elif group.kind <= _BROADCAST:
+            if dominated.kind <= _INJECTIVE or dominated.kind is _COMM_REDUCE:
+                self._fuse_if(index, sink, _is_fusable)
+        elif group.kind in (_INJECTIVE, _TUPLE) and phase == 1:
+            self._fuse_if(index, sink, _is_injective)
+
+    def _fuse_if(self, index: int, sink: int, condition: _Condition) -> None:
+        if self._permits(index, sink, condition):
+            self._fuse(index, sink)
+
+    def _between(self, index: int, sink: int) -> Iterator[int]:
+        """The node and all nodes on paths from it to the sink."""
+        seen, waiting = {index}, [index]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            new = {user for user in self.nodes[node].users if user not in seen and user != sink}
+            seen |= new
+            waiting += sorted(new)
+
+    def _size_with(self, index: int, sink: int) -> int:
+        """The size of the sink's group with the nodes before it; large numbers are not exact."""
+        size = self.groups[sink].root().size
+        for node in self._between(index, sink):
+            size += self.groups[node].size
+            if size > self.max_size:
+                break
+        return size
+
+    def _permits(self, index: int, sink: int, condition: _Condition) -> bool:
+        """Whether all nodes on the way to the sink, and the sink, satisfy the condition."""
+        between = (node for node in self._between(index, sink) if node != index)
+        return condition(self.groups[sink].root().kind, True) and all(
+            condition(self.groups[node].root().kind, False) for node in between
+        )
+
+    def _fuse(self, index: int, sink: int) -> None:
+        for node in list(self._between(index, sink)):
+            child, parent = self.groups[node].root(), self.groups[sink].root()
+            if child is parent:
+                continue
+            parent.size += child.size
+            child.parent = parent
+            if child.anchored:
+                parent.anchored = True
+                parent.kind = max(child.kind, parent.kind)
+
+
+_Condition = Callable[[OpPatternKind, bool], bool]
+
+
+def _is_injective(kind: OpPatternKind, is_sink: bool) -> bool:
+    return kind <= _INJECTIVE
+
+
+def _is_broadcast(kind: OpPatternKind, is_sink: bool) -> bool:
+    return kind <= _BROADCAST
+
+
+def _is_fusable(kind: OpPatternKind, is_sink: bool) -> bool:
+    return kind <= (_OUT_EWISE_FUSABLE if is_sink else _INJECTIVE)
