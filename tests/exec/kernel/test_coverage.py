@@ -470,3 +470,48 @@ def test_a_negative_zero_is_stored_as_it_is() -> None:
     out = np.zeros(2, "float32")
     load(func)(np.array([1, -1], "float32"), out)
     np.testing.assert_array_equal(np.signbit(out), [False, True])
+
+
+def test_rows_at_several_indices_are_gathered_whole() -> None:
+    @T.prim_func
+    def func(
+        x: T.Buffer((4, 5, 6), "float32"),
+        a: T.Buffer((3, 1), "int32"),
+        b: T.Buffer((2,), "int64"),
+        out: T.Buffer((3, 2, 6), "float32"),
+        own: T.Buffer((3, 6), "float32"),
+        turned: T.Buffer((6, 3), "float32"),
+    ):
+        for i, j, k in T.grid(3, 2, 6):
+            with T.block("both"):
+                p, q, r = T.axis.remap("SSS", [i, j, k])
+                out[p, q, r] = x[a[p, 0], b[q], r] * T.float32(2)
+        for i, k in T.grid(3, 6):
+            with T.block("one"):
+                p, r = T.axis.remap("SS", [i, k])
+                own[p, r] = x[b[0], a[p, 0], r]
+        for k, i in T.grid(6, 3):
+            with T.block("turned"):
+                r, p = T.axis.remap("SS", [k, i])
+                turned[r, p] = x[a[p, 0], b[1], r]
+
+    x = np.arange(120, dtype="float32").reshape(4, 5, 6)
+    a, b = np.array([[3], [0], [2]], "int32"), np.array([1, 3])
+    shapes = (3, 2, 6), (3, 6), (6, 3)
+    check(func, x, a, b, *(np.zeros(shape, "float32") for shape in shapes))
+
+
+def test_a_row_at_invariant_indices_is_not_written_in_place() -> None:
+    @T.prim_func
+    def func(
+        x: T.Buffer((4, 5, 6), "float32"),
+        a: T.Buffer((2,), "int64"),
+        out: T.Buffer((6,), "float32"),
+    ):
+        for k in range(6):
+            with T.block("out"):
+                r = T.axis.spatial(6, k)
+                out[r] = T.sqrt(x[a[0], a[1], r] + T.float32(1)) * T.float32(3)
+
+    x = np.arange(120, dtype="float32").reshape(4, 5, 6)
+    check(func, x, np.array([2, 3]), np.zeros(6, "float32"))

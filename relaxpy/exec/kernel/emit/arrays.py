@@ -9,7 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit.gathers import row_gather, without_widening, wrapped_size
+from relaxpy.exec.kernel.emit import gathers
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -24,7 +24,7 @@ from relaxpy.exec.kernel.emit.scope import (
     intrinsic_name,
     title,
 )
-from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value, truth_of
+from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value, is_weak, is_work, truth_of
 from relaxpy.exec.kernel.emit.views import view
 from relaxpy.exec.kernel.nest.bounds import (
     is_affine_inside,
@@ -204,7 +204,7 @@ class ArrayEmitter:
                 self.ready[operand] = self._value(operand)
             value = self._new(expr, out)
             shared = self.uses[expr] > 1
-            if shared and value.temporary is None and _is_work(expr) and value.dims:
+            if shared and value.temporary is None and is_work(expr) and value.dims:
                 value = self._named(value)
             if shared or isinstance(expr, Var):
                 self.done[expr] = value, self.guards
@@ -236,7 +236,7 @@ class ArrayEmitter:
 
     def _new(self, expr: PrimExpr, out: Output | None) -> Value:
         if not self.varies(expr) and not (self.guards and self._may_fail(expr)):
-            plain = isinstance(expr, (IntImm, FloatImm)) and _is_weak(expr.dtype)
+            plain = isinstance(expr, (IntImm, FloatImm)) and is_weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
         match expr:
@@ -298,7 +298,7 @@ class ArrayEmitter:
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
     def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
-        size = wrapped_size(test, yes, no)
+        size = gathers.wrapped_size(test, yes, no)
         if size is not None and not self.varies(size):
             index = self._value(no)
             node = call("rt.wrapped", index.node, self.scalars.value(size))
@@ -440,13 +440,11 @@ class ArrayEmitter:
 
     def _row_gather(self, load: BufferLoad, out: Output | None) -> Value | None:
         """A load of whole rows at computed indices."""
-        gather = row_gather(load, self.layout)
+        gather = gathers.row_gather(load, self.layout)
         if gather is None or load.buffer in self.rows or self.guards:
             return None
-        emitter = ArrayEmitter(
-            self.scope, self.name, gather.over, self.outer, self.rows, self.proof, self.span
-        )
-        index = emitter.compute(without_widening(gather.index))
+        emitter = self._over(gather.over)
+        index = emitter.compute(gathers.without_widening(gather.index))
         self.lines += emitter.lines
         if index.dims != {a.var for a in gather.over}:
             return None
@@ -461,6 +459,12 @@ class ArrayEmitter:
             self.lines.append(do(node))
             return Value(out.node, dims, load.dtype)
         return self._temporary(node, dims, load.dtype)
+
+    def _over(self, layout: tuple[Axis, ...]) -> ArrayEmitter:
+        """An emitter of values over some axes of the layout."""
+        return ArrayEmitter(
+            self.scope, self.name, layout, self.outer, self.rows, self.proof, self.span
+        )
 
     def maps(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[Affine] | None:
         """The affine maps of the indices over the layout, or None if one is not affine."""
@@ -552,11 +556,16 @@ class ArrayEmitter:
 
     def _gather(self, load: BufferLoad) -> Value:
         name = self.scope.buffer(load.buffer)
-        indices = [without_widening(index) for index in self.present(load.buffer, load.indices)]
+        count = 0 if self.guards else gathers.trailing_axes(load, self.layout)
+        split, rank = len(self.layout) - count, len(load.indices) - count
+        emitter = self._over(self.layout[:split]) if count else self
+        indices = self.present(load.buffer, load.indices)[:rank]
+        indices = [gathers.without_widening(index) for index in indices]
         for index in indices:
-            self._count(index)
-        values = [self._value(index) for index in indices]
-        dims = frozenset[Var]().union(*(v.dims for v in values))
+            emitter._count(index)
+        values = [emitter._value(index) for index in indices]
+        self.lines += emitter.lines if count else []
+        dims = frozenset(a.var for a in self.layout[split:]).union(*(v.dims for v in values))
         nodes = [v.node for v in values]
         if self.guards:
             where = self._where()
@@ -588,12 +597,3 @@ class ArrayEmitter:
         self._inside(buffer, maps, indices)
         elements = view(self.scope, buffer, self.shape_of(buffer), maps, self.layout, whole=True)
         return Output(elements.node, frozenset(elements.dims), buffer.dtype, not read(buffer))
-
-
-def _is_weak(dtype: DataType) -> bool:
-    """Whether a plain Python number takes this datatype from the other operand."""
-    return dtype.numpy().isbuiltin == 1
-
-
-def _is_work(expr: PrimExpr) -> bool:
-    return not isinstance(expr, (BufferLoad, Var, IntImm, FloatImm))

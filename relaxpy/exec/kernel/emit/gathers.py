@@ -44,6 +44,24 @@ def row_gather(load: BufferLoad, layout: Sequence[Axis]) -> RowGather | None:
     return RowGather(axis, index, over) if over else None
 
 
+def trailing_axes(load: BufferLoad, layout: Sequence[Axis]) -> int:
+    """How many of the last axes of `layout` the last indices of `load` are, over whole dimensions.
+
+    The other indices do not depend on them, and one depends on another axis.
+    """
+    count, most = 0, min(len(load.indices), len(layout)) - 1
+    while count < most:
+        number = len(load.indices) - 1 - count
+        axis = _full_axis(load.indices[number], load, number, layout)
+        others = load.indices[:number]
+        if axis is not layout[-1 - count] or any(mentions(i, {axis.var}) for i in others):
+            break
+        count += 1
+    over = {a.var for a in layout[: len(layout) - count]}
+    rest = load.indices[: len(load.indices) - count]
+    return count if any(mentions(i, over) for i in rest) else 0
+
+
 def _full_axis(
     index: PrimExpr, load: BufferLoad, dimension: int, layout: Sequence[Axis]
 ) -> Axis | None:

@@ -10,6 +10,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import Call, Cast, FloatImm, IntImm, PrimExpr, Select, Var
 
 Guards: TypeAlias = tuple[ast.expr, ...]
@@ -71,3 +72,13 @@ def _is_literal(expr: PrimExpr, value: int) -> bool:
             return number == value and not is_negative and not expr.dtype.is_bool
         case _:
             return False
+
+
+def is_weak(dtype: DataType) -> bool:
+    """Whether a plain Python number takes this datatype from the other operand."""
+    return dtype.numpy().isbuiltin == 1
+
+
+def is_work(expr: PrimExpr) -> bool:
+    """Whether a value is computed, and not only read."""
+    return not isinstance(expr, (BufferLoad, Var, IntImm, FloatImm))
