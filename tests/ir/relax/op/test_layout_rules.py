@@ -22,7 +22,7 @@ from relaxpy.ir.relax.op.definition.layouts import layouts_of
 from relaxpy.ir.relax.op.definition.registry import register, registered_ops, unregister
 from relaxpy.ir.relax.transform import ConvertLayout
 from tests.ir.relax.op.cases import CASES, Case
-from tests.ir.relax.op.test_kernels import check, doubles
+from tests.ir.relax.op.comparison import check, define
 
 #: How many calls of each operator are converted.
 LIMIT = 2
@@ -85,9 +85,9 @@ def test_a_call_in_other_layouts_has_the_same_value(case: Case) -> None:
     assert check_well_formed(converted, normal_form=True) == []
     assert converted["main"].struct_info == module["main"].struct_info
     with np.errstate(all="ignore"):
-        expected = case.expected(*map(doubles, case.inputs))
+        definition = define(case.expected, case.inputs)
         found = compile(converted, "numpy")["main"](*case.inputs)
-    check(found, expected, case.inputs, 4 * case.roundings)
+    check(found, definition, 4 * case.roundings)
 
 
 def test_every_rule_takes_another_layout() -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from relaxpy.errors import RelaxpyError, StructInfoError
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
 from relaxpy.ir.relax.transform import LegalizeOps
 from relaxpy.ir.tir import expr as tir
@@ -312,3 +314,12 @@ def test_an_error_marks_the_operand() -> None:
     with pytest.raises(RelaxpyError, match="different axes are split along axis 0") as caught:
         from_source(wrong)
     assert "R.matmul(x, w)" in str(caught.value)
+
+
+def test_a_call_without_default_attributes_has_them() -> None:
+    x = rx.Var("x", spread("S[0], R", 4, 8))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        result = builder.emit(rx.Call(Op.get("relax.nn.softmax"), (x,)))
+        builder.emit_func_output(result)
+    assert result.struct_info == spread("S[0], R", 4, 8)

@@ -416,6 +416,28 @@ def test_a_variable_of_vague_struct_info_has_no_layout() -> None:
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
+def test_calls_without_default_attributes_are_converted() -> None:
+    x, w = (
+        relax.Var(name, relax.TensorStructInfo(shape, "float32"))
+        for name, shape in (("x", (2, 3, 9, 9)), ("w", (4, 3, 3, 3)))
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            lv = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.conv2d"), (x, w)))
+            lv1 = builder.emit(relax.Call(relaxpy.ir.Op.get("relax.nn.softmax"), (lv,)))
+            gv = builder.emit_output(lv1)
+        builder.emit_func_output(gv)
+    mod = builder.finalize()
+    assert ConvertLayout({"relax.nn.conv2d": ["NCHW", "OIHW"]})(mod) is mod
+    changed = ConvertLayout(NHWC)(mod)
+    after = converted("lv1 = R.nn.softmax(lv, axis=2)", f"gv = {BACK.format('lv1')}")
+    assert changed.script().count("R.permute_dims(") == 3
+    data = inputs(mod, {})
+    first, second = (relaxpy.compile(m)["main"](*data) for m in (after, changed))
+    np.testing.assert_array_equal(first, second)
+
+
 def test_an_alias_has_the_layout_of_its_value() -> None:
     mod = main(CONV, "lv = R.nn.conv2d(x, w)", "lv1 = lv", "gv = R.nn.relu(lv1)")
     after = ConvertLayout(NHWC)(mod)

@@ -144,6 +144,13 @@ def test_other_normalisations_stay(mod: IRModule) -> None:
     assert FoldBatchnormToConv2D()(mod) is mod
 
 
+def test_an_unknown_datatype_is_not_folded() -> None:
+    text = program(CONV, NORM, STATIC).script().replace(', dtype="float32"', "")
+    mod = from_source(text)
+    assert isinstance(mod, IRModule)
+    assert FoldBatchnormToConv2D()(mod) is mod
+
+
 def chain(count: int) -> IRModule:
     lines = []
     for k in range(count):

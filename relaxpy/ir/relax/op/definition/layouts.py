@@ -478,9 +478,9 @@ def attribute_layout(*operands: str, result: str, desirable: bool = False) -> La
         if not desirable:
             _require_undesired(call, desired)
         names = (*operands, result) if result not in operands else operands
-        attrs = cast("Mapping[str, str]", call.attrs)
+        attrs = {name: call.attrs[name] or call.attrs[names[0]] for name in names}
         if wanted is not None:
-            taken = _desired_layouts(call, names, operands, wanted)
+            taken = _desired_layouts(call, attrs, operands, wanted)
             if taken is not None:
                 return taken
         layouts = [layouts_of(arg, known) for arg, _ in zip(call.args, operands, strict=False)]
@@ -490,22 +490,23 @@ def attribute_layout(*operands: str, result: str, desirable: bool = False) -> La
         if len(units(attrs[result])) != len(units(attrs[operands[0]])):
             return None
         blocked = len(operands) == 1 and has_blocks(plain[0])
-        if not blocked or not _takes_blocks(call, plain[0], names):
+        if not blocked or not _takes_blocks(call, plain[0], attrs):
             plain = list(map(_unblocked, plain))
         new = {name: _relabeled(attrs[name], x) for name, x in zip(operands, plain, strict=True)}
         new[result] = _relabeled(attrs[result], plain[0])
-        return InferredLayouts(plain, plain[0], _changed(call.attrs, new))
+        return InferredLayouts(plain, plain[0], _changed(call, attrs, new))
 
     return infer
 
 
-def _changed(attrs: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
-    return attrs if all(attrs[name] == value for name, value in new.items()) else {**attrs, **new}
+def _changed(call: Call, old: Mapping[str, str], new: Mapping[str, str]) -> Mapping[str, Any]:
+    """The attributes of a call, with other layouts if they differ."""
+    return call.attrs if new == old else {**call.attrs, **new}
 
 
-def _takes_blocks(call: Call, layout: str, names: Sequence[str]) -> bool:
+def _takes_blocks(call: Call, layout: str, attrs: Mapping[str, str]) -> bool:
     """Whether operand and result are divided by blocks, and no attribute has some already."""
-    if any(has_blocks(str(call.attrs[name])) for name in names):
+    if any(map(has_blocks, attrs.values())):
         return False
     return all(
         fills_layout(sinfo, layout) for sinfo in (call.args[0].struct_info, call.struct_info)
@@ -513,33 +514,31 @@ def _takes_blocks(call: Call, layout: str, names: Sequence[str]) -> bool:
 
 
 def _desired_layouts(
-    call: Call, names: Sequence[str], operands: Sequence[str], wanted: Sequence[str]
+    call: Call, attrs: Mapping[str, str], operands: Sequence[str], wanted: Sequence[str]
 ) -> InferredLayouts | None:
-    """The desired layouts, or None if blocks are not known to divide the tensors.
+    """The desired layouts in place of those in `attrs`, if blocks are known to divide the tensors.
 
     Errors:
         MisuseError: there are too few or too many layouts, or one has other axes.
     """
     op = cast("Op", call.op).name
-    counts = {len(operands), len(names)}
+    counts = {len(operands), len(attrs)}
     if len(wanted) not in counts:
         raise MisuseError(
             f"the desired layouts of {op} are {' or '.join(map(str, sorted(counts)))} "
-            f"({', '.join(names)}), found {list(wanted)}",
+            f"({', '.join(attrs)}), found {list(wanted)}",
             about=wanted,
         )
-    targets = [*wanted, wanted[0]][: len(names)]
+    targets = dict(zip(attrs, [*wanted, wanted[0]], strict=False))
     tensors = [*(arg.struct_info for arg in call.args[: len(operands)]), call.struct_info]
     layouts: list[str] = []
-    for name, target, sinfo in zip(names, targets, tensors, strict=False):
-        attribute = cast("str", call.attrs[name])
-        _require_same_axes(op, name, attribute, target)
-        layout = _layout_for(attribute, target)
+    for (name, attribute), sinfo in zip(attrs.items(), tensors, strict=False):
+        _require_same_axes(op, name, attribute, targets[name])
+        layout = _layout_for(attribute, targets[name])
         if layout is None or not fills_layout(sinfo, layout):
             return None
         layouts.append(layout)
-    attrs = _changed(call.attrs, dict(zip(names, targets, strict=True)))
-    return InferredLayouts(layouts[: len(operands)], layouts[len(names) - 1], attrs)
+    return InferredLayouts(layouts[: len(operands)], layouts[-1], _changed(call, attrs, targets))
 
 
 def _require_same_axes(op: str, name: str, attribute: str, target: str) -> None:

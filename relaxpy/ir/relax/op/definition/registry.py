@@ -215,6 +215,7 @@ class OpDef:
         whole = replace(ctx, closed=False)
         sinfos = [ctx.sinfo_of(arg) for arg in call.args]
         names = [parameter.name for parameter in self.signature.operands]
+        call = self.signature.completed(call)
         return infer_distributed(lambda new: self.infer(new, whole), rule, call, sinfos, names)
 
     def operand_gradients(
@@ -463,6 +464,12 @@ def registered_ops() -> Mapping[str, OpDef]:
 def find(op: Op) -> OpDef | None:
     """The definition registered under the name of `op`, or None."""
     return _table.get(op.name)
+
+
+def with_all_attributes(call: Call) -> Call:
+    """The call, with the defaults of attributes that it leaves out."""
+    operator = find(call.op) if isinstance(call.op, Op) else None
+    return call if operator is None else operator.signature.completed(call)
 
 
 class Namespace:

@@ -29,7 +29,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
     const,
 )
-from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
 from relaxpy.ir.tir.layout import Layout
@@ -120,19 +120,25 @@ class _Folding(BindingRewriter):
         value = self.value_of(var)
         if not isinstance(value, Call) or value.op != Op.get(name):
             return None
-        return value if self._mentions[cast("Var", var)] == 2 else None  # bound, and used once
+        is_only_use = self._mentions[cast("Var", var)] == 2  # bound, and used once
+        return with_all_attributes(value) if is_only_use else None
 
 
 def _can_be_folded(conv: Call, norm: Call) -> bool:
-    """Whether channels are one axis, along which is normalised, and all have one datatype."""
+    """Whether channels are one axis, along which is normalised, and all have one known datatype."""
     sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
     if not all(isinstance(s, TensorStructInfo) for s in sinfos):
         return False
-    if len({cast("TensorStructInfo", sinfo).dtype for sinfo in sinfos}) > 1:
+    dtypes = {cast("TensorStructInfo", sinfo).dtype for sinfo in sinfos}
+    if len(dtypes) > 1 or any(dtype.is_void for dtype in dtypes):
         return False
-    out, kernel = (Layout.of(cast("str", conv.attrs[n])) for n in ("out_layout", "kernel_layout"))
+    out, kernel = _out_layout(conv), Layout.of(cast("str", conv.attrs["kernel_layout"]))
     axis = cast("int", norm.attrs["axis"]) % len(out)
     return out.factor_of("C") < 0 and kernel.factor_of("O") < 0 and axis == out.index_of("C")
+
+
+def _out_layout(conv: Call) -> Layout:
+    return Layout.of(cast("str", conv.attrs["out_layout"] or conv.attrs["data_layout"]))
 
 
 class _Bindings:
@@ -150,19 +156,18 @@ class _Bindings:
         deviation = self.bound(R.sqrt(self.bound(R.add(variance, epsilon))))
         one = const(1, dtype)
         scale = self.bound(R.divide(gamma if norm.attrs["scale"] else one, deviation))
-        factors = self.beside(scale, conv.attrs["kernel_layout"], "O")
+        factors = self.beside(scale, Layout.of(cast("str", conv.attrs["kernel_layout"])), "O")
         scaled = self.bound(R.multiply(weight, factors))
         result = self.bound(rebuild(conv, args=(x, scaled)))
         shift = self.bound(R.multiply(mean, scale))
         bias = self.bound(R.subtract(beta, shift) if norm.attrs["center"] else R.negative(shift))
-        channels = self.beside(bias, conv.attrs["out_layout"], "C")
+        channels = self.beside(bias, _out_layout(conv), "C")
         value = R.add(result, channels)
         return [*self.bindings, self.bind(self.binding.var, value)]
 
-    def beside(self, vector: Expr, layout: object, letter: str) -> Expr:
+    def beside(self, vector: Expr, layout: Layout, letter: str) -> Expr:
         """A vector along the axis with a letter in a layout, of size 1 along the others."""
-        order = Layout.of(cast("str", layout))
-        others = [axis for axis in range(len(order)) if axis != order.index_of(letter)]
+        others = [axis for axis in range(len(layout)) if axis != layout.index_of(letter)]
         return self.bound(R.expand_dims(vector, others))
 
     def bound(self, value: Expr) -> Var:

@@ -43,7 +43,7 @@ from relaxpy.ir.relax.op.definition.layouts import (
     layouts_of,
     units,
 )
-from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.tir import expr as tir
@@ -187,9 +187,10 @@ class _Converter:
 
     def _call(self, binding: VarBinding, call: Call) -> None:
         initial = initial_layouts(call.struct_info)
-        inferred = self._inferred(call)
+        completed = with_all_attributes(call)
+        inferred = self._inferred(completed)
         if inferred is None or not _of_one_kind(inferred.result, initial):
-            inferred = InferredLayouts((), initial, call.attrs)
+            inferred = InferredLayouts((), initial, completed.attrs)
         args = [
             self._in_layout(
                 arg,
@@ -202,7 +203,7 @@ class _Converter:
         for position, arg in inferred.args.items():
             args[position] = arg
         value = _with(call, args=args)
-        if inferred.attrs is not call.attrs:
+        if inferred.attrs is not completed.attrs:
             value = rebuild(value, attrs=inferred.attrs)
         self._bind(binding, value, inferred.result)
 

@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     StructInfo,
     TensorStructInfo,
 )
+from relaxpy.ir.relax.op.definition.registry import with_all_attributes
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
@@ -115,7 +116,7 @@ class _Optimizing(BindingRewriter):
 def _transform(value: Expr | None) -> Call | None:
     """The value if it is a call of layout_transform."""
     is_transform = isinstance(value, Call) and value.op == Op.get("relax.layout_transform")
-    return cast("Call", value) if is_transform else None
+    return with_all_attributes(cast("Call", value)) if is_transform else None
 
 
 def _map(call: Call) -> IndexMap:
