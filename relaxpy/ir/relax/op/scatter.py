@@ -116,6 +116,11 @@ def _gradient_scatter_elements(
     return [grad, R.grad.no_grad(indices), update_grad]
 
 
+def _check_reduction(data: TensorStructInfo, reduction: Reduction) -> None:
+    if reduction == "mean" and data.dtype.is_bool:
+        raise refuse_type(f"Booleans have no mean, found {data}", data)
+
+
 @register(
     "relax.scatter_elements",
     layout=along("axis", together=True),
@@ -143,8 +148,10 @@ def scatter_elements(
         result   as data
     Errors:
         StructInfoError: indices are known not to be integers, ranks or datatypes differ, the shapes
-            of indices and updates provably differ, or the axis is out of range.
+            of indices and updates provably differ, the axis is out of range, or Booleans have no
+            mean.
     """
+    _check_reduction(data, reduction)
     require_indices(indices)
     common_dtype([data, updates], "data and updates")
     require_same_rank(data, indices, "data and indices")
@@ -205,8 +212,10 @@ def scatter_nd(
         result   as data
     Errors:
         StructInfoError: indices are known not to be integers or have rank 0, there are more
-            positions than axes, datatypes differ, or the shape of updates provably is another one.
+            positions than axes, datatypes differ, the shape of updates provably is another one, or
+            Booleans have no mean.
     """
+    _check_reduction(data, reduction)
     require_indices(indices)
     common_dtype([data, updates], "data and updates")
     if indices.ndim == 0:

@@ -71,6 +71,12 @@ def translates(*names: str) -> Callable[[Translation], Translation]:
 
 def evaluated(call: rx.Call, inputs: Sequence[Array]) -> tuple[Array, ...] | None:
     """The results of a call by ONNX Runtime, or None where it has no kernel for it."""
+    run = session(call, inputs)
+    return None if run is None else run(*inputs)
+
+
+def session(call: rx.Call, inputs: Sequence[Array]) -> Callable[..., tuple[Array, ...]] | None:
+    """A function that computes a call by ONNX Runtime, or None where it has no kernel for it."""
     assert isinstance(call.op, Op)
     graph = Graph(call, inputs)
     names = [f"x{k}" for k in range(len(inputs))]
@@ -94,15 +100,19 @@ def evaluated(call: rx.Call, inputs: Sequence[Array]) -> tuple[Array, ...] | Non
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(
+        model_session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:
         if "NOT_IMPLEMENTED" in str(error) or "Type Error" in str(error):
             return None
         raise
-    given = {x.name: inputs[int(x.name[1:])] for x in session.get_inputs()}
-    return tuple(session.run(outputs, given))
+    used = [int(x.name[1:]) for x in model_session.get_inputs()]
+
+    def run(*arrays: Array) -> tuple[Array, ...]:
+        return tuple(model_session.run(outputs, {f"x{k}": arrays[k] for k in used}))
+
+    return run
 
 
 def _spatial(layout: str) -> str:

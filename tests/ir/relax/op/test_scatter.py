@@ -57,7 +57,18 @@ def test_what_is_known_of_the_result(make: Made, sinfos: Infos, expected: rx.Str
     check(make, sinfos, expected)
 
 
+TRUTHS = tensor(2, 2, dtype="bool")
 REFUSED: list[tuple[Made, Infos, str]] = [
+    (
+        lambda x, i, u: op.scatter_elements(x, i, u, reduction="mean"),
+        (TRUTHS, ints(2, 2), TRUTHS),
+        "Booleans have no mean",
+    ),
+    (
+        lambda x, i, u: op.scatter_nd(x, i, u, "mean"),
+        (TRUTHS, ints(2, 2), tensor(2, dtype="bool")),
+        "Booleans have no mean",
+    ),
     (op.gather_elements, (X, tensor(2, 2)), "indices holds integers, found R.Tensor((2, 2)"),
     (op.gather_elements, (X, ints(2)), "data and indices have one rank"),
     (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -39,7 +39,7 @@ for _case in CASES:
     ROWS.setdefault(_case.operator, []).append(_case)
 #: How many rows of an operator, each in a datatype, are drawn for a day; and in how many ways each
 #: is compiled, here and in the whole table, where the other ways are those of the next rows.
-DRAWN, DRAWN_WAYS, WAYS = 2, 2, 3
+DRAWN, DRAWN_WAYS, WAYS = 2, 2, 2
 #: All ways to compile a row.
 ALL_WAYS = [*product(KNOWLEDGE, TARGETS)]
 
@@ -55,9 +55,18 @@ class Example:
 
 def examples(case: Case) -> list[Example]:
     own = Inputs(case.inputs, "as in the row")
+    as_written = Example(own, is_taken(case, own.arrays), defined(case, own.arrays))
     return [
-        Example(inputs, is_taken(case, inputs.arrays), defined(case, inputs.arrays))
-        for inputs in (own, *special(case), *arranged(case), *resized(case))
+        as_written,
+        *(replace(as_written, inputs=inputs) for inputs in arranged(case)),
+        *(
+            replace(as_written, inputs=inputs, definition=defined(case, inputs.arrays))
+            for inputs in special(case)
+        ),
+        *(
+            Example(inputs, is_taken(case, inputs.arrays), defined(case, inputs.arrays))
+            for inputs in resized(case)
+        ),
     ]
 
 
@@ -147,7 +156,8 @@ def whole(row: Case) -> Iterator[tuple[Case, str, list[tuple[str, str]]]]:
         if is_taken(case, case.inputs):
             first = WAYS * (rows.index(row) + k)
             ways = [ALL_WAYS[n % len(ALL_WAYS)] for n in range(first, first + WAYS)]
-            yield case, dtype, [w for w in possible(case) if w in ways or len(rows) < WAYS]
+            few = len(rows) * WAYS < len(ALL_WAYS)
+            yield case, dtype, [way for way in possible(case) if few or way in ways]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -148,6 +148,8 @@ def _scatter(data: Array, indices: Array, updates: Array, axis: int, reduction: 
         name = "add" if reduction == "mean" else reduction
         out[key] = UFUNCS[name](out[key], updates[index])
     if reduction == "mean":
+        if out.dtype == bool:
+            raise TypeError("Booleans have no mean")
         return out / count if out.dtype.kind == "f" else out // count
     return out
 
