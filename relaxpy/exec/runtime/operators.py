@@ -8,7 +8,10 @@ from math import prod
 import numpy as np
 
 from relaxpy.errors import AssertionFailedError, MisuseError, RuntimeCheckError, counted
-from relaxpy.exec.runtime import sorting as sorting  # registers functions that kernels call
+from relaxpy.exec.runtime import (
+    sorting as sorting,  # registers functions that kernels call
+    tuples as tuples,  # registers functions that passes call
+)
 from relaxpy.exec.runtime.closures import make_closure
 from relaxpy.exec.runtime.storage import (
     new_storage,

@@ -83,3 +83,9 @@ from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindPara
 from relaxpy.ir.relax.transform.params.bind_symbolic_vars import (
     BindSymbolicVars as BindSymbolicVars,
 )
+from relaxpy.ir.relax.transform.params.bundle_model_params import (
+    BundleModelParams as BundleModelParams,
+)
+from relaxpy.ir.relax.transform.params.lift_transform_params import (
+    LiftTransformParams as LiftTransformParams,
+)

@@ -38,6 +38,7 @@ NOT_IDEMPOTENT: dict[str, str] = {
     "AppendLoss": "each run adds a function",
     "BindParams": "the parameter is gone",
     "BindSymbolicVars": "the shape variable is gone",
+    "BundleModelParams": "each run makes a tuple",
     "Gradient": "each run adds an adjoint",
     "SetupTrainer": "each run adds functions",
     "ToMixedPrecision": "sums that the first run left in float32 are stored in float16",

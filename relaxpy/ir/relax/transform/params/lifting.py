@@ -1,0 +1,277 @@
+"""Which bindings of functions depend on weights only, and the functions without these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rebuild, rename
+from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.effects import Effects, computes
+from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
+from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    ExternFunc,
+    FuncStructInfo,
+    Function,
+    MatchCast,
+    ObjectStructInfo,
+    SeqExpr,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.tir import expr as tir
+
+
+def lifting_of(mod: IRModule, names: Sequence[str]) -> Lifting:
+    """What is lifted from functions together.
+
+    Errors:
+        TransformError: their weights are not alike.
+    """
+    members = [_Member(mod, cast("Function", mod[name])) for name in names]
+    first = members[0]
+    for name, member in zip(names, members, strict=True):
+        if not structural_equal(member.weight_info, first.weight_info, map_free_vars=True):
+            raise TransformError(
+                f"LiftTransformParams: {names[0]} and {name} have no shared transformation, as "
+                f"their parameters after the inputs differ: {first.weight_info} and "
+                f"{member.weight_info}",
+                span=member.func.span,
+            )
+    return Lifting(members)
+
+
+def _sinfo(expr: Expr) -> StructInfo:
+    return expr.struct_info or ObjectStructInfo()
+
+
+class _Member:
+    """A function: its weights, and the bindings that may be computed before it is called."""
+
+    def __init__(self, mod: IRModule, func: Function) -> None:
+        self.func = func
+        count = cast("int", func.attrs["num_input"])
+        self.inputs, self.weights = func.params[:count], func.params[count:]
+        self.weight_info = TupleStructInfo(tuple(map(_sinfo, self.weights)))
+        self.weight_sizes = definable_shape_vars(self.weight_info)
+        self.input_sizes = set(definable_shape_vars(*map(_sinfo, self.inputs)))
+        self.candidates: list[Binding] = list(self._liftable(mod))
+
+    def _liftable(self, mod: IRModule) -> Iterator[Binding]:
+        """Bindings of dataflow blocks that use only weights and what was yielded before."""
+        effects = Effects(Context(), mod.functions_by_name, self.func)
+        known, sizes = set(self.weights), set(self.weight_sizes)
+        exposed = _exposed(self.func.body, effects)
+        for block in self.func.body.blocks:
+            for binding in block.bindings:
+                operands = set(occurring_vars(binding.value))
+                if not isinstance(block, DataflowBlock):
+                    if effects.is_barrier(binding) and not known.isdisjoint(operands):
+                        return  # it may change a weight
+                elif (
+                    _may_be_lifted(binding)
+                    and not (binding.var in exposed and computes(binding.value))
+                    and known.issuperset(free_vars(binding.value))
+                    and sizes.issuperset(
+                        s for n in binding_operands(binding) for s in used_shape_vars(n)
+                    )
+                ):
+                    known.add(cast("Var", binding.var))
+                    yield binding
+
+
+def _used_sizes(binding: Binding) -> Iterator[tir.Var]:
+    return (size for node in binding_operands(binding) for size in used_shape_vars(node))
+
+
+def _may_be_lifted(binding: Binding) -> bool:
+    value, var = binding.value, binding.var
+    if var is None or isinstance(var.struct_info, FuncStructInfo):
+        return False
+    if isinstance(value, Call) and value.op == Op.get("relax.builtin.stop_lift_params"):
+        return False
+    return not isinstance(value, ExternFunc)
+
+
+def _exposed(seq: SeqExpr, effects: Effects) -> set[Var]:
+    """The variables whose values the caller or a call with effects gets, and may change."""
+    exposed = set(occurring_vars(seq.body))
+    for block in reversed(seq.blocks):
+        for binding in reversed(block.bindings):
+            aliases = not computes(binding.value) and binding.var in exposed
+            if aliases or (not isinstance(block, DataflowBlock) and effects.is_barrier(binding)):
+                exposed.update(occurring_vars(binding.value))
+    return exposed
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A binding in terms of the weights of the first function, and its variable in each one."""
+
+    binding: Binding
+    variables: list[list[Var]]
+
+
+class Lifting:
+    """The transformation of weights that functions share, and what is left of these."""
+
+    def __init__(self, members: Sequence[_Member]) -> None:
+        self.members = members
+        self.weights = members[0].weights
+        self.lifted = self._shared_bindings()
+        depends: set[Var] = set(self.weights)
+        for shared in self.lifted:
+            if not depends.isdisjoint(free_vars(shared.binding.value)):
+                depends.add(cast("Var", shared.binding.var))
+        self.moved = [s for s in self.lifted if s.binding.var in depends]
+        dropped = [{v for s in self.moved for v in s.variables[k]} for k in range(len(members))]
+        self._rest = [_Rest(gone).expr(m.func) for gone, m in zip(dropped, members, strict=True)]
+        self._used = [set(occurring_vars(rest.body)) for rest in self._rest]
+
+    def _shared_bindings(self) -> list[_Shared]:
+        """The bindings that each function has, in terms of the first one."""
+        by_key: dict[int, list[_Shared]] = {}
+        ordered: list[_Shared] = []
+        first = self.members[0]
+        for k, member in enumerate(self.members):
+            images: dict[Node, Node] = dict(zip(member.weights, first.weights, strict=True))
+            images |= zip(member.weight_sizes, first.weight_sizes, strict=True)
+            images = {var: image for var, image in images.items() if var is not image}
+            for binding in member.candidates:
+                here = replace_variables(binding, images)
+                same = by_key.setdefault(structural_hash(here.value), [])
+                shared = next((s for s in same if _is_same(s.binding, here)), None)
+                if shared is None or len(self.members) == 1:
+                    shared = _Shared(here, [[] for _ in self.members])
+                    same.append(shared)
+                    ordered.append(shared)
+                shared.variables[k].append(cast("Var", binding.var))
+                if binding.var is not shared.binding.var:
+                    images[cast("Var", binding.var)] = cast("Var", shared.binding.var)
+        return [shared for shared in ordered if all(shared.variables)]
+
+    @cached_property
+    def outputs(self) -> list[tuple[Var, list[list[Var]]]]:
+        """The results of the transformation, and the variables in each function that have them."""
+        weights = [(w, [[m.weights[k]] for m in self.members]) for k, w in enumerate(self.weights)]
+        moved = [(cast("Var", s.binding.var), s.variables) for s in self.moved]
+        return [
+            (var, variables)
+            for var, variables in (*weights, *moved)
+            if any(not used.isdisjoint(v) for used, v in zip(self._used, variables, strict=True))
+        ]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The indices of shape variables of weights that only a shape can pass on."""
+        sinfos = [_sinfo(var) for var, _ in self.outputs]
+        sizes = self.members[0].weight_sizes
+        passed = set(definable_shape_vars(*sinfos))
+        mentioned = {size for sinfo in sinfos for size in used_shape_vars(sinfo)}
+        needed = [self._needed_sizes(k, mentioned) for k in range(len(self.members))]
+        return [
+            k for k, s in enumerate(sizes) if s not in passed and any(k in need for need in needed)
+        ]
+
+    def _needed_sizes(self, k: int, mentioned: set[tir.Var]) -> set[int]:
+        """The indices of the shape variables that a function needs and its inputs do not have."""
+        member, rest = self.members[k], self._rest[k]
+        nodes: list[Node] = [rest.body, *map(_sinfo, member.inputs)]
+        if rest.ret_struct_info is not None:
+            nodes.append(rest.ret_struct_info)
+        used = {size for node in nodes for size in used_shape_vars(node)}
+        pairs = zip(member.weight_sizes, self.members[0].weight_sizes, strict=True)
+        return {
+            index
+            for index, (size, common) in enumerate(pairs)
+            if (size in used or common in mentioned) and size not in member.input_sizes
+        }
+
+    @property
+    def transformation(self) -> Function:
+        """The function that computes the outputs from the weights."""
+        func = self.members[0].func
+        fields: list[Expr] = [var for var, _ in self.outputs]
+        if self.sizes:
+            fields.insert(0, ShapeExpr([self.members[0].weight_sizes[k] for k in self.sizes]))
+        value = Tuple(fields)
+        result = Var("result", TupleStructInfo(tuple(map(_sinfo, fields))), func.span)
+        bindings = [*(s.binding for s in self.lifted), VarBinding(result, value, func.span)]
+        body = SeqExpr((DataflowBlock(bindings),), result)
+        attrs = {"num_input": 0}
+        return Function(self.weights, body, result.struct_info, attrs=attrs, span=func.span)
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that take the outputs in place of the weights."""
+        return [self._after(k) for k in range(len(self.members))]
+
+    @property
+    def changes(self) -> bool:
+        """Whether a function changes."""
+        return any(a is not m.func for a, m in zip(self.functions, self.members, strict=True))
+
+    def _after(self, k: int) -> Function:
+        member, rest = self.members[k], self._rest[k]
+        images: dict[Var, Var] = {}
+        params: list[Var] = [*member.inputs]
+        if self.sizes:
+            sizes = ShapeStructInfo([member.weight_sizes[size] for size in self.sizes])
+            params.append(Var("vars_from_compile_time_params", sizes, member.func.span))
+        for _, variables in self.outputs:
+            var, *others = variables[k]
+            new = var if var in member.weights else Var(var.name_hint, var.struct_info, var.span)
+            params.append(new)
+            images.update({v: new for v in (var, *others) if v is not new})
+        if rest is member.func and tuple(params) == tuple(rest.params):
+            return rest
+        body = rename(rest.body, images) if images else rest.body
+        return rebuild(rest, params=tuple(params), body=body)
+
+
+class _Rest(BindingRewriter):
+    """Removes bindings of variables that become parameters, and marks of where lifting stops."""
+
+    def __init__(self, dropped: set[Var]) -> None:
+        super().__init__()
+        self.dropped = dropped
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value = binding.value
+        if binding.var in self.dropped:
+            return ()
+        if isinstance(value, Call) and value.op == Op.get("relax.builtin.stop_lift_params"):
+            return value.args[0]
+        return None
+
+
+def _is_same(first: Binding, later: Binding) -> bool:
+    if type(first) is not type(later) or not structural_equal(first.value, later.value):
+        return False
+    if isinstance(first, MatchCast) and isinstance(later, MatchCast):
+        return structural_equal(first.struct_info, later.struct_info)
+    return True
