@@ -21,7 +21,6 @@ from relaxpy.ir.relax.nodes import (
     BindingBlock,
     DataflowBlock,
     DataflowVar,
-    Expr,
     Function,
     If,
     ObjectStructInfo,
@@ -131,7 +130,7 @@ def bundled(func: Function, name: str) -> Function:
 class ReadBeforeUse(BindingRewriter):
     """Binds each variable of a table to its value just before it is used where it is not bound."""
 
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, values: Mapping[Var, TupleGetItem]) -> None:
         super().__init__()
         self.values = values
         self._read: dict[Node, Var] = {}

@@ -202,6 +202,7 @@ def _consuming(func: Function) -> Function:
                 index = PrimValue(const(value.index, "int32"))
                 unit = TupleStructInfo(())
                 call = R.call_pure_packed(ExternFunc(_RESET), pack, index, sinfo_args=unit)
+                assert binding.var is not None
                 var = type(binding.var)("_", unit)
                 bindings.append(VarBinding(var, replace(call, span=value.span), binding.span))
         blocks.append(with_bindings(block, bindings))
