@@ -32,6 +32,7 @@ from relaxpy.ir.relax.transform import (
     Normalize as Normalize,
     NormalizeGlobalVar as NormalizeGlobalVar,
     OptimizeLayoutTransform as OptimizeLayoutTransform,
+    RealizeVDevice as RealizeVDevice,
     RemovePurityChecking as RemovePurityChecking,
     RemoveRedundantReshape as RemoveRedundantReshape,
     RemoveUnusedOutputs as RemoveUnusedOutputs,

@@ -36,6 +36,7 @@ from relaxpy.ir.relax.transform.cleanup.inline_private_functions import (
     InlinePrivateFunctions as InlinePrivateFunctions,
 )
 from relaxpy.ir.relax.transform.cleanup.lambda_lift import LambdaLift as LambdaLift
+from relaxpy.ir.relax.transform.cleanup.realize_vdevice import RealizeVDevice as RealizeVDevice
 from relaxpy.ir.relax.transform.cleanup.remove_purity_checking import (
     RemovePurityChecking as RemovePurityChecking,
 )

@@ -1,0 +1,213 @@
+"""RealizeVDevice: tensors on the devices that hints and other tensors put them on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.device import Device
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    MatchCast,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+
+_TARGETS: Mapping[str, Iterable[str]] = {"cpu": ("llvm", "c", "cpu")}
+
+
+@dataclass(frozen=True)
+class RealizeVDevice(Pass):
+    """Gives tensors the device of those that they are computed with, and copies between devices.
+
+    What is known are the devices in struct info and, as far as these leave it open, the operands of
+    `hint_on_device`. Such a call becomes `to_vdevice`, or an alias if its operand is there already.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32", "llvm")):
+                a = R.add(x, y)
+                b = R.hint_on_device(a, R.cuda(0))
+                c = R.exp(b)
+                return c
+
+        @I.ir_module
+        class After:
+            I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda")]})
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32", "llvm"), y: R.Tensor((4,), "float32", "llvm")):
+                a = R.add(x, y)
+                b = R.to_vdevice(a, "cuda")
+                c = R.exp(b)
+                return c
+
+    Errors:
+        TransformError: the module does not list the device of a hint.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        devices = [d for d in mod.global_infos.get("vdevice", ()) if isinstance(d, VDevice)]
+
+        def realized(func: Function) -> Function:
+            known = _Devices(func, devices).known
+            return _Placing(known, devices).expr(func) if known else func
+
+        return normalize_module(map_functions(mod, Function, realized))
+
+
+def _device_of_hint(call: Call, devices: Iterable[VDevice]) -> VDevice:
+    """The device of the module that a hint means."""
+    hint = call.attrs["dst_vdevice"]
+    assert isinstance(hint, Device)
+    scope = call.attrs.get("memory_scope", "global")
+    for device in devices:
+        kinds = _TARGETS.get(hint.kind, (hint.kind,))
+        if (
+            device.kind in kinds
+            and device.vdevice_id == hint.index
+            and device.memory_scope == scope
+        ):
+            return device
+    raise TransformError(
+        f"the module lists no device {hint} with memory scope {scope}",
+        span=call.span,
+        hint='I.module_global_infos({"vdevice": [I.vdevice(...)]}) lists the devices',
+    )
+
+
+def _is_call_of(value: object, *names: str) -> bool:
+    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in names
+
+
+class _Devices:
+    """The devices that are `known` of variables of a function."""
+
+    def __init__(self, func: Function, devices: Iterable[VDevice]) -> None:
+        self.known: dict[Var, VDevice] = {}
+        self._together: dict[Var, list[Var]] = {}
+        hinted: dict[Var, VDevice] = {}
+        declared: dict[Var, VDevice] = {}
+        for node in walk(func):
+            if isinstance(node, Function):
+                declared.update(_declared(node.params))
+            if not isinstance(node, (VarBinding, MatchCast)) or node.var is None:
+                continue
+            value = node.value
+            if _is_call_of(value, "relax.hint_on_device"):
+                assert isinstance(value, Call)
+                device = _device_of_hint(value, devices)
+                declared[node.var] = device
+                hinted.update({v: device for v in value.args if isinstance(v, Var)})
+                continue
+            is_copy = _is_call_of(value, "relax.to_vdevice")
+            if is_copy or _declares_result(node):
+                declared.update(_declared((node.var,)))
+            for var in () if is_copy else occurring_vars(value):
+                self._together.setdefault(node.var, []).append(var)
+                self._together.setdefault(var, []).append(node.var)
+        declared.update(_declared(func.params))
+        self._spread(declared)
+        self._spread(hinted)
+
+    def _spread(self, devices: Mapping[Var, VDevice]) -> None:
+        """Add devices of variables that have none yet, and of those that are computed with them."""
+        waiting = [var for var in devices if var not in self.known]
+        self.known.update({var: devices[var] for var in waiting})
+        while waiting:
+            var = waiting.pop()
+            for other in self._together.get(var, ()):
+                if other not in self.known:
+                    self.known[other] = self.known[var]
+                    waiting.append(other)
+
+
+def _declares_result(binding: Binding) -> bool:
+    """Whether the device of a value is declared, and not derived from those of operands."""
+    value = binding.value
+    if isinstance(value, Call):
+        return bool(value.sinfo_args)
+    return isinstance(binding, MatchCast) or isinstance(value, Constant)
+
+
+def _declared(variables: Iterable[Var]) -> dict[Var, VDevice]:
+    devices = {var: _declared_device(var.struct_info) for var in variables}
+    return {var: device for var, device in devices.items() if device is not None}
+
+
+def _declared_device(sinfo: StructInfo | None) -> VDevice | None:
+    if not isinstance(sinfo, TensorStructInfo) or not isinstance(sinfo.vdevice, VDevice):
+        return None
+    return sinfo.vdevice
+
+
+class _Placing(BindingRewriter):
+    """Gives variables their devices, and puts copies in place of hints."""
+
+    def __init__(self, known: Mapping[Var, VDevice], devices: Iterable[VDevice]) -> None:
+        super().__init__()
+        self.known, self.devices = known, devices
+        for var, device in known.items():
+            sinfo = var.struct_info
+            if isinstance(sinfo, TensorStructInfo) and sinfo.vdevice != device:
+                self._images[var] = replace(var, struct_info=replace(sinfo, vdevice=device))
+
+    @override
+    def function(self, func: Function) -> Function:
+        params = tuple(self._with_images(param) for param in func.params)
+        after = super().function(func)
+        ret = self._placed(func.ret_struct_info, func.body.body)
+        if params == func.params and ret is func.ret_struct_info:
+            return after
+        return rebuild(after, params=params, ret_struct_info=ret)
+
+    def _placed(self, sinfo: StructInfo | None, result: Expr) -> StructInfo | None:
+        """The struct info of a result with its device, if that is known."""
+        if isinstance(sinfo, TensorStructInfo) and sinfo.vdevice is None:
+            device = self.known.get(result) if isinstance(result, Var) else None
+            return sinfo if device is None else replace(sinfo, vdevice=device)
+        if isinstance(sinfo, TupleStructInfo) and isinstance(result, Tuple):
+            fields = tuple(map(self._placed, sinfo.fields, result.fields))
+            return sinfo if fields == sinfo.fields else replace(sinfo, fields=fields)  # type: ignore[arg-type]
+        return sinfo
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not _is_call_of(call, "relax.hint_on_device") or not isinstance(binding, VarBinding):
+            return None
+        assert isinstance(call, Call)
+        device = _device_of_hint(call, self.devices)
+        if _declared_device(call.args[0].struct_info) == device:
+            return VarBinding(binding.var, call.args[0], binding.span)
+        attrs = Attrs({"dst_vdevice": device})
+        return Call(Op.get("relax.to_vdevice"), call.args, attrs, span=call.span)
