@@ -28,6 +28,7 @@ from relaxpy.ir.relax.nodes import (
     If,
     MatchCast,
     SeqExpr,
+    StructInfo,
     Tuple,
     TupleGetItem,
     TupleStructInfo,
@@ -36,6 +37,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.relax.transform.cleanup.shape_variables import with_known_shape_vars
 
 
@@ -246,9 +248,17 @@ class _Canonicalizer(BindingRewriter):
                 if outlives is isinstance(var, DataflowVar):
                     source = names.get(var, var) if outlives else var
                     kind = Var if outlives else DataflowVar
-                    new = kind(source.name_hint, var.struct_info, source.span)
+                    new = kind(source.name_hint, self._sinfo(var), source.span)
                     self._images[var] = new
                     self.old_vars[new] = var
+
+    def _sinfo(self, var: Var) -> StructInfo | None:
+        """The struct info of a variable, over the variables that replace those in it."""
+        sinfo = var.struct_info
+        if sinfo is None:
+            return None
+        roots = {v: self.values.root(v) for v in occurring_vars(sinfo)}
+        return replace_variables(sinfo, {v: self._images.get(r, r) for v, r in roots.items()})
 
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
@@ -286,5 +296,6 @@ class _Sharper(BindingRewriter):
         if isinstance(binding, VarBinding) and binding.var in self.changed:
             declared, actual = binding.var.struct_info, binding.value.struct_info
             if declared != actual and actual and declared and is_base_of(declared, actual):
+                actual = self._with_images(actual)
                 self._images[binding.var] = replace(binding.var, struct_info=actual)
         return super().binding(binding, block)

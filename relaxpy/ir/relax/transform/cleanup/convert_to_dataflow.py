@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -11,11 +11,20 @@ from typing_extensions import override
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Function, SeqExpr, Var
+from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    Var,
+)
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.unused import needed_bindings
@@ -26,9 +35,9 @@ from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import Canonicaliz
 class ConvertToDataflow(Pass):
     """Puts at least `min_size` neighbouring bindings without effects into a dataflow block.
 
-    A dataflow block next to them takes them in, however few they are. Calls with effects and
-    conditionals stay outside, and so does what is only there because it may fail, since a dataflow
-    block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings.
+    A dataflow block next to them takes them in, however few they are. Calls with effects, recursive
+    calls and conditionals stay outside, and so does what is only there because it may fail, since a
+    dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings.
 
     Example:
         @I.ir_module
@@ -65,19 +74,39 @@ class ConvertToDataflow(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
 
-        def converted(func: Function) -> Function:
-            effects = Effects(Context(), mod.functions_by_name, func)
-            return _Converter(effects, needed_bindings(func), self.min_size).expr(func)
-
-        return CanonicalizeBindings().transform(map_functions(mod, Function, converted), ctx)
+        graph = call_graph(mod)
+        cycles = {name: group for group in strongly_connected(graph) for name in group}
+        result = mod
+        for var, func in mod.items():
+            if isinstance(func, Function):
+                effects = Effects(Context(), mod.functions_by_name, func)
+                recursive = cycles[var.name_hint]
+                converter = _Converter(effects, needed_bindings(func), recursive, self.min_size)
+                after = converter.expr(func)
+                if after is not func:
+                    result = mod.clone() if result is mod else result
+                    result[var] = after
+        return CanonicalizeBindings().transform(result, ctx)
 
 
 class _Converter(BindingRewriter):
-    """Regroups bindings; results and effects depend on those of the variables that are `needed`."""
+    """Regroups bindings; results and effects depend on those that are `needed`.
 
-    def __init__(self, effects: Effects, needed: Container[Var | Binding], min_size: int) -> None:
+    `recursive` are the functions that call the one being converted, `inside` the local functions
+    that are being converted.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        needed: Container[Var | Binding],
+        recursive: Container[str],
+        min_size: int,
+    ) -> None:
         super().__init__()
-        self.effects, self.needed, self.min_size = effects, needed, min_size
+        self.effects, self.needed, self.recursive = effects, needed, recursive
+        self.min_size = min_size
+        self.inside: list[Var] = []
 
     @override
     def function(self, func: Function) -> Function:
@@ -85,6 +114,15 @@ class _Converter(BindingRewriter):
         self.effects.enter_function(func)
         after = super().function(func)
         self.effects.in_pure_function = outer
+        return after
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        if not isinstance(binding.value, Function) or binding.var is None:
+            return super().binding(binding, block)
+        self.inside.append(binding.var)
+        after = super().binding(binding, block)
+        self.inside.pop()
         return after
 
     @override
@@ -108,5 +146,10 @@ class _Converter(BindingRewriter):
         """Whether a binding may be in a dataflow block, and loses nothing there."""
         if isinstance(block, DataflowBlock):
             return True
+        callee = binding.value.op if isinstance(binding.value, Call) else None
+        if callee in self.inside:
+            return False  # WF-7a
+        if isinstance(callee, GlobalVar) and callee.name_hint in self.recursive:
+            return False  # WF-7b
         is_check = binding.var is None or binding.var not in self.needed
         return not self.effects.is_barrier(binding) and not (is_check and may_fail(binding))

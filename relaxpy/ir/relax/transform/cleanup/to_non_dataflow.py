@@ -53,6 +53,7 @@ class _Ordinary(BindingRewriter):
             for binding in block.bindings:
                 var = binding.var
                 if isinstance(var, DataflowVar):
-                    self._images[var] = Var(var.name_hint, var.struct_info, var.span)
+                    sinfo = var.struct_info and self._with_images(var.struct_info)
+                    self._images[var] = Var(var.name_hint, sinfo, var.span)
             block = BindingBlock(block.bindings, block.span)
         return super().block(block)
