@@ -24,6 +24,7 @@ from relaxpy.ir.relax.transform import (
     FoldConstant as FoldConstant,
     FunctionPass as FunctionPass,
     FuseOps as FuseOps,
+    FuseTIR as FuseTIR,
     Gradient as Gradient,
     InlinePrivateFunctions as InlinePrivateFunctions,
     LambdaLift as LambdaLift,

@@ -32,6 +32,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "FuseOps": lambda mod: transform.FuseOps()(
         transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod))
     ),
+    "FuseTIR": lambda mod: transform.FuseTIR()(
+        transform.FuseOps()(transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod)))
+    ),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
         transform.ToNonDataflow()(mod)
@@ -58,6 +61,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
 }
 """Passes that keep the value and the effects of `main`; some need others before them."""
 NOT_IDEMPOTENT: Mapping[str, str] = {
+    "FuseTIR": "kernels that resulted from fusion are annotated, and can be fused again",
     "RewriteDataflowReshape": "the reshapes are legalised again",
     "CanonicalizeBindings": "constants that aliases kept are moved to their uses",
     "ConvertToDataflow": "as CanonicalizeBindings",

@@ -54,10 +54,10 @@ def specialized(func: PrimFunc, param_map: Mapping[Var, ExprLike | Buffer]) -> P
     partial = func.with_fields(
         params=tuple(params), buffer_map_items=tuple(buffers.get(p) for p in params), body=body
     )
-    return substitute(partial, values.values, _folded)
+    return substitute(partial, values.values, folded_literals)
 
 
-def _folded(node: Node) -> Node | None:
+def folded_literals(node: Node) -> Node | None:
     """Fold an operation on literals; division by zero is not folded."""
     match node:
         case tir.BinaryOpExpr(a=tir.ConstExpr(), b=tir.ConstExpr() as b):

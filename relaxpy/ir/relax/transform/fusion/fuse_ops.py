@@ -124,8 +124,9 @@ class FuseOps(Pass):
 def _kind_of(func: PrimFunc) -> OpPatternKind:
     """The kind that a kernel is annotated with."""
     kind = func.attrs.get("op_pattern")
-    known = isinstance(kind, int) and kind in OpPatternKind._value2member_map_
-    return OpPatternKind(kind) if known else OpPatternKind.OPAQUE
+    if isinstance(kind, int) and kind in set(OpPatternKind):
+        return OpPatternKind(kind)
+    return OpPatternKind.OPAQUE
 
 
 def _groups(

@@ -1,0 +1,221 @@
+"""FuseTIR: each function of kernel calls becomes one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    ShapeExpr,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.fusion.kernels import FusedKernel, fused_kernel
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+@dataclass(frozen=True)
+class FuseTIR(Pass):
+    """Makes one kernel of each function with the attribute `Primitive`, which FuseOps creates.
+
+    Intermediate results are local buffers of the kernel, shapes that the function takes become
+    scalars, and tuples their fields. A function that does more than call kernels on tensors of
+    known shapes stays as it is, and so does one that is used otherwise than by calls. Private
+    kernels that are not called any more are removed.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @T.prim_func(private=True)
+            def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    with T.block("B"):
+                        vi = T.axis.spatial(4, i)
+                        b[vi] = a[vi] * T.float32(2)
+
+            @R.function(private=True)
+            def fused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                R.func_attr({"Primitive": 1})
+                cls = Before
+                with R.dataflow():
+                    y = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
+                    z = R.call_tir(cls.double, (y,), R.Tensor((4,), "float32"))
+                    R.output(z)
+                return z
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                cls = Before
+                y = cls.fused(x)
+                return y
+
+        @I.ir_module
+        class After:
+            @T.prim_func(private=True)
+            def fused(
+                x: T.Buffer((T.int64(4),), "float32"), z: T.Buffer((T.int64(4),), "float32")
+            ):
+                T.func_attr({"tir.noalias": True})
+                y = T.alloc_buffer((T.int64(4),), "float32")
+                for i in range(4):
+                    with T.block("B"):
+                        vi = T.axis.spatial(4, i)
+                        y[vi] = x[vi] * T.float32(2)
+                for i in range(4):
+                    with T.block("B"):
+                        vi = T.axis.spatial(4, i)
+                        z[vi] = y[vi] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                cls = After
+                y = R.call_tir(cls.fused, (x,), R.Tensor((4,), "float32"))
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        before = normalize_module(mod)
+        functions = before.functions_by_name
+        kernels = {
+            name: kernel
+            for name, func in functions.items()
+            if isinstance(func, Function) and func.attrs.get("Primitive")
+            if (kernel := fused_kernel(func, functions)) is not None
+        }
+        for func in functions.values() if kernels else ():
+            for name in _otherwise_used(func, kernels):
+                del kernels[name]
+        if not kernels:
+            return before
+        result = before.clone()
+        for var, func in before.items():
+            if var.name_hint in kernels:
+                result[var] = kernels[var.name_hint].func
+            elif isinstance(func, Function):
+                result[var] = _Caller(kernels).expr(func)
+        _remove_unused_kernels(result)
+        return normalize_module(result)
+
+
+def _otherwise_used(func: Node, kernels: Mapping[str, FusedKernel]) -> set[str]:
+    """The functions that a function mentions otherwise than in calls that can be rewritten."""
+    names: set[str] = set()
+    for node in walk(func):
+        operands = list(children(node))
+        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            kernel = kernels.get(node.op.name_hint)
+            if kernel is not None and _is_callable(kernel, node):
+                operands = list(node.args)
+        names |= {operand.name_hint for operand in operands if isinstance(operand, GlobalVar)}
+    return names & kernels.keys()
+
+
+def _is_callable(kernel: FusedKernel, call: Call) -> bool:
+    """Whether the struct info of a call and its arguments says what a call of the kernel takes."""
+    sinfo = call.struct_info
+    outputs = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    return all(
+        isinstance(output, TensorStructInfo)
+        and isinstance(output.shape, ShapeExpr)
+        and not output.dtype.is_void
+        for output in outputs
+    ) and all(len(_sizes(call.args[param])) > axis for param, axis in kernel.scalars)
+
+
+def _sizes(arg: Expr) -> tuple[tir.PrimExpr, ...]:
+    sinfo = arg.struct_info
+    if isinstance(arg, ShapeExpr):
+        return arg.values
+    return (sinfo.values or ()) if isinstance(sinfo, ShapeStructInfo) else ()
+
+
+class _Caller(BindingRewriter):
+    """Calls kernels in place of the functions that they were."""
+
+    def __init__(self, kernels: Mapping[str, FusedKernel]) -> None:
+        super().__init__()
+        self.kernels = kernels
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+            return None
+        kernel = self.kernels.get(call.op.name_hint)
+        if kernel is None:
+            return None
+        fields = _Fields(call, DataflowVar if isinstance(block, DataflowBlock) else Var)
+        operands = [fields.at(param, path) for param, path in kernel.operands]
+        sizes = [_sizes(call.args[param])[axis] for param, axis in kernel.scalars]
+        assert isinstance(call.struct_info, StructInfo)
+        new = Call(
+            Op.get("relax.call_tir_inplace" if kernel.inplace_indices else "relax.call_tir"),
+            (call.op, Tuple(tuple(operands)), *([ShapeExpr(tuple(sizes))] if sizes else [])),
+            Attrs({"inplace_indices": kernel.inplace_indices} if kernel.inplace_indices else {}),
+            (call.struct_info,),
+            span=call.span,
+        )
+        return [*fields.bindings, replace(binding, value=new)]
+
+
+class _Fields:
+    """Arguments of a call and their fields, which `bindings` get from them, each once."""
+
+    def __init__(self, call: Call, kind: type[Var]) -> None:
+        self.call, self.kind = call, kind
+        self.bindings: list[Binding] = []
+        self._known: dict[tuple[int, tuple[int, ...]], Expr] = {}
+
+    def at(self, param: int, path: tuple[int, ...]) -> Expr:
+        if not path:
+            return self.call.args[param]
+        if (param, path) not in self._known:
+            self._known[param, path] = self._field(self.at(param, path[:-1]), path[-1])
+        return self._known[param, path]
+
+    def _field(self, whole: Expr, index: int) -> Expr:
+        if isinstance(whole, Tuple):
+            return whole.fields[index]
+        sinfo = whole.struct_info
+        assert isinstance(sinfo, TupleStructInfo)
+        var = self.kind("lv", sinfo.fields[index])
+        item = TupleGetItem(whole, index, span=self.call.span)
+        self.bindings.append(VarBinding(var, item, self.call.span))
+        return var
+
+
+def _remove_unused_kernels(mod: IRModule) -> None:
+    """Remove the private kernels that nothing mentions."""
+    functions = mod.functions_by_name.values()
+    mentioned = {name for func in functions for name in mentioned_globals(func)}
+    for var, func in mod.items():
+        is_private = "global_symbol" not in func.attrs
+        if isinstance(func, PrimFunc) and is_private and var.name_hint not in mentioned:
+            del mod[var]

@@ -1,0 +1,450 @@
+"""FuseTIR: the kernels of functions, how they are called, and which functions stay."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax, tir, topi
+from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax.transform import (
+    AnnotateTIROpPattern,
+    FuseOps,
+    FuseTIR,
+    LegalizeOps,
+    Normalize,
+)
+from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import leaves, stays
+
+X = np.random.default_rng(0).standard_normal((10, 20)).astype("float32")
+PAIR = R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))
+
+
+def same_values(before: IRModule, after: IRModule, *args: Any) -> None:
+    for target in ("numpy", "reference"):
+        results = [
+            relaxpy.compile(mod, target=target)["main"](
+                *(arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args)
+            )
+            for mod in (before, after)
+        ]
+        for one, other in zip(*map(leaves, results), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def fused(before: IRModule, *args: Any) -> IRModule:
+    """The module after the pass, in which no function is left that was to become a kernel."""
+    after = FuseTIR()(before)
+    assert check_well_formed(after, normal_form=True) == []
+    assert FuseTIR()(after) is after
+    assert not any("Primitive" in func.attrs for func in after.functions_by_name.values())
+    same_values(before, after, *args)
+    return after
+
+
+def test_the_kernel_is_that_of_the_composed_expression() -> None:
+    bb = relax.BlockBuilder()
+    x, p0 = relax.Var("x", R.Tensor((10, 20), "float32")), relax.Var("p0", R.Tensor((), "float32"))
+    with bb.function("fused_steps", [x, p0], attrs={"Primitive": True}, private=True):
+        with bb.dataflow():
+            lv0 = bb.emit_te(topi.add, x, p0)
+            lv1 = bb.emit_te(topi.exp, lv0)
+            gv = bb.emit_output(bb.call_te(topi.squeeze, lv1))
+        bb.emit_func_output(gv)
+    callee = bb.get().get_global_var("fused_steps")
+    x, p0 = relax.Var("x", R.Tensor((10, 20), "float32")), relax.Var("p0", R.Tensor((), "float32"))
+    with bb.function("main", [x, p0]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.Call(callee, [x, p0]))
+        bb.emit_func_output(gv)
+    before = bb.get().with_attrs({"foo": "bar"})
+
+    def fused_steps(x: Any, p0: Any) -> Any:
+        return topi.squeeze(topi.exp(topi.add(x, p0)))
+
+    bb = relax.BlockBuilder()
+    x, p0 = relax.Var("x", R.Tensor((10, 20), "float32")), relax.Var("p0", R.Tensor((), "float32"))
+    with bb.function("main", [x, p0]):
+        with bb.dataflow():
+            gv = bb.emit_output(bb.call_te(fused_steps, x, p0))
+        bb.emit_func_output(gv)
+    after = fused(before, X, np.array(2, "float32"))
+    assert_structural_equal(after, bb.get().with_attrs({"foo": "bar"}))
+
+
+def test_shape_variables_are_those_of_the_composed_expression() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def steps(x: R.Tensor(("n", "m"), "float32"), p: R.Tensor((), "float32")):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.add(x, p)
+                b = R.exp(a)
+                R.output(b)
+            return b
+
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            cls = Before
+            with R.dataflow():
+                y = cls.steps(x, R.const(1, "float32"))
+                R.output(y)
+            return y
+
+    before = LegalizeOps()(Before)
+    after = fused(before, X)
+    (call,) = (b.value for block in after["main"].body.blocks for b in block.bindings)
+    assert len(call.args) == 2
+    assert len(after["steps"].params) == 3
+
+
+def test_shapes_that_are_expressions_and_scalars_of_kernels() -> None:
+    @I.ir_module
+    class Before:
+        @T.prim_func(private=True)
+        def shifted(
+            y: T.Buffer((T.int64(8), T.int64(4)), "float32"), p: T.handle, q: T.handle, m: T.int64
+        ):
+            n = T.int64()
+            x = T.match_buffer(p, (n, T.int64(4)), "float32")
+            out = T.match_buffer(q, (n, T.int64(4)), "float32")
+            for i, j in T.grid(n, T.int64(4)):
+                with T.block("out"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    out[vi, vj] = y[m - T.int64(1), vj] * x[vi, vj]
+
+        @R.function(private=True)
+        def steps(
+            x: R.Tensor(("k - 1", 4), "float32"),
+            y: R.Tensor((8, 4), "float32"),
+            s: R.Shape(["k"]),
+        ):
+            R.func_attr({"Primitive": 1})
+            k = T.int64()
+            cls = Before
+            with R.dataflow():
+                a = R.call_tir(cls.shifted, (y, x), R.Tensor((k - 1, 4), "float32"), [k])
+                b = R.call_tir(cls.shifted, (y, a), R.Tensor((k - 1, 4), "float32"), [k - 1])
+                R.output(b)
+            return b
+
+        @R.function
+        def main(
+            x: R.Tensor(("k - 1", 4), "float32"),
+            y: R.Tensor((8, 4), "float32"),
+            s: R.Shape(["k"]),
+        ):
+            cls = Before
+            with R.dataflow():
+                z = cls.steps(x, y, s)
+                R.output(z)
+            return z
+
+    rng = np.random.default_rng(2)
+    x, y = (rng.standard_normal((n, 4)).astype("float32") for n in (5, 8))
+    after = fused(Before, x, y, relaxpy.runtime.ShapeTuple((6,)))
+    assert set(after.functions_by_name) == {"main", "steps"}
+
+
+def test_a_dynamic_kernel_is_called_with_several_static_shapes() -> None:
+    @I.ir_module
+    class Before:
+        @T.prim_func(private=True)
+        def scaled(p: T.handle, q: T.handle):
+            m, n = T.int64(), T.int64()
+            x = T.match_buffer(p, (m * n,), "float32")
+            y = T.match_buffer(q, (m, n), "float32")
+            for i, j in T.grid(m, n):
+                with T.block("y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    y[vi, vj] = x[vi * n + vj] * T.float32(2)
+
+        @R.function(private=True)
+        def steps(x: R.Tensor((6,), "float32"), y: R.Tensor((4,), "float32")):
+            R.func_attr({"Primitive": 1})
+            cls = Before
+            with R.dataflow():
+                a = R.call_tir(cls.scaled, (x,), R.Tensor((2, 3), "float32"))
+                b = R.call_tir(cls.scaled, (y,), R.Tensor((4, 1), "float32"))
+                R.output(a, b)
+            return (a, b)
+
+        @R.function
+        def main(x: R.Tensor((6,), "float32"), y: R.Tensor((4,), "float32")):
+            cls = Before
+            z = cls.steps(x, y)
+            return z
+
+    after = fused(Before, np.arange(6, dtype="float32"), np.arange(4, dtype="float32"))
+    sizes = [size for b in after["steps"].buffer_map.values() for size in b.shape]
+    assert all(isinstance(size, tir.IntImm) for size in sizes)
+
+
+def test_fields_of_tuples_are_passed_where_they_are_used() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def steps(x: R.Tuple(PAIR, R.Tensor((4,), "float32"))):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                pair = x[0]
+                one = pair[1]
+                other = x[1]
+                a = R.exp(one)
+                b = R.add(a, other)
+                R.output(b)
+            return b
+
+        @R.function
+        def main(x: R.Tuple(PAIR, R.Tensor((4,), "float32"))):
+            cls = Before
+            with R.dataflow():
+                y = cls.steps(x)
+                R.output(y)
+            return y
+
+    arrays = [np.full(4, k, "float32") for k in (1, 2, 3)]
+    after = fused(LegalizeOps()(Before), ((arrays[0], arrays[1]), arrays[2]))
+    assert [b.name for b in after["steps"].buffer_map.values()][:2] == ["x_0_1", "x_1"]
+    assert len(after["steps"].params) == 3
+
+
+def test_several_results_are_outputs_also_if_later_kernels_read_them() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def steps(x: R.Tensor((10, 20), "float32")):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.tanh(a)
+                R.output(a, b)
+            return (b, a)
+
+        @R.function
+        def main(x: R.Tensor((10, 20), "float32")):
+            cls = Before
+            with R.dataflow():
+                y = cls.steps(x)
+                R.output(y)
+            return y
+
+    after = fused(LegalizeOps()(Before), X)
+    assert len(after["steps"].params) == 3
+
+
+@I.ir_module
+class InPlace:
+    @T.prim_func(private=True)
+    def increment(a: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                a[vi] = a[vi] + T.float32(1)
+
+    @T.prim_func(private=True)
+    def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi] * T.float32(2)
+
+    @R.function(private=True)
+    def inside(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        cls = InPlace
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
+            b = R.call_tir_inplace(cls.increment, (a,), 0, R.Tensor((4,), "float32"))
+            R.output(b)
+        return b
+
+    @R.function(private=True)
+    def outside(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        cls = InPlace
+        with R.dataflow():
+            a = R.call_tir(cls.double, (x,), R.Tensor((4,), "float32"))
+            b = R.call_tir_inplace(cls.increment, (x,), 0, R.Tensor((4,), "float32"))
+            R.output(a, b)
+        return (b, a)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        cls = InPlace
+        with R.dataflow():
+            y = cls.inside(x)
+            z = cls.outside(y)
+            R.output(z)
+        return z
+
+
+def test_a_kernel_that_overwrites_an_operand_is_called_in_place() -> None:
+    after = fused(InPlace, np.arange(4, dtype="float32"))
+    calls = [b.value for block in after["main"].body.blocks for b in block.bindings]
+    assert [call.op.name for call in calls] == ["relax.call_tir", "relax.call_tir_inplace"]
+    assert calls[1].attrs["inplace_indices"] == (0, -1)
+
+
+def test_kernels_that_other_functions_call_stay() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def steps(x: R.Tensor((10, 20), "float32")):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.tanh(a)
+                R.output(b)
+            return b
+
+        @R.function
+        def main(x: R.Tensor((10, 20), "float32")):
+            cls = Before
+            y = cls.steps(x)
+            z = R.exp(y)
+            return z
+
+    after = fused(LegalizeOps()(Before), X)
+    assert set(after.functions_by_name) == {"main", "steps", "tir_exp"}
+
+
+@I.ir_module
+class Unfusable:
+    """Functions that do more than call kernels, and one that is used as a value."""
+
+    @R.function(private=True)
+    def operators(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        y = R.exp(x)
+        return y
+
+    @R.function(private=True)
+    def identity(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        return x
+
+    @R.function(private=True)
+    def constant(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        cls = Unfusable
+        y = R.call_tir(cls.add, (x, R.const([1, 2, 3, 4], "float32")), R.Tensor((4,), "float32"))
+        return y
+
+    @R.function(private=True)
+    def twice(x: R.Tensor((4,), "float32")):
+        R.func_attr({"Primitive": 1})
+        cls = Unfusable
+        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
+        return (y, y)
+
+    @R.function(private=True)
+    def unknown(x: R.Tensor(ndim=1, dtype="float32")):
+        R.func_attr({"Primitive": 1})
+        cls = Unfusable
+        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
+        return y
+
+    @R.function(private=True)
+    def value(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        R.func_attr({"Primitive": 1})
+        cls = Unfusable
+        y = R.call_tir(cls.add, (x, x), R.Tensor((4,), "float32"))
+        return y
+
+    @T.prim_func(private=True)
+    def add(
+        a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")
+    ):
+        for i in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                c[vi] = a[vi] + b[vi]
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        cls = Unfusable
+        f = cls.value
+        a = cls.operators(x)
+        b = cls.identity(a)
+        c = cls.constant(b)
+        d = cls.twice(c)
+        e = d[0]
+        g = cls.unknown(e)
+        h = f(g)
+        return h
+
+
+def test_what_is_not_a_sequence_of_kernel_calls_stays() -> None:
+    stays(FuseTIR(), Unfusable)
+
+
+def test_a_kernel_that_contradicts_its_argument_is_not_inlined() -> None:
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def halves(p: T.handle, q: T.handle):
+            n = T.int64()
+            x = T.match_buffer(p, (n * 2,), "float32")
+            y = T.match_buffer(q, (n,), "float32")
+            for i in range(n):
+                with T.block("y"):
+                    vi = T.axis.spatial(n, i)
+                    y[vi] = x[vi]
+
+        @R.function(private=True)
+        def steps(x: R.Tensor(("k",), "float32"), s: R.Shape(["m"])):
+            R.func_attr({"Primitive": 1})
+            m = T.int64()
+            cls = Module
+            y = R.call_tir(cls.halves, (x,), R.Tensor((m,), "float32"))
+            return y
+
+        @R.function
+        def main(x: R.Tensor(("k",), "float32"), s: R.Shape(["m"])):
+            cls = Module
+            y = cls.steps(x, s)
+            return y
+
+    stays(FuseTIR(), Module)
+
+
+def test_modules_without_functions_to_fuse_stay() -> None:
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(x: R.Tensor((2, 3), "float32")):
+            y = R.call_dps_packed("a_function", x, R.Tensor((2, 3), "float32"))
+            return y
+
+    stays(FuseTIR(), Module)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_contractions_and_normalisations_give_the_same_values(dtype: str) -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8), dtype), w: R.Tensor((8, 8), dtype), b: R.Tensor((8,), dtype)
+        ):
+            with R.dataflow():
+                h = R.matmul(x, w)
+                s = R.add(h, b)
+                r = R.nn.relu(s)
+                t = R.multiply(r, r)
+                m = R.max(t, axis=1, keepdims=True)
+                d = R.subtract(t, m)
+                e = R.permute_dims(d, (1, 0))
+                R.output(e)
+            return e
+
+    before = AnnotateTIROpPattern()(LegalizeOps()(Normalize()(Module)))
+    rng = np.random.default_rng(3)
+    args = [rng.integers(-3, 4, shape).astype(dtype) for shape in ((5, 8), (8, 8), (8,))]
+    after = fused(FuseOps()(before), *args)
+    same_values(before, after, *args)
