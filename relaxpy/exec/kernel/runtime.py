@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -202,7 +203,7 @@ def scatter(
             position = np.multiply(position, size, dtype=np.intp) + index
         array, indices = array.reshape(-1), (position,)
     full = [np.broadcast_to(np.asarray(i, np.intp), shape).reshape(-1) for i in indices]
-    chosen = chosen.reshape(-1, *chosen.shape[len(shape) :])
+    chosen = chosen.reshape(math.prod(shape), *chosen.shape[len(shape) :])
     if ufunc is None:
         array[tuple(full)] = chosen
     else:

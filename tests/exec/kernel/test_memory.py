@@ -237,3 +237,62 @@ def copied(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
 def test_a_copy_within_shared_memory_takes_no_pass() -> None:
     check(copied, floats(4, 3), floats(4, 3))
     assert source_of(copied).endswith("np.multiply(A, 0.5, out=B)\n")
+
+
+@T.prim_func
+def flattened(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    x = T.match_buffer(a, (n, T.int64(4)), "float32")
+    out = T.match_buffer(b, (n * T.int64(4),), "float32")
+    same = T.match_buffer(c, (n, T.int64(4)), "float32")
+    flat = T.alloc_buffer((n * T.int64(4),), "float32")
+    for i in range(n * T.int64(4)):
+        with T.block("flat"):
+            v = T.axis.spatial(n * T.int64(4), i)
+            flat[v] = x[v // T.int64(4), v % T.int64(4)]
+    for i, j in T.grid(n, T.int64(4)):
+        with T.block("same"):
+            p, q = T.axis.remap("SS", [i, j])
+            same[p, q] = x[p, q] + T.float32(1)
+    for i in range(n * T.int64(4)):
+        with T.block("out"):
+            v = T.axis.spatial(n * T.int64(4), i)
+            out[v] = flat[n * T.int64(4) - T.int64(1) - v]
+
+
+@pytest.mark.parametrize("arrange", [np.ascontiguousarray, np.asfortranarray, lambda x: x[::-1]])
+def test_a_parameter_in_another_shape_has_the_memory_of_the_parameter(arrange: Any) -> None:
+    x = arrange(np.arange(12, dtype="float32").reshape(3, 4))
+    check(flattened, x, np.zeros(12, "float32"), np.zeros((3, 4), "float32"))
+
+
+def test_a_parameter_that_is_written_in_place_is_copied_first() -> None:
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    out, whole = np.zeros(12, "float32"), x.copy()
+    load(flattened)(whole, out, whole)
+    np.testing.assert_array_equal(whole, x + 1)
+    np.testing.assert_array_equal(out, x.ravel()[::-1])
+
+
+def test_a_reshaped_parameter_is_not_allocated() -> None:
+    @T.prim_func
+    def func(x: T.Buffer((3, 4), "float32"), out: T.Buffer((12,), "float32")):
+        flat = T.alloc_buffer((12,), "float32")
+        turned = T.alloc_buffer((12,), "float32")
+        for i in range(12):
+            with T.block("flat"):
+                v = T.axis.spatial(12, i)
+                flat[v] = x[v // 4, v % 4]
+        for i in range(12):
+            with T.block("turned"):
+                v = T.axis.spatial(12, i)
+                turned[v] = x[v % 3, v // 3]
+        for i in range(12):
+            with T.block("out"):
+                v = T.axis.spatial(12, i)
+                out[v] = flat[11 - v] * turned[v]
+
+    source = source_of(func)
+    assert "flat = x.reshape((12,))" in source
+    assert "turned = x.reshape" not in source
+    check(func, np.arange(12, dtype="float32").reshape(3, 4), np.zeros(12, "float32"))

@@ -25,6 +25,7 @@ from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
 from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
@@ -46,6 +47,7 @@ from relaxpy.exec.kernel.plan.updates import Combine, update_of
 from relaxpy.exec.python_ast import (
     Code,
     assign,
+    attribute,
     both,
     call,
     compare,
@@ -107,6 +109,7 @@ class NumpyEmitter:
         self.serial: tuple[Axis, ...] = ()
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
+        self.reshaped = reshaped_parameters(plan)
 
     def emitted(self) -> Emitted:
         """The checks and the work.
@@ -119,7 +122,8 @@ class NumpyEmitter:
         # Either the fallback or the steps run, so both can use the same names.
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
-        memory = allocations(self.plan.nest, self.scope, self.plan.allocated, self.plan.shared)
+        new = (buffer for buffer in self.plan.allocated if buffer not in self.reshaped)
+        memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
         work = [*memory, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
         checks += fallback
@@ -323,6 +327,11 @@ class NumpyEmitter:
 
     def _map(self, step: Map) -> list[ast.stmt]:
         statement = step.statement
+        source = self.reshaped.get(statement.target)
+        if source is not None:
+            shape = tuple(extent(self.scope, size) for size in statement.target.shape)
+            node = call(attribute(self.scope.buffer(source), "reshape"), shape)
+            return [assign(self.scope.buffer(statement.target), node)]
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
         inside = arrays.is_inside(statement.target, statement.indices)

@@ -1,0 +1,63 @@
+"""Finds local buffers that are parameters in another shape, which need no memory of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+
+from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.steps import Map, Plan, flatten_steps
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr
+
+
+def reshaped_parameters(plan: Plan) -> dict[Buffer, Buffer]:
+    """The buffers that one step copies from a parameter in row-major order, by the buffer.
+
+    The parameter is not written, nor is the buffer in another step, so they may share memory.
+    """
+    steps = list(flatten_steps(plan.steps))
+    writes = [w.buffer for step in steps for w in step.statement.writes]
+    written = {plan.views.get(b, b) for b in writes}
+    in_place = set(chain.from_iterable(rest[len(rest) - n :] for _, rest, n in exclusions(plan)))
+    parameters = set(plan.func.buffer_map.values()) - written - in_place
+    own_memory = set(plan.allocated) - plan.shared.keys() - set(plan.shared.values())
+    own_memory -= set(plan.views.values())
+    result = {}
+    for step in plan.steps:
+        if isinstance(step, Map) and isinstance(load := step.statement.value, BufferLoad):
+            target = step.statement.target
+            is_safe = load.buffer in parameters and target in own_memory
+            if is_safe and writes.count(target) == 1 and _is_reshape(step, load):
+                result[target] = load.buffer
+    return result
+
+
+def _is_reshape(step: Map, load: BufferLoad) -> bool:
+    """Whether the step copies all elements in row-major order."""
+    statement = step.statement
+    if statement.guards or load.dtype != statement.target.dtype:
+        return False
+    if not all(as_poly(axis.start).same(0) for axis in step.axes):
+        return False
+    extents, variables = [a.extent for a in step.axes], [a.var for a in step.axes]
+    shapes = statement.target.shape, load.buffer.shape
+    position, count = _position(variables, extents), _count(extents)
+    return all(
+        _position(indices, shape).same(position) and _count(shape).same(count)
+        for indices, shape in zip((statement.indices, load.indices), shapes, strict=True)
+    )
+
+
+def _position(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> IndexPoly:
+    """The position of an element in row-major order."""
+    position = as_poly(0)
+    for index, size in zip(indices, shape, strict=True):
+        position = position * as_poly(size) + as_poly(index)
+    return position
+
+
+def _count(shape: Sequence[PrimExpr]) -> IndexPoly:
+    return math.prod(map(as_poly, shape), start=as_poly(1))
