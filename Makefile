@@ -39,7 +39,7 @@ demo: $(READY)
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# A quarter of an hour on two cores that are otherwise idle.
+# Some twenty minutes on two cores that are otherwise idle.
 test-all: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
 

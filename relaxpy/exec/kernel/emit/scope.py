@@ -97,12 +97,13 @@ INTRINSICS: Mapping[str, str] = {
         n: f"np.{n}"
         for n in (
             *("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh"),
-            *("cosh", "tanh", "fabs", "floor", "ceil", "trunc", "hypot", "copysign", "fmod"),
+            *("cosh", "tanh", "floor", "ceil", "trunc", "hypot", "copysign", "fmod"),
             *("nextafter", "isnan", "bitwise_and", "bitwise_or", "bitwise_xor"),
         )
     },
     **{f"a{n}": f"np.arc{n}" for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "atan2": "np.arctan2",
+    "fabs": "np.abs",  # which, unlike np.fabs, is vectorised
     "pow": "np.power",
     "round": "np.rint",
     "nearbyint": "np.rint",

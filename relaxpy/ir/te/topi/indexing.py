@@ -183,7 +183,9 @@ def _scattered(
     if reduction not in REDUCTIONS:
         names = ", ".join([*REDUCTIONS, "mean"])
         raise MisuseError(f"{name}: the reduction is one of {names}, found {reduction!r}")
-    combine = REDUCTIONS[reduction]
+    # A sum of truths is true, as with `add`; their sum modulo 2 is another operation.
+    is_any = reduction == "add" and data.dtype.is_bool
+    combine = REDUCTIONS["max" if is_any else reduction]
     wide = accumulator(data.dtype) if reduction in ("add", "mul") else data.dtype
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:

@@ -176,6 +176,22 @@ def _scattered() -> Iterator[Case]:
         lambda v, i, u: op.scatter_elements(v, i, u, axis=-1, reduction="add"),
         lambda v, i, u: _scatter(v, i, u, -1, "add"),
     )
+    truths, marks = np.eye(4, 3) > 0, np.ones((3, 3), "bool")
+    yield Case(
+        "relax.scatter_elements",
+        "Booleans",
+        (truths, repeated, marks),
+        lambda v, i, u: op.scatter_elements(v, i, u, reduction="add"),
+        lambda v, i, u: _scatter(v, i, u, 0, "add"),
+    )
+    yield Case(
+        "relax.index_put",
+        "Booleans",
+        (truths, np.array([0, 0, 3], "int64"), marks),
+        lambda v, i, u: op.index_put(v, (i,), u, accumulate=True),
+        lambda v, i, u: v | np.isin(np.arange(len(v)), i)[:, None],
+        only=("dtype", "shape"),
+    )
     for reduction in ("add", "mean", "max"):
         yield Case(
             "relax.scatter_elements",
