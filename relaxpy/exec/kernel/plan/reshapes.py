@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.steps import Map, Plan, flatten_steps
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
+
+Size: TypeAlias = PrimExpr | IndexPoly
 
 
 def reshaped_parameters(plan: Plan) -> dict[Buffer, Buffer]:
@@ -51,7 +54,7 @@ def _is_reshape(step: Map, load: BufferLoad) -> bool:
     )
 
 
-def _position(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> IndexPoly:
+def _position(indices: Sequence[PrimExpr], shape: Sequence[Size]) -> IndexPoly:
     """The position of an element in row-major order."""
     position = as_poly(0)
     for index, size in zip(indices, shape, strict=True):
@@ -59,5 +62,5 @@ def _position(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> IndexPo
     return position
 
 
-def _count(shape: Sequence[PrimExpr]) -> IndexPoly:
+def _count(shape: Sequence[Size]) -> IndexPoly:
     return math.prod(map(as_poly, shape), start=as_poly(1))
