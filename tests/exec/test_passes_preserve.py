@@ -21,11 +21,19 @@ from relaxpy.relax import transform
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
+
+def explicit(mod: IRModule) -> IRModule:
+    """A module whose calls of kernels allocate their outputs explicitly."""
+    legal = transform.ToNonDataflow()(transform.LegalizeOps()(mod))
+    return transform.CallTIRRewrite()(transform.RemovePurityChecking()(legal))
+
+
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
         transform.LegalizeOps()(mod)
     ),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
+    "CallTIRRewrite": explicit,
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
@@ -49,11 +57,16 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
     "EliminateCommonSubexpr(call_only)": transform.EliminateCommonSubexpr(call_only=True),
     "LambdaLift": transform.LambdaLift(),
+    "KillAfterLastUse": lambda mod: transform.KillAfterLastUse()(
+        transform.LowerAllocTensor()(explicit(mod))
+    ),
     "LegalizeOps": transform.LegalizeOps(),
+    "LowerAllocTensor": lambda mod: transform.LowerAllocTensor()(explicit(mod)),
     "Normalize": transform.Normalize(),
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
         transform.LegalizeOps()(mod)
     ),
+    "StaticPlanBlockMemory": lambda mod: transform.StaticPlanBlockMemory()(explicit(mod)),
     "ToNonDataflow": transform.ToNonDataflow(),
     "TopologicalSort(breadth)": transform.TopologicalSort("breadth-first"),
     "TopologicalSort(depth)": transform.TopologicalSort(),

@@ -79,6 +79,16 @@ from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import (
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
 )
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
+from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
+from relaxpy.ir.relax.transform.lowering.kill_after_last_use import (
+    KillAfterLastUse as KillAfterLastUse,
+)
+from relaxpy.ir.relax.transform.lowering.lower_alloc_tensor import (
+    LowerAllocTensor as LowerAllocTensor,
+)
+from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import (
+    StaticPlanBlockMemory as StaticPlanBlockMemory,
+)
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
 from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams

@@ -85,6 +85,12 @@ OF_BINDINGS: dict[str, Callable[[IRModule], IRModule]] = {
     "TopologicalSort": transform.TopologicalSort(),
     "UpdateParamStructInfo": transform.UpdateParamStructInfo(lambda _: rank(2)),
 }
+#: Passes over programs whose memory is explicit.
+OF_ALLOCATIONS: dict[str, Callable[[IRModule], IRModule]] = {
+    "KillAfterLastUse": transform.KillAfterLastUse(),
+    "LowerAllocTensor": transform.LowerAllocTensor(),
+    "StaticPlanBlockMemory": transform.StaticPlanBlockMemory(),
+}
 OF_FUNCTIONS: dict[str, Callable[[IRModule], IRModule]] = {
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "DeadCodeElimination": transform.DeadCodeElimination(),
@@ -106,6 +112,18 @@ def check_growth(step: Callable[[IRModule], IRModule], small: IRModule, large: I
 @pytest.mark.parametrize("name", OF_BINDINGS)
 def test_work_grows_with_the_bindings(name: str, dataflow: bool) -> None:
     check_growth(OF_BINDINGS[name], program(SMALL, dataflow), program(LARGE, dataflow))
+
+
+@cache
+def explicit(count: int) -> IRModule:
+    """The program with kernels that write into allocated tensors."""
+    mod = transform.RemovePurityChecking()(transform.LegalizeOps()(program(count, dataflow=False)))
+    return Normalize()(transform.CallTIRRewrite()(mod))
+
+
+@pytest.mark.parametrize("name", OF_ALLOCATIONS)
+def test_work_grows_with_the_allocations(name: str) -> None:
+    check_growth(OF_ALLOCATIONS[name], explicit(SMALL), explicit(LARGE))
 
 
 @pytest.mark.parametrize("name", OF_FUNCTIONS)

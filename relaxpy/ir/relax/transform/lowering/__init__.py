@@ -1,0 +1,1 @@
+"""Passes that make the calls, the memory and the checks of a program explicit."""

@@ -1,0 +1,157 @@
+"""CallTIRRewrite: calls in destination-passing style allocate their outputs explicitly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataTypeImm,
+    Expr,
+    Function,
+    PrimValue,
+    StringImm,
+    StructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.call import operand_tuple
+from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
+from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
+from relaxpy.ir.tir import ops
+
+_KINDS = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.DPS_PACKED)
+
+
+@dataclass(frozen=True)
+class CallTIRRewrite(Pass):
+    """Allocates the outputs of `call_tir` and its relatives, and calls the functions directly.
+
+    Scalars of `tir_vars` are passed by `R.vm.call_tir_dyn`. Calls of functions that write into
+    arguments return these arguments. A pure function that changes is declared pure by force.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @T.prim_func
+            def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    with T.block("double"):
+                        vi = T.axis.spatial(4, i)
+                        B[vi] = A[vi] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                R.func_attr({"relax.force_pure": True})
+                y = R.call_tir(Before.double, (x,), out_sinfo=R.Tensor((4,), "float32"))
+                return y
+
+        @I.ir_module
+        class After:
+            @T.prim_func
+            def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    with T.block("double"):
+                        vi = T.axis.spatial(4, i)
+                        B[vi] = A[vi] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                R.func_attr({"relax.force_pure": True})
+                alloc = R.builtin.alloc_tensor(R.shape([4]), "float32", 0, "global")
+                _ = After.double(x, alloc)
+                y = alloc
+                return y
+
+    Errors:
+        TransformError: a call is in a dataflow block, where impure calls are not allowed (PU-10).
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, lambda func: _Explicit().expr(func)))
+
+
+class _Explicit(LoweringRewriter):
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return None
+        if call.op.record.calls not in _KINDS:
+            return None
+        if isinstance(block, DataflowBlock):
+            raise TransformError(
+                f"CallTIRRewrite: {call.op.name} is in a dataflow block, where a direct call is "
+                "not allowed",
+                rule="PU-10",
+                span=call.span,
+                hint="apply ToNonDataflow first",
+            )
+        inputs = operand_tuple(call.args[1]).fields
+        allocations, outputs = _outputs(call, inputs)
+        new = [allocation.var for allocation in allocations]
+        direct = VarBinding(Var("_"), _direct_call(call, (*inputs, *new)), binding.span)
+        return [*allocations, direct, replace(binding, value=_result(call, outputs))]
+
+
+def _outputs(call: Call, inputs: Sequence[Expr]) -> tuple[list[VarBinding], list[Expr]]:
+    """The allocations of the new outputs of a call, and all outputs."""
+    indices = call.attrs.get("inplace_indices", ())
+    assert isinstance(indices, tuple)
+    allocations: list[VarBinding] = []
+    outputs: list[Expr] = []
+    for k, sinfo in enumerate(_output_sinfos(call)):
+        if indices and indices[k] >= 0:
+            outputs.append(inputs[indices[k]])
+            continue
+        allocations.append(VarBinding(Var("alloc"), _allocation(sinfo, call), call.span))
+        outputs.append(allocations[-1].var)
+    return allocations, outputs
+
+
+def _output_sinfos(call: Call) -> tuple[StructInfo, ...]:
+    [sinfo] = call.sinfo_args
+    return sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+
+
+def _allocation(sinfo: StructInfo, call: Call) -> Call:
+    assert isinstance(sinfo, TensorStructInfo)
+    assert sinfo.shape is not None
+    device = PrimValue(ops.const(0, INT64))
+    args = (sinfo.shape, DataTypeImm(sinfo.dtype), device, StringImm("global"))
+    return Call(Op.get("relax.builtin.alloc_tensor"), args, span=call.span)
+
+
+def _direct_call(call: Call, args: tuple[Expr, ...]) -> Call:
+    """The call of the callee of `call` with its outputs among the arguments."""
+    callee, _, *scalars = call.args
+    if scalars:
+        operands = Tuple((*args, *scalars))
+        return Call(Op.get("relax.vm.call_tir_dyn"), (callee, operands), span=call.span)
+    return Call(callee, args, span=call.span)
+
+
+def _result(call: Call, outputs: Sequence[Expr]) -> Expr:
+    """The value of a call with these outputs."""
+    several = isinstance(call.sinfo_args[0], TupleStructInfo)
+    return Tuple(tuple(outputs)) if several else outputs[0]

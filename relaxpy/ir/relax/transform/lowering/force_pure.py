@@ -1,0 +1,17 @@
+"""Pure functions that keep their purity although their bodies get impure calls."""
+
+from __future__ import annotations
+
+from relaxpy.ir.relax.nodes import Function
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
+
+
+class LoweringRewriter(BindingRewriter):
+    """Rewrites functions; pure ones that change are declared pure by force (PU-10)."""
+
+    def function(self, func: Function) -> Function:
+        """The function after rewriting, with `relax.force_pure` if it is pure and has changed."""
+        after = super().function(func)
+        if after is func or not func.is_pure or func.attrs.get("relax.force_pure", False):
+            return after
+        return after.with_attr("relax.force_pure", True)

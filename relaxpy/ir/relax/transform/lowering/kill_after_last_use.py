@@ -1,0 +1,149 @@
+"""KillAfterLastUse: tensors and storage are released where nothing uses them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Function,
+    SeqExpr,
+    TensorStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.relations import is_base_of
+from relaxpy.ir.relax.rewrite.map_bindings import Rewritten, with_bindings
+from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
+from relaxpy.ir.relax.transform.lowering.storage import is_call_of
+
+_STORAGE_KILLERS = {
+    "relax.memory.alloc_storage": "relax.memory.kill_storage",
+    "relax.vm.alloc_storage": "relax.vm.kill_object",
+}
+_KILLERS = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
+
+
+@dataclass(frozen=True)
+class KillAfterLastUse(Pass):
+    """Inserts a call that releases each tensor and each storage after its last use.
+
+    Bindings of a variable to another one are removed. Values that the function returns, and those
+    of dataflow blocks, are not released. A pure function that changes is declared pure by force.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function(pure=False)
+            def main(x: R.Tensor((4,), "float32")):
+                storage = R.memory.alloc_storage(R.shape([16]), 0, "global", "uint8")
+                y = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
+                _ = R.call_packed("copy", x, y, sinfo_args=R.Tuple())
+                z = R.add(x, y)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function(pure=False)
+            def main(x: R.Tensor((4,), "float32")):
+                storage = R.memory.alloc_storage(R.shape([16]), 0, "global", "uint8")
+                y = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
+                _ = R.memory.kill_storage(storage)
+                _1 = R.call_packed("copy", x, y, sinfo_args=R.Tuple())
+                z = R.add(x, y)
+                _2 = R.memory.kill_tensor(y)
+                return z
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, lambda func: _Kills().expr(func)))
+
+
+class _Kills(LoweringRewriter):
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value = binding.value
+        if not isinstance(binding, VarBinding) or not isinstance(value, Var):
+            return None
+        declared, known = binding.var.struct_info, value.struct_info
+        precise = declared is None or (known is not None and is_base_of(declared, known))
+        return value if precise else None
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        seq = super().sequence(seq)
+        killers = _killers(seq)
+        if not killers:
+            return seq
+        blocks: list[BindingBlock] = []
+        for block in seq.blocks:
+            bindings: list[Binding] = []
+            kills: list[Binding] = []
+            for binding in block.bindings:
+                bindings.append(binding)
+                here = killers.get(_key(binding), ())
+                (kills if isinstance(block, DataflowBlock) else bindings).extend(here)
+            blocks.append(with_bindings(block, bindings))
+            if kills:
+                blocks.append(BindingBlock(tuple(kills)))
+        return rebuild(seq, blocks=tuple(blocks))
+
+
+def _key(binding: Binding) -> object:
+    """What identifies a binding: its variable, or else the cast itself."""
+    return binding if binding.var is None else binding.var
+
+
+def _killers(seq: SeqExpr) -> dict[object, list[VarBinding]]:
+    """The calls that release variables of a sequence, by the binding that uses these last."""
+    bound: dict[Var, str] = {}
+    last: dict[Var, object] = {}
+    for block in seq.blocks:
+        for binding in block.bindings:
+            for var in _used(binding):
+                if var in bound:
+                    last[var] = _key(binding)
+            if any(is_call_of(binding.value, name) for name in _KILLERS):
+                for var in _used(binding):
+                    bound.pop(var, None)
+            killer = _killer(binding)
+            if killer and type(binding.var) is Var:
+                bound[binding.var] = killer
+    for var in occurring_vars(seq.body):
+        bound.pop(var, None)
+    result: dict[object, list[VarBinding]] = {}
+    for var, key in last.items():
+        if var in bound:
+            call = Call(Op.get(bound[var]), (var,), span=var.span)
+            result.setdefault(key, []).append(VarBinding(Var("_"), call, var.span))
+    return result
+
+
+def _used(binding: Binding) -> Iterable[Var]:
+    return {var: None for node in binding_operands(binding) for var in occurring_vars(node)}
+
+
+def _killer(binding: Binding) -> str | None:
+    """The operator that releases the value of a binding."""
+    for name, killer in _STORAGE_KILLERS.items():
+        if is_call_of(binding.value, name):
+            return killer
+    var = binding.var
+    tensor = var is not None and isinstance(var.struct_info, TensorStructInfo)
+    return "relax.memory.kill_tensor" if tensor else None

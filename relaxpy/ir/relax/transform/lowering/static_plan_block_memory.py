@@ -1,0 +1,154 @@
+"""StaticPlanBlockMemory: tensors whose lifetimes do not overlap get the same storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataTypeImm,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
+from relaxpy.ir.relax.transform.lowering.lifetimes import Lifetimes
+from relaxpy.ir.relax.transform.lowering.size_bounds import SizeBounds
+from relaxpy.ir.relax.transform.lowering.storage import (
+    ALLOC_TENSOR,
+    byte_count,
+    is_call_of,
+    storage_call,
+    tensor_call,
+)
+from relaxpy.ir.relax.transform.lowering.storage_pool import StoragePool
+from relaxpy.ir.tir import expr as tir
+
+
+@dataclass(frozen=True)
+class StaticPlanBlockMemory(Pass):
+    """Puts tensors that are allocated explicitly into storage, which later tensors use again.
+
+    A tensor is planned if only kernels, packed functions and reshapes of its binding block use it.
+    Its storage is free after its last use, unless a packed function has had the tensor and could
+    keep it. Sizes may be symbolic; the attribute `tir_var_upper_bound` of a function, a mapping
+    from the names of shape variables to integers, makes them constants. Results of the function
+    keep their own allocation; with the attribute `relax.memory_plan_dynamic_func_output`, those
+    whose size has a bound get storage, which is not used again.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function(pure=False)
+            def main(x: R.Tensor((2, 4), "float32"), f: R.Tensor((4,), "float32")):
+                a = R.builtin.alloc_tensor(R.shape([8]), "float32", 0)
+                b = R.reshape(a, R.shape([2, 4]))
+                c = R.builtin.alloc_tensor(R.shape([4]), "float32", 0)
+                return f
+
+        @I.ir_module
+        class After:
+            @R.function(pure=False)
+            def main(x: R.Tensor((2, 4), "float32"), f: R.Tensor((4,), "float32")):
+                storage = R.memory.alloc_storage(R.shape([32]), 0, "global", "float32")
+                a = R.memory.alloc_tensor(storage, 0, R.shape([8]), "float32")
+                b = R.reshape(a, R.shape([2, 4]))
+                c = R.memory.alloc_tensor(storage, 0, R.shape([4]), "float32")
+                return f
+
+    Errors:
+        TransformError: an attribute with bounds is not a mapping from names to integers.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        planned = map_functions(mod, Function, lambda func: _Planner(mod).expr(func))
+        return normalize_module(planned)
+
+
+class _Planner(BindingRewriter):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__()
+        self._mod = mod
+        self._bounds = SizeBounds()
+        self._body: SeqExpr | None = None
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer = self._bounds, self._body
+        plans_output = func.attrs.get("relax.memory_plan_dynamic_func_output", False)
+        self._bounds, self._body = SizeBounds.of(func), func.body if plans_output else None
+        after = super().function(func)
+        self._bounds, self._body = outer
+        return after
+
+    @override
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        is_body = seq is self._body
+        seq = super().sequence(seq)
+        lifetimes = Lifetimes(seq, self._mod, self._bounded(seq) if is_body else ())
+        if not lifetimes.calls:
+            return seq
+        pool = StoragePool()
+        for block in seq.blocks:
+            for binding in block.bindings:
+                call = lifetimes.calls.get(binding.var)  # type: ignore[arg-type]
+                if call is not None and binding.var is not None:
+                    pool.allocate(binding.var, call, self._size(call))
+                for var in lifetimes.ending.get(binding, ()):
+                    pool.release(var)
+        blocks = tuple(_in_storage(block, pool) for block in seq.blocks)
+        return rebuild(seq, blocks=blocks)
+
+    def _size(self, call: Call) -> tir.PrimExpr:
+        """The size of an allocation in bytes."""
+        shape, dtype = call.args[:2]
+        assert isinstance(shape, ShapeExpr)
+        assert isinstance(dtype, DataTypeImm)
+        return self._bounds.largest(byte_count(shape, dtype.value))
+
+    def _bounded(self, seq: SeqExpr) -> Iterator[Var]:
+        """The tensors of symbolic shapes whose size has a constant bound."""
+        for block in seq.blocks:
+            for binding in block.bindings:
+                call = binding.value
+                if not isinstance(call, Call) or not is_call_of(call, ALLOC_TENSOR):
+                    continue
+                shape = call.args[0]
+                if not isinstance(shape, ShapeExpr) or binding.var is None:
+                    continue
+                if all(isinstance(dim, tir.IntImm) for dim in shape.values):
+                    continue
+                if isinstance(self._size(call), tir.IntImm):
+                    yield binding.var
+
+
+def _in_storage(block: BindingBlock, pool: StoragePool) -> BindingBlock:
+    """The block with its tensors in storage, which is allocated with its first tensor."""
+    bindings: list[Binding] = []
+    for binding in block.bindings:
+        var, call = binding.var, binding.value
+        storage = None if var is None else pool.storage_of.get(var)
+        if storage is None:
+            bindings.append(binding)
+            continue
+        assert isinstance(call, Call)
+        if storage.first is var:
+            value = storage_call(call, storage.size, storage.dtype)
+            bindings.append(VarBinding(storage.var, value, binding.span))
+        bindings.append(replace(binding, value=tensor_call(call, storage.var)))
+    return with_bindings(block, bindings)
