@@ -98,6 +98,11 @@ from relaxpy.ir.relax.transform.params.bind_symbolic_vars import (
 from relaxpy.ir.relax.transform.params.bundle_model_params import (
     BundleModelParams as BundleModelParams,
 )
+from relaxpy.ir.relax.transform.params.lazy_get_input import LazyGetInput as LazyGetInput
+from relaxpy.ir.relax.transform.params.lazy_set_output import LazySetOutput as LazySetOutput
+from relaxpy.ir.relax.transform.params.lazy_transform_params import (
+    LazyTransformParams as LazyTransformParams,
+)
 from relaxpy.ir.relax.transform.params.lift_transform_params import (
     LiftTransformParams as LiftTransformParams,
 )

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
-    BindingBlock,
-    DataflowBlock,
-    DataflowVar,
     Function,
-    If,
     ObjectStructInfo,
-    SeqExpr,
     TupleGetItem,
     TupleStructInfo,
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
-from relaxpy.ir.relax.rewrite.replace import replace_variables
-
-N = TypeVar("N", bound=Node)
+from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
 
 
 @dataclass(frozen=True)
@@ -121,67 +110,15 @@ def bundled(func: Function, name: str) -> Function:
     weights = func.params[count:]
     sinfos = tuple(param.struct_info or ObjectStructInfo() for param in weights)
     pack = Var(name, TupleStructInfo(sinfos), func.span)
-    fields = {var: TupleGetItem(pack, k) for k, var in enumerate(weights)}
-    return rebuild(
-        func, params=(*func.params[:count], pack), body=ReadBeforeUse(fields).sequence(func.body)
-    )
+    body = _Fields(pack, weights).sequence(func.body)
+    return rebuild(func, params=(*func.params[:count], pack), body=body)
 
 
-class ReadBeforeUse(BindingRewriter):
-    """Binds each variable of a table to its value just before it is used where it is not bound."""
-
-    def __init__(self, values: Mapping[Var, TupleGetItem]) -> None:
-        super().__init__()
-        self.values = values
-        self._read: dict[Node, Var] = {}
-
-    def read(self, var: Var, kind: type[Var]) -> tuple[Var, list[Binding]]:
-        """A new variable with the value of `var`, and its bindings."""
-        new = kind(var.name_hint, None, var.span)
-        return new, [VarBinding(new, replace(self.values[var], span=var.span), var.span)]
+class _Fields(ReadBeforeUse):
+    def __init__(self, pack: Var, weights: Sequence[Var]) -> None:
+        super().__init__(weights)
+        self.pack = pack
 
     @override
-    def sequence(self, seq: SeqExpr) -> SeqExpr:
-        outer = dict(self._read)
-        after = super().sequence(seq)
-        before, body = self._with_reads(after.body, Var)
-        if before:
-            blocks = joined((*after.blocks, BindingBlock(tuple(before))))
-            after = rebuild(after, blocks=tuple(blocks), body=body)
-        elif body is not after.body:
-            after = rebuild(after, body=body)
-        self._read = outer
-        return after
-
-    @override
-    def block(self, block: BindingBlock) -> list[BindingBlock]:
-        outer = dict(self._read)
-        after = list(super().block(block))
-        if isinstance(block, DataflowBlock):
-            self._read = outer
-        return after
-
-    @override
-    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
-        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
-        if isinstance(binding.value, If):
-            before, cond = self._with_reads(binding.value.cond, kind)
-            if cond is not binding.value.cond:
-                binding = replace(binding, value=rebuild(binding.value, cond=cond))
-        elif isinstance(binding.value, Function):
-            before = []
-        else:
-            before, binding = self._with_reads(binding, kind)
-        return [*before, *super().binding(binding, block)]
-
-    def _with_reads(self, node: N, kind: type[Var]) -> tuple[list[Binding], N]:
-        """What must be bound before a node is evaluated, and the node with the new variables."""
-        used = [var for var in occurring_vars(node) if var in self.values]
-        before: list[Binding] = []
-        for var in used:
-            if var not in self._read:
-                self._read[var], bindings = self.read(var, kind)
-                before += bindings
-        if used:
-            node = replace_variables(node, {var: self._read[var] for var in used})
-        return before, node
+    def read(self, index: int, var: Var, kind: type[Var]) -> list[Binding]:
+        return [VarBinding(var, TupleGetItem(self.pack, index, span=var.span), var.span)]

@@ -1,0 +1,136 @@
+"""LazySetOutput: results are passed to a callback as soon as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    FuncStructInfo,
+    Function,
+    ObjectStructInfo,
+    PrimStructInfo,
+    PrimValue,
+    SeqExpr,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import joined
+from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
+from relaxpy.ir.relax.transform.params.lazy_get_input import map_public
+
+
+@dataclass(frozen=True)
+class LazySetOutput(Pass):
+    """Passes the results of public functions to a function, in place of returning them.
+
+    The functions take the closure `fset_output` after their inputs (the first `num_input`
+    parameters, or else all). It is called with the index and the value of each field of the
+    returned tuple, or with 0 and the result, if that is not a tuple, after the value is bound, but
+    never in a dataflow block. Functions that the module calls stay.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def transform_params(x: R.Tensor((4,), "float32")):
+                y = R.exp(x)
+                z = R.multiply(x, y)
+                return (z, y)
+
+        @I.ir_module
+        class After:
+            @R.function(pure=False)
+            def transform_params(
+                x: R.Tensor((4,), "float32"),
+                fset_output: R.Callable([R.Prim("int64"), R.Object], R.Tuple(), purity=False),
+            ):
+                y = R.exp(x)
+                _: R.Tuple() = fset_output(R.prim_value(1), y)
+                z = R.multiply(x, y)
+                _1: R.Tuple() = fset_output(R.prim_value(0), z)
+                return R.tuple()
+
+    Errors:
+        TransformError: `num_input` is not a number of parameters of its function.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return map_public(mod, _lazy)
+
+
+UNIT = TupleStructInfo(())
+
+
+def _lazy(func: Function) -> Function:
+    count = input_count(func, "LazySetOutput")
+    result = func.body.body
+    if isinstance(result, Tuple) and not result.fields:
+        return func
+    sinfo = FuncStructInfo((PrimStructInfo("int64"), ObjectStructInfo()), UNIT, purity=False)
+    fset = Var("fset_output", sinfo, func.span)
+
+    def store(index: int, value: Expr) -> Binding:
+        return VarBinding(
+            Var("_", UNIT), Call(fset, (PrimValue(index), value), span=func.span), func.span
+        )
+
+    position = len(func.params) if count is None else count
+    attrs = func.attrs.without("relax.force_pure")
+    return rebuild(
+        func,
+        params=(*func.params[:position], fset, *func.params[position:]),
+        body=storing(func, store),
+        ret_struct_info=None,
+        is_pure=False,
+        attrs=attrs if count is None else attrs.updated({"num_input": count + 1}),
+    )
+
+
+Store: TypeAlias = Callable[[int, Expr], Binding]
+"""Returns the binding of a call that takes a result with its index."""
+
+
+def storing(func: Function, store: Store) -> SeqExpr:
+    """The body of a function with calls that take its results, and no result itself."""
+    result = func.body.body
+    fields = result.fields if isinstance(result, Tuple) else (result,)
+    indices: dict[Var, list[int]] = {}
+    for index, value in enumerate(fields):
+        if isinstance(value, Var):
+            indices.setdefault(value, []).append(index)
+
+    def stores(var: Var | None) -> list[Binding]:
+        return [store(index, var) for index in indices.get(var, ())] if var is not None else []
+
+    blocks = [BindingBlock([b for param in func.params for b in stores(param)])]
+    for block in func.body.blocks:
+        if isinstance(block, DataflowBlock):
+            after = [new for binding in block.bindings for new in stores(binding.var)]
+            blocks += [block, BindingBlock(after)]
+        else:
+            blocks.append(BindingBlock(_followed(block.bindings, stores), block.span))
+    others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, Var)]
+    blocks.append(BindingBlock(others))
+    return rebuild(func.body, blocks=tuple(joined(blocks)), body=Tuple(()))
+
+
+def _followed(
+    bindings: Sequence[Binding], stores: Callable[[Var | None], list[Binding]]
+) -> list[Binding]:
+    return [new for binding in bindings for new in (binding, *stores(binding.var))]
