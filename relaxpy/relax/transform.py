@@ -15,6 +15,7 @@ from relaxpy.ir.relax.transform import (
     BundleModelParams as BundleModelParams,
     CallTIRRewrite as CallTIRRewrite,
     CanonicalizeBindings as CanonicalizeBindings,
+    ComputePrimValue as ComputePrimValue,
     ConvertLayout as ConvertLayout,
     ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,

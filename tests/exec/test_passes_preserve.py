@@ -51,6 +51,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "RemoveUnusedOutputs": transform.RemoveUnusedOutputs(),
     "RemoveUnusedParameters": transform.RemoveUnusedParameters(),
     "CanonicalizeBindings": transform.CanonicalizeBindings(),
+    "ComputePrimValue": lambda mod: transform.ComputePrimValue()(
+        transform.RemovePurityChecking()(transform.ToNonDataflow()(mod))
+    ),
     "ConvertToDataflow": transform.ConvertToDataflow(),
     "ConvertToDataflow(1)": transform.ConvertToDataflow(min_size=1),
     "DeadCodeElimination": transform.DeadCodeElimination(),

@@ -19,6 +19,9 @@ from relaxpy.ir.relax.transform.cleanup.attach_global_symbol import (
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import (
     CanonicalizeBindings as CanonicalizeBindings,
 )
+from relaxpy.ir.relax.transform.cleanup.compute_prim_value import (
+    ComputePrimValue as ComputePrimValue,
+)
 from relaxpy.ir.relax.transform.cleanup.convert_to_dataflow import (
     ConvertToDataflow as ConvertToDataflow,
 )
