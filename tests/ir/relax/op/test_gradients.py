@@ -154,7 +154,6 @@ WITHOUT_GRADIENT = {
         call_tir call_tir_inplace dist.call_tir_local_view
         invoke_closure invoke_pure_closure make_closure
     """,
-    "the call names the function that builds its gradient": "call_tir_with_grad",
     "it occurs in lowered programs only, whose values share memory": """
         builtin.alloc_tensor memory.alloc_storage memory.alloc_tensor memory.kill_storage
         memory.kill_tensor memory.view memory.ensure_zero_offset
