@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
 )
 from relaxpy.ir.relax.op.definition.gradients import require_rank, sinfo_of, tuple_fields
-from relaxpy.ir.relax.op.definition.layouts import along, concat_layout, stack_layout
+from relaxpy.ir.relax.op.definition.layouts import concat_layout, split_layout, stack_layout
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     Sizes,
@@ -223,7 +223,7 @@ def _gradient_split(var: Var, call: Call, gradient: Expr, builder: BlockBuilder)
 
 @register(
     "relax.split",
-    layout=along("axis"),
+    layout=split_layout,
     precision_policy=1,
     pure=True,
     legalize=by_te(_split_kernel, "split"),

@@ -348,11 +348,124 @@ def test_blocks_are_made_by_layout_transform(batch: str) -> None:
     )
 
 
-def test_operators_along_axes_take_no_blocks() -> None:
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "R.nn.softmax({}, axis=1)",
+        "R.argmax({}, axis=-3)",
+        "R.cumsum({}, axis=1)",
+        "R.sum({}, axis=[1, 2], keepdims=True)",
+        "R.sum({}, keepdims=True)",
+        "R.split({}, 2, axis=1)",
+        "R.split({}, [1], axis=1)",
+        "R.gather_elements({}, R.const([[[[0]]]], 'int64'), axis=2)",
+        "R.squeeze({}, axis=[])",
+    ],
+)
+def test_an_axis_in_blocks_is_put_together_again(operator: str) -> None:
     params = SUB.format(2)
+    changed = ConvertLayout(BLOCKS)(
+        main(params, "lv = R.nn.conv2d(x, w)", f"gv = {operator.format('lv')}")
+    )
+    after = (f"lv1 = {FROM_BLOCKS.format('lv')}", f"gv = {operator.format('lv1')}")
+    assert_structural_equal(changed, main(params, *IN_BLOCKS, *after))
+
+
+@pytest.mark.parametrize(
+    ("operator", "in_blocks"),
+    [
+        ("R.nn.softmax({}, axis=-1)", "R.nn.softmax({}, axis=3)"),
+        ("R.cumsum({}, axis=2)", "R.cumsum({}, axis=2)"),
+        ("R.argmax({}, axis=0, keepdims=True)", "R.argmax({}, axis=0, keepdims=True)"),
+        ("R.nn.layer_norm({}, v, v, axes=[-1, -2])", "R.nn.layer_norm({}, v, v, axes=[3, 2])"),
+        ("R.max({}, axis=[-1, 2], keepdims=True)", "R.max({}, axis=[2, 3], keepdims=True)"),
+        ("R.concat(({0}, {0}), axis=1)", "R.concat(({0}, {0}), axis=1)"),
+    ],
+)
+def test_operators_along_other_axes_take_blocks(operator: str, in_blocks: str) -> None:
+    params = SUB.format(2) + ', v: R.Tensor((7, 7), "float32")'
     verify(
-        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.nn.softmax(lv, axis=1)"),
-        main(params, *IN_BLOCKS, f"lv1 = {FROM_BLOCKS.format('lv')}", "gv = R.nn.softmax(lv1, 1)"),
+        main(params, "lv = R.nn.conv2d(x, w)", f"gv = {operator.format('lv')}"),
+        main(
+            params,
+            *IN_BLOCKS,
+            f"lv1 = {in_blocks.format('lv')}",
+            f"gv = {FROM_BLOCKS.format('lv1')}",
+        ),
+        BLOCKS,
+    )
+
+
+def test_a_reduction_drops_axes_with_their_blocks() -> None:
+    params = SUB.format(2)
+    join = (
+        "R.layout_transform({}, T.index_map(lambda a, b, c: (a, b * 4 + c), index_dtype='int32'))"
+    )
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.sum(lv, axis=[-2, -1])"),
+        main(params, *IN_BLOCKS, "lv1 = R.sum(lv, axis=[2, 3])", f"gv = {join.format('lv1')}"),
+        BLOCKS,
+    )
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.sum(lv, axis=[2, 1])"),
+        main(params, *IN_BLOCKS, "gv = R.sum(lv, axis=[1, 2, 4])"),
+        BLOCKS,
+    )
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.sum(lv)"),
+        main(params, *IN_BLOCKS, "gv = R.sum(lv)"),
+        BLOCKS,
+    )
+
+
+@pytest.mark.parametrize(("cuts", "in_blocks"), [("2", "2"), ("[4]", "[1]")])
+def test_sections_of_whole_blocks_are_split(cuts: str, in_blocks: str) -> None:
+    params = SUB.format(2).replace("(4, 8, 3, 3)", "(8, 8, 3, 3)")
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", f"gv = R.split(lv, {cuts}, axis=-3)"),
+        main(
+            params,
+            *IN_BLOCKS,
+            f"lv1 = R.split(lv, {in_blocks}, axis=1)",
+            "lv2 = lv1[0]",
+            f"lv3 = {FROM_BLOCKS.format('lv2')}",
+            "lv4 = lv1[1]",
+            f"lv5 = {FROM_BLOCKS.format('lv4')}",
+            "gv = (lv3, lv5)",
+        ),
+        BLOCKS,
+    )
+
+
+def test_two_of_three_operands_decide_about_blocks() -> None:
+    params = SUB.format(2) + ', y: R.Tensor((2, 4, 7, 7), "float32")'
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.ewise_fma(lv, y, y)"),
+        main(
+            params, *IN_BLOCKS, f"lv1 = {FROM_BLOCKS.format('lv')}", "gv = R.ewise_fma(lv1, y, y)"
+        ),
+        BLOCKS,
+    )
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.ewise_fma(y, lv, lv)"),
+        main(
+            params,
+            *IN_BLOCKS,
+            f"y1 = {TO_BLOCKS.format('y')}",
+            "lv1 = R.ewise_fma(y1, lv, lv)",
+            f"gv = {FROM_BLOCKS.format('lv1')}",
+        ),
+        BLOCKS,
+    )
+    verify(
+        main(params, "lv = R.nn.conv2d(x, w)", "gv = R.add(y, lv)"),
+        main(
+            params,
+            *IN_BLOCKS,
+            f"y1 = {TO_BLOCKS.format('y')}",
+            "lv1 = R.add(y1, lv)",
+            f"gv = {FROM_BLOCKS.format('lv1')}",
+        ),
         BLOCKS,
     )
 

@@ -129,15 +129,26 @@ def _position(layout: str, axis: int) -> int:
     return units(layout).index(_letter(axis % _rank(layout)))
 
 
-def _renumbered(letters: str) -> str:
-    """The letters in place of which an ascending sequence of axes begins with A."""
-    table = {letter: _letter(k) for k, letter in enumerate(sorted(letters))}
-    return "".join(table[letter] for letter in letters)
+def _axis_of(unit: str) -> int:
+    return _number(unit[-1].upper())
+
+
+def _is_divided(layout: str, axis: int) -> bool:
+    """Whether an axis, which may count from the end, is divided in blocks."""
+    return _letter(axis % _rank(layout)).lower() in layout
+
+
+def _renumbered(layout: str) -> str:
+    """The layout in place of which an ascending sequence of axes begins with A."""
+    axes = sorted(set(map(_axis_of, units(layout))))
+    table = {_letter(axis): _letter(k) for k, axis in enumerate(axes)}
+    table |= {old.lower(): new.lower() for old, new in table.items()}
+    return layout.translate(str.maketrans(table))
 
 
 def _without(layout: str, axes: Sequence[int]) -> str:
     """The layout that remains without these axes."""
-    return _renumbered("".join(letter for letter in layout if _number(letter) not in axes))
+    return _renumbered("".join(unit for unit in units(layout) if _axis_of(unit) not in axes))
 
 
 def _like(layout: str, sinfo: StructInfo | None) -> Layouts:
@@ -199,11 +210,15 @@ def along(*names: str, together: bool = False) -> LayoutRule:
     """The rule of an operator along the axes in these attributes.
 
     With `together`, all operands have the layout of the first one. Without an axis, the elements
-    are taken in row-major order, and the operands keep their initial layouts.
+    are taken in row-major order, and the operands keep their initial layouts, as they do if one of
+    the axes is divided in blocks.
     """
 
     def rule(call: Call, layout: str) -> InferredLayouts | None:
-        if any(call.attrs[name] is None for name in names):
+        if any(call.attrs[name] is None for name in names) or (together and has_blocks(layout)):
+            return None
+        axes = [axis for name in names for axis in _as_tuple(call.attrs[name])]
+        if any(_is_divided(layout, axis) for axis in axes):
             return None
         attrs: Mapping[str, Any] = call.attrs
         if not _is_initial(layout):
@@ -211,32 +226,57 @@ def along(*names: str, together: bool = False) -> LayoutRule:
         operands = (layout,) * len(call.args) if together else (layout,)
         return InferredLayouts(operands, _like(layout, call.struct_info), attrs)
 
-    return following(rule)
+    return following(rule, blocks=True)
+
+
+def _as_tuple(axes: Any) -> tuple[int, ...]:
+    return (axes,) if isinstance(axes, int) else tuple(axes)
+
+
+def _split(call: Call, layout: str) -> InferredLayouts | None:
+    axis, cuts = cast("int", call.attrs["axis"]), cast("Any", call.attrs["indices_or_sections"])
+    result = call.struct_info
+    attrs: Mapping[str, Any] = call.attrs
+    if _is_divided(layout, axis):
+        sections = result.fields if isinstance(result, TupleStructInfo) else ()
+        block = Layout.of(layout).factors[_letter(axis % _rank(layout)).lower()]
+        whole = isinstance(cuts, int) or not any(cut % block for cut in cuts)
+        if not whole or not all(fills_layout(section, layout) for section in sections):
+            return None
+        if not isinstance(cuts, int):
+            attrs = {**attrs, "indices_or_sections": tuple(cut // block for cut in cuts)}
+    if not _is_initial(layout):
+        attrs = {**attrs, "axis": _position(layout, axis)}
+    return InferredLayouts((layout,), _like(layout, result), attrs)
+
+
+split_layout = following(_split, blocks=True)
+"""The rule of an operator that divides `axis` in sections, which consist of whole blocks."""
 
 
 def _reduced(call: Call, layout: str) -> InferredLayouts | None:
     axes, keepdims = cast("Any", call.attrs["axis"]), call.attrs["keepdims"]
     rank = _rank(layout)
-    if axes is None:
-        gone: Sequence[int] = range(rank)
-    else:
-        gone = [axis % rank for axis in ((axes,) if isinstance(axes, int) else axes)]
+    gone = [axis % rank for axis in (range(rank) if axes is None else _as_tuple(axes))]
+    if keepdims and any(_is_divided(layout, axis) for axis in gone):
+        return None
     attrs: Mapping[str, Any] = call.attrs
     if axes is not None and not _is_initial(layout):
-        moved = moved_axes(axes, layout)
-        attrs = {**attrs, "axis": moved if isinstance(moved, int) else tuple(sorted(moved))}
+        moved = tuple(k for k, unit in enumerate(units(layout)) if _axis_of(unit) in gone)
+        attrs = {**attrs, "axis": moved[0] if isinstance(axes, int) and len(moved) == 1 else moved}
     return InferredLayouts((layout,), layout if keepdims else _without(layout, gone), attrs)
 
 
-reduction_layout = following(_reduced)
-"""The rule of a reduction along `axis`."""
+reduction_layout = following(_reduced, blocks=True)
+"""The rule of a reduction along `axis`, which may be divided in blocks unless `keepdims` is set."""
 
 
 def _position_of_extremum(call: Call, layout: str) -> InferredLayouts | None:
-    return None if call.attrs["axis"] is None else _reduced(call, layout)
+    axis = cast("int | None", call.attrs["axis"])
+    return None if axis is None or _is_divided(layout, axis) else _reduced(call, layout)
 
 
-extremum_layout = following(_position_of_extremum)
+extremum_layout = following(_position_of_extremum, blocks=True)
 """The rule of an operator that returns positions along `axis`, else in row-major order."""
 
 
@@ -358,8 +398,9 @@ def elementwise_layout(
     """The rule of an operator on the elements of operands that broadcast.
 
     All operands have the layout of one of the lowest rank (other than 0), the axes of which are the
-    last ones of the others: the most frequent layout, or of several the first. A layout with blocks
-    is taken if all operands have its axes, and can be divided in such blocks.
+    last ones of the others: the most frequent layout, or of several the first. One with blocks is
+    taken before others that are as frequent, if all operands have its axes, and can be divided in
+    such blocks.
     """
     _require_undesired(call, desired)
     sinfos = [arg.struct_info for arg in call.args]
@@ -370,7 +411,9 @@ def elementwise_layout(
     if not tensors:
         return InferredLayouts(layouts, initial_layouts(call.struct_info), call.attrs)
     ranks = {_rank(layout) for layout, _ in tensors}
-    for candidate in (layout for layout, _ in tensors if has_blocks(layout)):
+    counts = Counter(layout for layout, _ in tensors)
+    frequent = (layout for layout, _ in tensors if counts[layout] == max(counts.values()))
+    for candidate in filter(has_blocks, frequent):
         if len(ranks) == 1 and all(fills_layout(sinfo, candidate) for _, sinfo in tensors):
             taken: list[Layouts] = [candidate if layout else layout for layout in layouts]
             return InferredLayouts(taken, candidate, call.attrs)
