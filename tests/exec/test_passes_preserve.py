@@ -18,6 +18,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.relax import transform
+from relaxpy.relax.dpl import is_op, wildcard
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
@@ -28,6 +29,18 @@ def explicit(mod: IRModule) -> IRModule:
     return transform.CallTIRRewrite()(transform.RemovePurityChecking()(legal))
 
 
+PATTERNS = [
+    (f"{backend}.{name}", is_op(f"relax.{name}")(*[wildcard()] * count))
+    for backend, name, count in (
+        ("one", "add", 2),
+        ("two", "subtract", 2),
+        ("one", "multiply", 2),
+        ("two", "abs", 1),
+        ("one", "exp", 1),
+        ("two", "sum", 1),
+        ("one", "permute_dims", 1),
+    )
+]
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
         transform.LegalizeOps()(mod)
@@ -39,6 +52,10 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
     "FuseOps": lambda mod: transform.FuseOps()(
         transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod))
+    ),
+    "FuseOpsByPattern": transform.FuseOpsByPattern(PATTERNS),
+    "FuseOpsByPattern(codegen)": transform.FuseOpsByPattern(
+        PATTERNS, bind_constants=False, annotate_codegen=True
     ),
     "FuseTIR": lambda mod: transform.FuseTIR()(
         transform.FuseOps()(transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod)))
@@ -65,6 +82,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     ),
     "LegalizeOps": transform.LegalizeOps(),
     "LowerAllocTensor": lambda mod: transform.LowerAllocTensor()(explicit(mod)),
+    "MergeCompositeFunctions": lambda mod: transform.MergeCompositeFunctions()(
+        transform.FuseOpsByPattern(PATTERNS)(mod)
+    ),
     "Normalize": transform.Normalize(),
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
         transform.LegalizeOps()(mod)

@@ -84,10 +84,15 @@ def register_patterns(patterns: Iterable[FusionPattern | tuple[object, ...]]) ->
     """
     if not isinstance(patterns, Iterable):
         raise MisuseError(f"expected a list of patterns, found {patterns!r:.60}", about=patterns)
-    _registered.extend([_as_fusion_pattern(item) for item in patterns])
+    _registered.extend([as_fusion_pattern(item) for item in patterns])
 
 
-def _as_fusion_pattern(item: object) -> FusionPattern:
+def as_fusion_pattern(item: object) -> FusionPattern:
+    """The pattern that an item is, or whose fields it has.
+
+    Errors:
+        MisuseError (also TypeError): it is neither.
+    """
     if isinstance(item, FusionPattern):
         return item
     if isinstance(item, tuple) and 2 <= len(item) <= 5:

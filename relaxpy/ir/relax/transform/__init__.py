@@ -68,7 +68,13 @@ from relaxpy.ir.relax.transform.function_pass import (
     function_pass as function_pass,
 )
 from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
+from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import (
+    FuseOpsByPattern as FuseOpsByPattern,
+)
 from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
+from relaxpy.ir.relax.transform.fusion.merge_composite_functions import (
+    MergeCompositeFunctions as MergeCompositeFunctions,
+)
 from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
 from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (

@@ -29,6 +29,7 @@ PASSES = {
 }
 HEADER = """import numpy as np
 from relaxpy import IRModule, relax, tir
+from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T
 

@@ -59,27 +59,39 @@ _Needs: TypeAlias = dict[Unit, dict[Unit, None]]
 Grouping: TypeAlias = Callable[[DataflowBlock], Mapping[Binding, FunctionGroup]]
 
 
-def group_bindings(mod: IRModule, groups_of: Grouping, *, lift_constants: bool) -> IRModule:
+def group_bindings(
+    mod: IRModule,
+    groups_of: Grouping,
+    *,
+    lift_constants: bool,
+    entries: Sequence[str] | None = None,
+) -> IRModule:
     """The module with a call of a new private function in place of each group of bindings.
 
-    The functions have the attribute `Primitive`, and those in the module that have it already are
-    left alone. What a group uses is passed to the function; constants are only if
-    `lift_constants`. A group whose results nothing uses is removed. A group stays as it is if its
-    bindings cannot be computed one after the other, since others depend on some and are needed by
-    others.
+    The functions have the attribute `Primitive`. Those in the module that have it already, or are
+    for a back end, are left alone, and so are those that are not `entries` if there are any.
+    What a group uses is passed to its function; constants are only if `lift_constants`. A group
+    whose results nothing uses is removed. A group stays as it is if its bindings cannot be computed
+    one after the other, since others depend on some and are needed by others.
     """
     before = normalize_module(mod)
     result = before.clone()
     table = FunctionTable(result, lambda name, sinfo: None)
     changed = False
     for var, func in before.items():
-        if not isinstance(func, Function) or func.attrs.get("Primitive"):
+        if not isinstance(func, Function) or _is_grouped(func):
+            continue
+        if entries and var.name_hint not in entries:
             continue
         after = _Grouper(table, groups_of, lift_constants).expr(func)
         if after is not func:
             result[var] = after
             changed = True
     return normalize_module(result) if changed else before
+
+
+def _is_grouped(func: Function) -> bool:
+    return any(func.attrs.get(name) for name in ("Primitive", "Composite", "Codegen"))
 
 
 class _Grouper(BindingRewriter):
@@ -129,9 +141,12 @@ class _Grouper(BindingRewriter):
         if len(outputs) == 1:
             return [VarBinding(outputs[0], call, bindings[-1].span)]
         whole = DataflowVar("lv", TupleStructInfo(_sinfos(outputs)))
-        values = [call, *(TupleGetItem(whole, k, span=span) for k in range(len(outputs)))]
-        bound = zip([whole, *outputs], values, strict=True)
-        return [VarBinding(var, value, bindings[-1].span) for var, value in bound]
+        values: list[tuple[Var, Expr]] = [(whole, call)]
+        for binding in bindings:
+            if binding.var in outputs:
+                item = TupleGetItem(whole, outputs.index(binding.var), span=span)
+                values.append((binding.var, item))
+        return [VarBinding(var, value, bindings[-1].span) for var, value in values]
 
 
 def _sinfos(variables: Sequence[Var]) -> tuple[StructInfo, ...]:
@@ -331,5 +346,5 @@ def _callee_of(binding: Binding) -> str:
     if isinstance(call.op, Op):
         first = call.args[0] if call.args else None
         is_kernel = call.op.name in KERNEL_CALLS and isinstance(first, GlobalVar)
-        return first.name_hint if is_kernel else call.op.name
+        return first.name_hint if is_kernel else call.op.name.replace(".", "_")
     return ""

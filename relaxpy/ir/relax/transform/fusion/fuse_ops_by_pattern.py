@@ -1,0 +1,152 @@
+"""FuseOpsByPattern: what patterns match becomes calls of functions for a back end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.relax.analysis.variables import udchain
+from relaxpy.ir.relax.dpl.fusion import FusionPattern, PatternCheckContext, as_fusion_pattern
+from relaxpy.ir.relax.dpl.matcher import Matches, extract_matched_expr
+from relaxpy.ir.relax.dpl.pattern import CallPattern, TupleGetItemPattern
+from relaxpy.ir.relax.nodes import Binding, Call, DataflowBlock, Expr, Var, VarBinding
+from relaxpy.ir.relax.transform.fusion.codegen import annotated_for_codegen
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
+
+
+@dataclass(frozen=True)
+class FuseOpsByPattern(Pass):
+    """Groups what each pattern matches in a dataflow block into a function of its own.
+
+    The functions have the attribute `Composite`, the name of the pattern, and the attributes that
+    its `attrs_getter` returns. Patterns are tried in order, and a binding is in one match only.
+    Constants stay inside of the functions if `bind_constants`, else they are passed. With
+    `annotate_codegen`, each function is wrapped in another one with the attribute `Codegen`, the
+    name of the pattern up to the first dot, for RunCodegen. Only `entry_functions` are searched if
+    there are any. A match whose bindings others separate stays as it is.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                with R.dataflow():
+                    y = R.abs(x)
+                    z = R.sqrt(y)
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = After
+                with R.dataflow():
+                    z = cls.fused_relax_abs_relax_sqrt(x)
+                    R.output(z)
+                return z
+
+            @R.function(private=True)
+            def fused_relax_abs_relax_sqrt(x: R.Tensor((4,), "float32")):
+                R.func_attr({"Composite": "mine.root", "Primitive": 1})
+                with R.dataflow():
+                    y = R.abs(x)
+                    z = R.sqrt(y)
+                    R.output(z)
+                return z
+
+        FuseOpsByPattern([("mine.root", is_op("relax.sqrt")(is_op("relax.abs")(wildcard())))])
+
+    Errors:
+        MisuseError (also TypeError): an item is not a FusionPattern, or a tuple of its fields.
+        UnknownNameError (also KeyError): the module has no function of an entry's name.
+        TransformError: the name of a pattern has no dot, with `annotate_codegen`.
+
+    """
+
+    patterns: Sequence[FusionPattern | tuple[Any, ...]]
+    bind_constants: bool = True
+    annotate_codegen: bool = False
+    entry_functions: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.patterns, (list, tuple)):
+            raise MisuseError(
+                f"expected a list of patterns, found {self.patterns!r:.60}", about=self.patterns
+            )
+        patterns = tuple(as_fusion_pattern(item) for item in self.patterns)
+        names = listed(self.entry_functions, "names of functions")
+        object.__setattr__(self, "patterns", patterns)
+        object.__setattr__(self, "entry_functions", names)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for name in self.entry_functions or ():
+            if name not in mod.functions_by_name:
+                hint = close_names(name, mod.functions_by_name)
+                raise UnknownNameError(f"the module has no function {name}", hint=hint)
+        for pattern in self.patterns:
+            assert isinstance(pattern, FusionPattern)
+            mod = group_bindings(
+                mod,
+                lambda block, pattern=pattern: _matches(block, pattern),
+                lift_constants=not self.bind_constants,
+                entries=self.entry_functions,
+            )
+        return annotated_for_codegen(mod) if self.annotate_codegen else mod
+
+
+def _matches(block: DataflowBlock, pattern: FusionPattern) -> Mapping[Binding, FunctionGroup]:
+    """The bindings of a block that a pattern matches, each with its group."""
+    bound = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
+    var_of = {value: var for var, value in bound.items()}
+    groups: dict[Var, FunctionGroup] = {}
+    sizes: dict[FunctionGroup, int] = {}
+    usages: Mapping[Var, Sequence[Var]] | None = None
+    for value in bound.values():
+        if not isinstance(value, Call):
+            continue
+        matches = extract_matched_expr(pattern.pattern, value, bound)
+        if matches is None:
+            continue
+        usages = udchain(block) if usages is None else usages
+        members = {var_of.get(match): match for match in _computed(matches, value)}
+        context = PatternCheckContext(
+            value, _annotated(pattern, matches), _known(members), usages, var_of
+        )
+        if None in members or (pattern.check is not None and not pattern.check(context)):
+            continue
+        if any(sizes[groups[m]] > 1 for m in members if m in groups):
+            continue
+        attrs = {"Composite": pattern.name}
+        if pattern.attrs_getter is not None:
+            attrs |= dict(pattern.attrs_getter(context.annotated_expr))
+        group = FunctionGroup(attrs)
+        sizes[group] = len(members)
+        groups |= dict.fromkeys(_known(members), group)
+    return {b: groups[b.var] for b in block.bindings if b.var in groups}
+
+
+def _computed(matches: Matches, root: Expr) -> list[Expr]:
+    """The calls and the fields of tuples in a match."""
+    values = [
+        match
+        for pattern, match in matches.items()
+        if isinstance(pattern, (CallPattern, TupleGetItemPattern)) and isinstance(match, Expr)
+    ]
+    return list(dict.fromkeys([root, *values]))
+
+
+def _known(members: Mapping[Var | None, Expr]) -> dict[Var, Expr]:
+    return {var: value for var, value in members.items() if var is not None}
+
+
+def _annotated(pattern: FusionPattern, matches: Matches) -> dict[str, Expr]:
+    named = ((name, matches.get(p)) for name, p in (pattern.annotation_patterns or {}).items())
+    return {name: match for name, match in named if isinstance(match, Expr)}

@@ -1,0 +1,205 @@
+"""MergeCompositeFunctions: neighbouring functions for one back end become one function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rename
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.variables import occurring_vars
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.call_graph import mentioned_globals
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.transform.fusion.codegen import codegen_name, without_primitive
+from relaxpy.ir.relax.transform.fusion.grouping import FunctionGroup, group_bindings
+
+
+@dataclass(frozen=True)
+class MergeCompositeFunctions(Pass):
+    """Merges calls of composite functions of one back end, as FuseOpsByPattern creates them.
+
+    A call is merged with those that compute its arguments, unless another computation lies between
+    them. The function that results has the attribute `Codegen`, the name of the back end, for
+    RunCodegen; the composite functions are nested in it.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function(private=True)
+            def fused_abs(x: R.Tensor((4,), "float32")):
+                R.func_attr({"Composite": "mine.abs", "Primitive": 1})
+                with R.dataflow():
+                    y = R.abs(x)
+                    R.output(y)
+                return y
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = Before
+                with R.dataflow():
+                    y = cls.fused_abs(x)
+                    z = cls.fused_abs(y)
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def fused_abs_abs_mine(x: R.Tensor((4,), "float32")):
+                R.func_attr({"Codegen": "mine"})
+
+                @R.function
+                def inner(x: R.Tensor((4,), "float32")):
+                    R.func_attr({"Composite": "mine.abs"})
+                    with R.dataflow():
+                        y = R.abs(x)
+                        R.output(y)
+                    return y
+
+                y = inner(x)
+                z = inner(y)
+                return z
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = After
+                with R.dataflow():
+                    z = cls.fused_abs_abs_mine(x)
+                    R.output(z)
+                return z
+
+    Errors:
+        TransformError: the name of a composite function has no dot.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        before = normalize_module(mod)
+        backends = {
+            name: backend
+            for name, func in before.functions_by_name.items()
+            if (backend := codegen_name(func)) is not None
+        }
+        if not backends:
+            return before
+        grouped = group_bindings(
+            before, lambda block: _groups(block, backends), lift_constants=True
+        )
+        return before if grouped is before else _with_nested_functions(grouped)
+
+
+@dataclass(slots=True, eq=False)
+class _Merged:
+    """A set of calls of one back end, or another binding, and all that it depends on."""
+
+    backend: str | None
+    before: set[_Merged] = field(default_factory=set)
+    into: _Merged | None = None
+
+    def root(self) -> _Merged:
+        root = self
+        while root.into is not None:
+            root = root.into
+        return root
+
+
+def _groups(block: DataflowBlock, backends: Mapping[str, str]) -> Mapping[Binding, FunctionGroup]:
+    """The calls of composite functions in a block, with the groups that they are merged into."""
+    home: dict[Var, _Merged] = {}
+    merged: dict[Binding, _Merged] = {}
+    for binding in block.bindings:
+        call = binding.value
+        is_composite = isinstance(call, Call) and isinstance(call.op, GlobalVar)
+        backend = backends.get(call.op.name_hint) if is_composite else None
+        operands = [home[var].root() for var in occurring_vars(call) if var in home]
+        separated = {unit.root() for operand in operands for unit in operand.before}
+        joined = [
+            operand
+            for operand in dict.fromkeys(operands)
+            if backend is not None and operand.backend == backend and operand not in separated
+        ]
+        unit = joined[0] if joined else _Merged(backend)
+        for other in joined[1:]:
+            other.into = unit
+            unit.before |= other.before
+        for operand in operands:
+            unit.before |= {operand, *operand.before}
+        unit.before = {root for other in unit.before if (root := other.root()) is not unit}
+        merged[binding] = unit
+        if binding.var is not None:
+            home[binding.var] = unit
+    groups: dict[_Merged, FunctionGroup] = {}
+    for unit in merged.values():
+        root = unit.root()
+        if root.backend is not None and root not in groups:
+            groups[root] = FunctionGroup({"Codegen": root.backend})
+    return {b: groups[u.root()] for b, u in merged.items() if u.root() in groups}
+
+
+def _with_nested_functions(mod: IRModule) -> IRModule:
+    """The module with composite functions nested in the functions for a back end."""
+    result = mod.clone()
+    renamed: dict[GlobalVar, GlobalVar] = {}
+    for var, func in mod.items():
+        if isinstance(func, Function) and "Codegen" in func.attrs and "Primitive" in func.attrs:
+            name = f"{var.name_hint}_{func.attrs['Codegen']}"
+            renamed[var] = GlobalVar(name)
+            del result[var]
+            nested = without_primitive(_nested(func, mod))
+            result[renamed[var]] = nested.with_attr("global_symbol", name)
+    for var, func in result.items():
+        if isinstance(func, Function) and any(
+            old.name_hint in mentioned_globals(func) for old in renamed
+        ):
+            result[var] = rename(func, renamed)
+    mentioned = {n for func in result.functions_by_name.values() for n in mentioned_globals(func)}
+    for var, func in result.items():
+        if "Composite" in func.attrs and var.name_hint not in mentioned:
+            del result[var]
+    return normalize_module(result)
+
+
+def _nested(func: Function, mod: IRModule) -> Function:
+    """The function with a local function in place of each composite one that it calls."""
+    local: dict[str, Var] = {}
+    bindings: list[Binding] = []
+    table: dict[Expr, Var] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            call = binding.value
+            assert isinstance(binding, VarBinding)
+            if isinstance(call, Call) and isinstance(call.op, GlobalVar):
+                name = call.op.name_hint
+                callee = mod[name]
+                assert isinstance(callee, Function)
+                if name not in local:
+                    local[name] = Var("lv")
+                    inner = without_primitive(copy_with_new_vars(callee))
+                    bindings.append(VarBinding(local[name], inner, call.span))
+                call = Call(local[name], call.args, span=call.span)
+            var = binding.var
+            if isinstance(var, DataflowVar):
+                table[var] = Var(var.name_hint, var.struct_info, var.span)
+            bindings.append(VarBinding(var, call, binding.span))
+    body = SeqExpr((BindingBlock(tuple(bindings)),), func.body.body)
+    attrs = func.attrs
+    whole = Function(func.params, body, is_pure=func.is_pure, attrs=attrs, span=func.span)
+    return rename(whole, table)

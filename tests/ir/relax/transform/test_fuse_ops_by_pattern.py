@@ -1,0 +1,370 @@
+"""FuseOpsByPattern and MergeCompositeFunctions: what becomes a function for a back end."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
+from relaxpy.relax.dpl import is_op, is_tuple_get_item, wildcard
+from relaxpy.relax.transform import (
+    BindParams,
+    FuseOpsByPattern,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+)
+from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.transform.before_after import check, leaves, stays
+
+MATMUL = is_op("relax.matmul")(wildcard(), wildcard())
+RELU = is_op("relax.nn.relu")(wildcard())
+MATMUL_RELU = is_op("relax.nn.relu")(MATMUL)
+A = np.random.default_rng(0).standard_normal((4, 4)).astype("float32")
+B = np.random.default_rng(1).standard_normal((4, 4)).astype("float32")
+
+
+@I.ir_module
+class Twice:
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.matmul(b, w)
+            d = R.nn.relu(c)
+            R.output(d)
+        return d
+
+
+@I.ir_module
+class TwiceFused:
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        cls = TwiceFused
+        with R.dataflow():
+            b = cls.fused_relax_matmul_relax_nn_relu(x, w)
+            d = cls.fused_relax_matmul_relax_nn_relu(b, w)
+            R.output(d)
+        return d
+
+    @R.function(private=True)
+    def fused_relax_matmul_relax_nn_relu(
+        x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
+    ):
+        R.func_attr({"Composite": "mine.matmul_relu", "Primitive": 1})
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            R.output(b)
+        return b
+
+
+def test_each_match_is_a_call_and_equal_matches_share_a_function() -> None:
+    step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)])
+    check(step, Twice, TwiceFused, A, B)
+    assert_structural_equal(
+        FuseOpsByPattern([FusionPattern("mine.matmul_relu", MATMUL_RELU)])(Twice), TwiceFused
+    )
+
+
+def test_patterns_are_tried_in_order() -> None:
+    """What the first pattern matches is not available to the second."""
+    both = [("mine.matmul_relu", MATMUL_RELU), ("mine.matmul", MATMUL)]
+    check(FuseOpsByPattern(both), Twice, TwiceFused)
+    other = FuseOpsByPattern(both[::-1])(Twice)
+    names = {func.attrs.get("Composite") for func in other.functions_by_name.values()}
+    assert names == {None, "mine.matmul"}
+
+
+def test_a_wildcard_does_not_take_the_match_before() -> None:
+    after = FuseOpsByPattern([("mine.relu", RELU), ("mine.matmul", MATMUL)])(Twice)
+    (block,) = after["main"].body.blocks
+    assert len(block.bindings) == 4
+    same(Twice, after)
+
+
+def same(before: IRModule, after: IRModule) -> None:
+    assert check_well_formed(after, normal_form=True) == []
+    for target in ("numpy", "reference"):
+        one, other = (
+            leaves(relaxpy.compile(mod, target=target)["main"](A, B)) for mod in (before, after)
+        )
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+@I.ir_module
+class Branches:
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.exp(b)
+            d = R.exp(a)
+            e = R.add(c, d)
+            R.output(e)
+        return e
+
+
+def test_an_intermediate_that_others_use_is_a_second_result() -> None:
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            cls = After
+            with R.dataflow():
+                both = cls.fused_relax_matmul_relax_nn_relu(x, w)
+                a = both[1]
+                b = both[0]
+                c = R.exp(b)
+                d = R.exp(a)
+                e = R.add(c, d)
+                R.output(e)
+            return e
+
+        @R.function(private=True)
+        def fused_relax_matmul_relax_nn_relu(
+            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
+        ):
+            R.func_attr({"Composite": "mine.matmul_relu", "Primitive": 1})
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+                R.output(a, b)
+            return (b, a)
+
+    check(FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)]), Branches, After, A, B)
+
+
+def test_a_match_that_others_separate_stays() -> None:
+    """The sum needs d, which is computed from the product: no function can compute both."""
+    product = is_op("relax.matmul")(wildcard(), wildcard())
+    pattern = is_op("relax.add")(is_op("relax.exp")(is_op("relax.nn.relu")(product)), wildcard())
+    partial = is_op("relax.add")(is_op("relax.exp")(wildcard()), is_op("relax.exp")(wildcard()))
+    same(Branches, FuseOpsByPattern([("mine.sum", partial)])(Branches))
+    stays(FuseOpsByPattern([("mine.all", pattern)]), Branches)
+
+
+def test_constants_are_bound_or_passed() -> None:
+    mod = BindParams("main", {"w": B})(Twice)
+    bound = FuseOpsByPattern([("mine.matmul", MATMUL)])(mod)
+    passed = FuseOpsByPattern([("mine.matmul", MATMUL)], bind_constants=False)(mod)
+    assert len(bound["fused_relax_matmul"].params) == 1
+    assert len(passed["fused_relax_matmul"].params) == 2
+    for after in (bound, passed):
+        np.testing.assert_array_equal(
+            relaxpy.compile(mod)["main"](A), relaxpy.compile(after)["main"](A)
+        )
+
+
+def test_a_check_sees_the_match_and_may_refuse_it() -> None:
+    lhs, rhs = wildcard(), wildcard()
+    root = is_op("relax.matmul")(lhs, rhs)
+    seen: list[PatternCheckContext] = []
+
+    def check_match(context: PatternCheckContext) -> bool:
+        seen.append(context)
+        return len(seen) == 1
+
+    named = {"lhs": lhs, "rhs": rhs, "root": root}
+    after = FuseOpsByPattern([("mine.matmul", root, named, check_match)])(Twice)
+    assert len(seen) == 2
+    first = seen[0]
+    assert [first.annotated_expr[name].name_hint for name in ("lhs", "rhs")] == ["x", "w"]
+    assert first.annotated_expr["root"] is first.matched_expr
+    ((var, value),) = first.matched_bindings.items()
+    assert (var.name_hint, value) == ("a", first.matched_expr)
+    assert first.value_to_bound_var[value] is var
+    assert [user.name_hint for user in first.var_usages[var]] == ["b"]
+    calls = [b.value.op for block in after["main"].body.blocks for b in block.bindings]
+    assert [isinstance(op, relax.GlobalVar) for op in calls] == [True, False, False, False]
+
+
+def test_further_attributes_come_from_the_match() -> None:
+    rhs = wildcard()
+    root = is_op("relax.matmul")(wildcard(), rhs)
+    pattern = FusionPattern(
+        "mine.matmul", root, {"rhs": rhs}, None, lambda named: {"weight": named["rhs"].name_hint}
+    )
+    after = FuseOpsByPattern([pattern])(Twice)
+    weights = [func.attrs.get("weight") for func in after.functions_by_name.values()]
+    assert list(filter(None, weights)) == ["w"]
+
+
+def test_fields_of_tuples() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), y: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                halves = R.split(x, 2, axis=1)
+                one = halves[0]
+                other = halves[1]
+                z = R.add(one, other)
+                R.output(z)
+            return z
+
+    split = is_op("relax.split")(wildcard())
+    add = is_op("relax.add")(is_tuple_get_item(split, 0), is_tuple_get_item(split, 1))
+    whole = FuseOpsByPattern([("mine.halves", add)])(Module)
+    (block,) = whole["main"].body.blocks
+    assert len(block.bindings) == 1
+    same(Module, whole)
+    same(Module, FuseOpsByPattern([("mine.split", split)])(Module))
+
+
+def test_symbolic_sizes() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", "k"), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.nn.relu(a)
+                R.output(b)
+            return b
+
+    for codegen in (False, True):
+        step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)], annotate_codegen=codegen)
+        after = step(Module)
+        assert after is not Module
+        same(Module, after)
+
+
+def test_the_function_for_a_back_end_contains_the_composite_one() -> None:
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            cls = After
+            with R.dataflow():
+                b = cls.fused_relax_matmul_relax_nn_relu_mine(x, w)
+                d = cls.fused_relax_matmul_relax_nn_relu_mine(b, w)
+                R.output(d)
+            return d
+
+        @R.function
+        def fused_relax_matmul_relax_nn_relu_mine(
+            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
+        ):
+            R.func_attr({"Codegen": "mine"})
+
+            @R.function
+            def inner(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+                R.func_attr({"Composite": "mine.matmul_relu"})
+                with R.dataflow():
+                    a = R.matmul(x, w)
+                    b = R.nn.relu(a)
+                    R.output(b)
+                return b
+
+            y = inner(x, w)
+            return y
+
+    step = FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)], annotate_codegen=True)
+    check(step, Twice, After, A, B)
+    stays(step, step(Twice))
+
+
+def test_only_entry_functions_are_searched() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                R.output(a)
+            return a
+
+        @R.function
+        def other(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                R.output(a)
+            return a
+
+    after = FuseOpsByPattern([("mine.matmul", MATMUL)], entry_functions=["other"])(Module)
+    assert after["main"] is relax.transform.Normalize()(Module)["main"]
+    assert "fused_relax_matmul" in after.functions_by_name
+    with pytest.raises(UnknownNameError, match="no function main2"):
+        FuseOpsByPattern([], entry_functions=["main2"])(Module)
+
+
+def test_nothing_to_do_is_the_module_itself() -> None:
+    for codegen in (False, True):
+        stays(FuseOpsByPattern([], annotate_codegen=codegen), Twice)
+        stays(FuseOpsByPattern([("mine.exp", is_op("relax.exp")(wildcard()))]), Twice)
+    stays(MergeCompositeFunctions(), Twice)
+
+
+@pytest.mark.parametrize("patterns", [3, [3], [("name",)], "abc"])
+def test_patterns_are_checked(patterns: Any) -> None:
+    with pytest.raises(MisuseError):
+        FuseOpsByPattern(patterns)
+
+
+def test_a_pattern_without_a_back_end_is_refused() -> None:
+    with pytest.raises(TransformError, match="pattern 'matmul' names no back end"):
+        FuseOpsByPattern([("matmul", MATMUL)], annotate_codegen=True)(Twice)
+
+
+def test_neighbours_for_one_back_end_are_merged() -> None:
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            cls = After
+            with R.dataflow():
+                d = cls.fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(x, w)
+                R.output(d)
+            return d
+
+        @R.function
+        def fused_relax_matmul_relax_nn_relu_relax_matmul_relax_nn_relu_mine(
+            x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")
+        ):
+            R.func_attr({"Codegen": "mine"})
+
+            @R.function
+            def inner(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+                R.func_attr({"Composite": "mine.matmul_relu"})
+                with R.dataflow():
+                    a = R.matmul(x, w)
+                    b = R.nn.relu(a)
+                    R.output(b)
+                return b
+
+            b = inner(x, w)
+            d = inner(b, w)
+            return d
+
+    check(MergeCompositeFunctions(), TwiceFused, After, A, B)
+
+
+def test_calls_that_another_computation_separates_are_not_merged() -> None:
+    """The sum needs what another back end computes; the two functions for that are equal."""
+    patterns = [("one.matmul", MATMUL), ("one.relu", RELU)]
+    exp = is_op("relax.exp")(wildcard())
+    add = is_op("relax.add")(wildcard(), wildcard())
+    fused = FuseOpsByPattern([*patterns, ("two.exp", exp), ("one.add", add)])(Branches)
+    after = MergeCompositeFunctions()(fused)
+    functions = after.functions_by_name.values()
+    backends = [func.attrs["Codegen"] for func in functions if "Codegen" in func.attrs]
+    assert sorted(backends) == ["one", "one", "two"]
+    same(Branches, after)
+    stays(MergeCompositeFunctions(), after)
+
+
+def test_all_of_a_diamond_is_merged() -> None:
+    exp = is_op("relax.exp")(wildcard())
+    add = is_op("relax.add")(wildcard(), wildcard())
+    parts = [("one.matmul", MATMUL), ("one.relu", RELU), ("one.exp", exp), ("one.add", add)]
+    after = MergeCompositeFunctions()(FuseOpsByPattern(parts)(Branches))
+    assert len(after.functions_by_name) == 2
+    same(Branches, after)
