@@ -31,7 +31,7 @@ from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.nodes.struct_info import EnvFunc
 from relaxpy.ir.relax.op.definition.registry import Operand, register
-from relaxpy.ir.relax.op.definition.te_gradients import te_gradient
+from relaxpy.ir.relax.op.definition.te_gradients import gradient_of_kernel
 from relaxpy.ir.relax.op.outputs import (
     OutputShape,
     StructInfos,
@@ -50,7 +50,7 @@ from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 if TYPE_CHECKING:
-    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    pass
 
 Operands: TypeAlias = Operand | Sequence[Operand]
 
@@ -333,37 +333,13 @@ def without_gradient(builder: object, call: Call) -> Call:
     return Call(call_tir.op, call.args, sinfo_args=call.sinfo_args, span=call.span)
 
 
-def _gradient_of_kernel(
-    var: Expr, call: Call, gradient: Expr, builder: BlockBuilder
-) -> Sequence[Expr]:
-    name, named = str(call.attrs["te_grad_name"]), call.attrs.get("te_grad_kwargs", EMPTY_ATTRS)
-    callee, inputs, *scalars = call.args
-    assert isinstance(inputs, Tuple)
-    assert isinstance(named, Mapping)
-    function = te_gradient(name)
-    partials = builder.emit(
-        builder.call_te(function, gradient, *inputs.fields, primfunc_name_hint=name, **named)
-    )
-    sinfo = partials.struct_info
-    fields: tuple[Expr, ...] = (partials,)
-    if isinstance(sinfo, TupleStructInfo):
-        fields = tuple(TupleGetItem(partials, k) for k in range(len(sinfo.fields)))
-    if len(fields) != len(inputs.fields):
-        raise MisuseError(
-            f"the gradient {name!r} returns {counted(len(fields), 'tensor')} for "
-            f"{counted(len(inputs.fields), 'input')}",
-            about=call,
-        )
-    return [callee, Tuple(fields), *scalars]
-
-
 @register(
     "relax.call_tir_with_grad",
     pure=True,
     calls=CallKind.KERNEL,
     infer=_infer_with_grad,
     legalize=without_gradient,
-    gradient=_gradient_of_kernel,
+    gradient=gradient_of_kernel,
 )
 def call_tir_with_grad(
     gvar: Expr,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    If,
+    SeqExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleGetItem,
+    Var,
+)
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -45,8 +54,10 @@ def no_grad(input: StructInfo) -> StructInfo:
 
 
 def _checkpoint(input: StructInfo, call: Call) -> StructInfo:
-    if not isinstance(call.args[0], Var):
-        raise refuse("a checkpoint is a variable, found an expression", call.args[0])
+    # Normalisation binds an expression that is not a leaf to a variable.
+    if not isinstance(call.args[0], (Var, Call, TupleGetItem, If, SeqExpr)):
+        kind = type(call.args[0]).__name__
+        raise refuse(f"a checkpoint is a variable, found a {kind}", call.args[0])
     return input
 
 
@@ -54,13 +65,13 @@ def _through_checkpoint(var: Var, call: Call, gradient: Expr, builder: BlockBuil
     return [gradient]
 
 
-_DOC = """The input, a variable; {}.
+_DOC = """The input, a variable; {}. Normalisation binds an expression to one.
 
 Shapes:
     input   any
     result  as input
 Errors:
-    StructInfoError: the input is not a variable.
+    StructInfoError: the input is a literal or a tuple.
 Rule:
     Values between the checkpoints are computed again in the backward pass instead of stored
     (Chen, Xu, Zhang & Guestrin, arXiv:1604.06174, 2016).

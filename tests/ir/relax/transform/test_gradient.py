@@ -282,6 +282,28 @@ def test_casts_pass_gradients_through() -> None:
     assert_gradient(Cast, RANDOM.standard_normal((3, 2)), RANDOM.standard_normal((4, 2)))
 
 
+def test_the_gradient_through_a_cast_has_the_sizes_of_the_source() -> None:
+    @I.ir_module
+    class Renamed:
+        @R.function
+        def main(x: R.Tensor(("n", 1), "float64"), y: R.Tensor((1,), "float64")):
+            m = T.int64()
+            with R.dataflow():
+                a = R.multiply(x, y)
+                pair = (a, x)
+                b = R.match_cast(
+                    pair, R.Tuple(R.Tensor((m, 1), "float64"), R.Tensor((m, 1), "float64"))
+                )
+                gv = R.sum(R.multiply(b[0], b[1]))
+                R.output(gv)
+            return gv
+
+    adjoint = Gradient("main")(Renamed)["main_adjoint"]
+    gradients = adjoint.struct_info.ret.fields[1].fields
+    assert [str(g) for g in gradients] == [str(p.struct_info) for p in adjoint.params]
+    assert_gradient(Renamed, RANDOM.standard_normal((3, 1)), RANDOM.standard_normal(1))
+
+
 def test_one_of_several_results_is_the_target() -> None:
     @I.ir_module
     class Two:
@@ -540,6 +562,59 @@ def test_values_between_checkpoints_are_computed_again() -> None:
     assert_gradient(Checkpointed, x, y)
 
 
+def test_the_gradient_by_a_checkpoint_is_that_of_its_source_without_other_uses() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv = R.grad.start_checkpoint(x)
+                lv1 = R.multiply(lv, lv)
+                lv2 = R.multiply(lv1, lv)
+                lv3 = R.grad.end_checkpoint(lv2)
+                gv = R.sum(lv3)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main_adjoint(x: R.Tensor((3, 3), "float32")):
+            with R.dataflow():
+                lv1 = R.multiply(x, x)
+                lv2 = R.multiply(lv1, x)
+                gv = R.sum(lv2)
+                gv_adjoint = R.ones(R.shape([]), "float32")
+                lv2_adjoint = R.broadcast_to(gv_adjoint, R.shape([3, 3]))
+                lv2_adjoint_out = lv2_adjoint
+                R.output(gv, lv2_adjoint_out)
+            return (gv, (lv2_adjoint_out,))
+
+    assert_adjoint(Before, After, require_grads=Before["main"].body.blocks[0].bindings[3].var)
+
+
+def test_other_uses_of_the_source_do_not_count_for_a_checkpoint() -> None:
+    @I.ir_module
+    class Shared:
+        @R.function
+        def main(x: R.Tensor((), "float64")):
+            with R.dataflow():
+                first = R.grad.start_checkpoint(x)
+                second = R.grad.end_checkpoint(first)
+                gv = R.multiply(R.exp(x), second)
+                last = R.grad.end_checkpoint(gv)
+                R.output(gv, last)
+            return gv, last
+
+    bindings = Shared["main"].body.blocks[0].bindings
+    known = {b.var.name_hint: b.var for b in bindings}
+    wanted = [known[name] for name in ("first", "second", "last", "gv")]
+    for target, of_last in ((0, 0.0), (1, 1.0)):
+        adjoint = relaxpy.compile(Gradient("main", wanted, target)(Shared))["main_adjoint"]
+        _, gradients = adjoint(np.array(2.0))
+        np.testing.assert_allclose(gradients, [np.exp(2.0), np.exp(2.0), of_last, 1], rtol=1e-9)
+
+
 def test_checkpoints_of_long_chains_are_computed_again_without_recursion() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((2,), "float64"))
@@ -603,6 +678,73 @@ def test_the_gradient_of_a_kernel_that_is_not_registered() -> None:
         builder.emit_func_output(gv)
     with pytest.raises(UnknownNameError, match="a kernel is registered as"):
         Gradient("main")(builder.get())
+
+
+def scaled(gradient: str, *params: relax.Var) -> IRModule:
+    """The sum of a kernel that multiplies its inputs, with the gradient of this name."""
+
+    def product(*factors: te.Tensor) -> te.Tensor:
+        def element(i: Any) -> Any:
+            values = [factor[i].astype("float64") for factor in factors]
+            return values[0] * values[-1]
+
+        return te.compute(factors[0].shape, element, name="product")
+
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(params)):
+        with builder.dataflow():
+            lv = builder.emit_te_with_grad(product, *params, te_grad_name=gradient)
+            gv = builder.emit_output(relax.op.sum(lv))
+        builder.emit_func_output(gv)
+    return builder.get()
+
+
+def test_the_gradient_of_a_kernel_with_one_input_is_a_tensor_or_a_list_of_it() -> None:
+    def square_grad(grad: te.Tensor, a: te.Tensor) -> te.Tensor:
+        return te.compute(a.shape, lambda i: grad[i] * a[i] * 2.0, name="square_grad")
+
+    relax.training.utils.register_te_gradient("tests.square", square_grad)
+    listed = relax.training.utils.register_te_gradient(
+        "tests.square_list", lambda grad, a: [square_grad(grad, a)]
+    )
+    assert callable(listed)
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
+    mod = scaled("tests.square_list", x)
+    assert_gradient(mod, RANDOM.standard_normal(4))
+    found = Gradient("main")(mod)["main_adjoint"]
+    plain = Gradient("main")(scaled("tests.square", x))["main_adjoint"]
+    assert [b.value.struct_info for b in found.body.blocks[0].bindings] == [
+        b.value.struct_info for b in plain.body.blocks[0].bindings
+    ]
+
+
+def test_integer_inputs_of_kernels_have_no_gradient() -> None:
+    @relax.training.utils.register_te_gradient("tests.by_integers")
+    def by_integers(grad: te.Tensor, a: te.Tensor, k: te.Tensor) -> list[te.Tensor]:
+        return [
+            te.compute(a.shape, lambda i: grad[i] * k[i].astype("float64")),
+            te.compute(a.shape, lambda i: grad[i] * a[i]),
+        ]
+
+    x = relax.Var("x", relax.TensorStructInfo((3,), "float64"))
+    k = relax.Var("k", relax.TensorStructInfo((3,), "int64"))
+    adjoint = relaxpy.compile(Gradient("main", x)(scaled("tests.by_integers", x, k)))
+    _, (gradient,) = adjoint["main_adjoint"](np.ones(3), np.arange(3))
+    np.testing.assert_array_equal(gradient, [0, 1, 2])
+
+
+def test_a_gradient_of_a_kernel_fits_its_inputs() -> None:
+    def first(grad: te.Tensor, a: te.Tensor) -> te.Tensor:
+        return te.compute((1,), lambda i: grad[i])
+
+    def narrow(grad: te.Tensor, a: te.Tensor) -> te.Tensor:
+        return te.compute(a.shape, lambda i: grad[i].astype("float32"))
+
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float64"))
+    for function in (first, narrow):
+        relax.training.utils.register_te_gradient("tests.misfit", function)
+        with pytest.raises(MisuseError, match=r"'tests.misfit' returns .* for input 0, which is"):
+            Gradient("main")(scaled("tests.misfit", x))
 
 
 def test_a_private_function_has_a_private_adjoint() -> None:

@@ -183,6 +183,60 @@ def test_tuples() -> None:
     assert dtypes == {"float16", "float32"}
 
 
+def test_aliases_and_stored_parameters_stay_narrow_until_the_result() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
+            with R.dataflow():
+                lv = R.wrap_param(w, dtype="float32")
+                lv1 = lv
+                lv2 = R.matmul(x, lv1, out_dtype="float32")
+                lv3 = R.nn.relu(lv2)
+                gv = lv3
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float16")):
+            with R.dataflow():
+                x1 = R.astype(x, "float16")
+                lv = w
+                lv1 = lv
+                sums = R.matmul(x1, lv1, out_dtype="float32")
+                lv2 = R.astype(sums, "float16")
+                lv3 = R.nn.relu(lv2)
+                gv = R.astype(lv3, "float32")
+                R.output(gv)
+            return gv
+
+    assert_structural_equal(ToMixedPrecision()(Before), After)
+
+
+def test_results_in_tuples_are_not_rounded() -> None:
+    @I.ir_module
+    class Both:
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")):
+            with R.dataflow():
+                s = R.nn.softmax(x)
+                y = R.matmul(s, s)
+                alone = s
+                both = (s, y)
+                R.output(alone, both)
+            return alone, both
+
+    x = RANDOM.uniform(-1, 1, (2, 2)).astype("float32")
+    exact, (_, products) = relaxpy.compile(Both)["main"](x)
+    for target in ("numpy", "reference"):
+        alone, both = relaxpy.compile(ToMixedPrecision()(Both), target=target)["main"](x)
+        np.testing.assert_allclose(alone, exact, rtol=1e-6)
+        np.testing.assert_allclose(both[0], exact, rtol=1e-6)
+        np.testing.assert_allclose(both[1], products, rtol=1e-2)
+
+
 @I.ir_module
 class Unchanged:
     @R.function

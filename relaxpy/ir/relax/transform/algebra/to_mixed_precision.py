@@ -189,7 +189,7 @@ class _Block:
         match binding:
             case VarBinding(value=Call(op=Op()) as call):
                 self._rewrite_call(binding, call)
-            case VarBinding(value=Tuple() | TupleGetItem() as value):
+            case VarBinding(value=Var() | Tuple() | TupleGetItem() as value):
                 self._bind(binding, self._remapped(value))
             case _:
                 self._bind(binding, self._original(binding.value))
@@ -199,7 +199,11 @@ class _Block:
     def _collect_uses(self, binding: Binding) -> None:
         """Add what a binding wants of the variables that it uses."""
         value, wanted = binding.value, self._uses.get(binding.var)  # type: ignore[arg-type]
+        if not isinstance(binding.var, DataflowVar):
+            wanted = _uniform(_precision(value), WIDE)
         match value:
+            case Var() if isinstance(binding, VarBinding):
+                self._want(value, wanted)
             case Call() if _is_contraction(value):
                 for arg in value.args:
                     self._want(arg, _uniform(_precision(arg), NARROW))

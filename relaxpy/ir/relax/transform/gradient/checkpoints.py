@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from relaxpy.ir.core.node import Node
@@ -22,14 +23,15 @@ class Checkpoints:
     """The bindings of a block without its checkpoints, and what is computed again because of them.
 
     The result of `start_checkpoint` is not stored for the backward pass, and neither is anything
-    that depends on it, up to the results of `end_checkpoint`.
+    that depends on it, up to the results of `end_checkpoint`. `result` is what the function
+    returns, and the gradients are by `wanted`.
 
     Reference:
         Chen, Xu, Zhang & Guestrin, "Training deep nets with sublinear memory cost",
         arXiv:1604.06174, 2016.
     """
 
-    def __init__(self, bindings: Sequence[Binding]) -> None:
+    def __init__(self, bindings: Sequence[Binding], result: Expr, wanted: Collection[Var]) -> None:
         self.bindings: list[Binding] = []
         #: What the copies of variables compute again, in the order of evaluation.
         self._again: dict[Var, Expr] = {}
@@ -37,6 +39,9 @@ class Checkpoints:
         self._copies: dict[Var, Var] = {}
         opened: set[Var] = set()
         closed: set[Var] = set()
+        values = (*(binding.value for binding in bindings), result)
+        uses = Counter(var for value in values for var in occurring_vars(value))
+        shared = {var for var, count in uses.items() if count > 1}
         for old in bindings:
             depends = any(v in opened and v not in closed for v in occurring_vars(old.value))
             binding = self._with(self._images, old)
@@ -46,8 +51,14 @@ class Checkpoints:
                 assert isinstance(source, Var)
                 assert old.var is not None
                 (opened if value.op == _START else closed).add(old.var)
-                self._images[old.var] = source
-                if not isinstance(old.var, DataflowVar):
+                # Other uses of the source count for its gradient, but not for that of the result.
+                is_other = any(v in shared for v in occurring_vars(old.value))
+                if is_other:
+                    shared.add(old.var)
+                is_kept = is_other and old.var in wanted
+                if not is_kept:
+                    self._images[old.var] = source
+                if is_kept or not isinstance(old.var, DataflowVar):
                     self.bindings.append(VarBinding(old.var, source, span=binding.span))
                 continue
             self.bindings.append(binding)
@@ -55,6 +66,10 @@ class Checkpoints:
                 assert old.var is not None
                 opened.add(old.var)
                 self._again[var] = value
+
+    def image(self, var: Var) -> Var:
+        """The variable that takes the place of `var`: the source of a checkpoint, or itself."""
+        return self._images.get(var, var)
 
     def stored(self, value: N, builder: BlockBuilder) -> N:
         """`value` with variables that are stored; `builder` receives those computed again."""

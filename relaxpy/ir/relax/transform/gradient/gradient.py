@@ -12,6 +12,7 @@ from relaxpy.errors import (
     RelaxpyError,
     Span,
     TransformError,
+    counted,
 )
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
@@ -29,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     Function,
     GlobalVar,
+    MatchCast,
     PrimValue,
     ShapeExpr,
     StructInfo,
@@ -40,6 +42,7 @@ from relaxpy.ir.relax.nodes import (
     VarBinding,
 )
 from relaxpy.ir.relax.op.definition.registry import R, find
+from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import map_bindings
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
@@ -176,7 +179,8 @@ class _Differentiation:
                     about=var,
                 )
         builder, func = self.builder, self.func
-        checkpoints = Checkpoints(block.bindings)
+        checkpoints = Checkpoints(block.bindings, func.body.body, set(wanted))
+        wanted = [checkpoints.image(var) for var in wanted]
         active = _dependents(checkpoints.bindings, wanted)
         symbol = f"{self.name}_adjoint"
         attrs = {key: value for key, value in func.attrs.items() if key != "global_symbol"}
@@ -220,7 +224,9 @@ class _Differentiation:
         results = list(result.fields) if isinstance(result, Tuple) else [result]
         if not 0 <= index < len(results):
             raise TransformError(
-                f"Gradient: {self.name} has {len(results)} results, so target_index is not {index}",
+                f"Gradient: {self.name} has {counted(len(results), 'result')}, so target_index is "
+                f"not {index}",
+                hint="a tuple that is not a literal in the return statement is one result",
                 about=self.original,
             )
         target = results[index]
@@ -268,11 +274,20 @@ class _Differentiation:
             case TupleGetItem(tuple_value=value, index=index):
                 self.adjoints.add_field(value, index, adjoint)
             case Var() | Tuple() as value:
+                if isinstance(binding, MatchCast):
+                    adjoint = self._of_source(value, adjoint)
                 self.adjoints.add(value, adjoint)
             case Constant() | PrimValue() | ShapeExpr():
                 pass
             case value:
                 raise self._without_gradient(f"the {type(value).__name__}", var, value)
+
+    def _of_source(self, value: Expr, adjoint: Var) -> Var:
+        """The adjoint of the result of a cast, with the sizes that the source has."""
+        before, after = value.struct_info, adjoint.struct_info
+        if before is None or after is None or is_base_of(before, after):
+            return adjoint
+        return self.builder.match_cast(adjoint, before)
 
     def _through_call(self, var: Var, call: Call, gradient: Var, checkpoints: Checkpoints) -> None:
         operator = find(call.op) if isinstance(call.op, Op) else None
@@ -299,7 +314,7 @@ class _Differentiation:
             hint = "differentiate before LegalizeOps, or use call_tir_with_grad"
         elif isinstance(callee, GlobalVar):
             hint = "apply relax.transform.InlinePrivateFunctions before, if the function is private"
-        elif isinstance(callee, Op):
+        elif isinstance(callee, Op) and not callee.name.startswith("relax.call_"):
             hint = f'register it: relax.op.register_gradient("{callee.name}", ...)'
         else:
             hint = "stop the gradient before it by R.grad.no_grad"
