@@ -252,7 +252,7 @@ def test_devices_that_are_none() -> None:
         from_source(DEVICES.replace('"cuda:1"', '"cuda:2"'))
     with pytest.raises(RelaxpyError, match=r"did you mean 'cuda'"):
         from_source(DEVICES.replace('"cuda:1"', '"cud:1"'))
-    with pytest.raises(MisuseError, match="global sinfos are in a list, found"):
+    with pytest.raises(MisuseError, match="global infos are in a list, found"):
         I.module_global_infos({"vdevice": 5})
     with pytest.raises(MisuseError, match="a target is a string or a table"):
         I.vdevice(5)

@@ -156,6 +156,7 @@ def _more_activations() -> Iterator[Case]:
         (np.array([-1e-7, -3e-6, 2e-6, -7e-9], "float32"),),
         op.nn.selu,
         lambda v: scale * np.where(v <= 0, slope * np.expm1(v), v),
+        smooth=False,
     )
     for beta, threshold in ((1.0, 20.0), (2.5, 1.0)):
         yield Case(
