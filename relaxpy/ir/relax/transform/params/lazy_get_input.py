@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
@@ -32,6 +33,7 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
 from relaxpy.ir.relax.transform.params.reading import ReadBeforeUse
 from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.ops import const
 
 Fetch: TypeAlias = Callable[[int, Var], Call]
 """Returns the call that fetches a parameter by its index."""
@@ -94,11 +96,11 @@ def _lazy(func: Function) -> Function:
     count = input_count(func, "LazyGetInput") or 0
     if len(func.params) == count:
         return func
-    sinfo = FuncStructInfo((PrimStructInfo("int64"), ObjectStructInfo()), ObjectStructInfo())
+    sinfo = FuncStructInfo((PrimStructInfo(INT64), ObjectStructInfo()), ObjectStructInfo())
     fget = Var("fget_param", sinfo, func.span)
 
     def fetch(index: int, var: Var) -> Call:
-        return Call(fget, (PrimValue(index), StringImm(var.name_hint)), span=var.span)
+        return Call(fget, (PrimValue(const(index, INT64)), StringImm(var.name_hint)), span=var.span)
 
     return rebuild(
         fetching(func, count, fetch, (fget,)), attrs=func.attrs.updated({"num_input": count + 1})

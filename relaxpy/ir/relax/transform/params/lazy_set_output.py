@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -31,6 +32,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.rewrite.map_bindings import joined
 from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
 from relaxpy.ir.relax.transform.params.lazy_get_input import map_public
+from relaxpy.ir.tir.ops import const
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,14 @@ def _lazy(func: Function) -> Function:
     result = func.body.body
     if isinstance(result, Tuple) and not result.fields:
         return func
-    sinfo = FuncStructInfo((PrimStructInfo("int64"), ObjectStructInfo()), UNIT, purity=False)
+    sinfo = FuncStructInfo((PrimStructInfo(INT64), ObjectStructInfo()), UNIT, purity=False)
     fset = Var("fset_output", sinfo, func.span)
 
     def store(index: int, value: Expr) -> Binding:
         return VarBinding(
-            Var("_", UNIT), Call(fset, (PrimValue(index), value), span=func.span), func.span
+            Var("_", UNIT),
+            Call(fset, (PrimValue(const(index, INT64)), value), span=func.span),
+            func.span,
         )
 
     position = len(func.params) if count is None else count
@@ -118,15 +122,16 @@ def storing(func: Function, store: Store) -> SeqExpr:
     def stores(var: Var | None) -> list[Binding]:
         return [store(index, var) for index in indices.get(var, ())] if var is not None else []
 
-    blocks = [BindingBlock([b for param in func.params for b in stores(param)])]
+    first = tuple(b for param in func.params for b in stores(param))
+    blocks = [BindingBlock(first)]
     for block in func.body.blocks:
         if isinstance(block, DataflowBlock):
-            after = [new for binding in block.bindings for new in stores(binding.var)]
+            after = tuple(new for binding in block.bindings for new in stores(binding.var))
             blocks += [block, BindingBlock(after)]
         else:
-            blocks.append(BindingBlock(_followed(block.bindings, stores), block.span))
+            blocks.append(BindingBlock(tuple(_followed(block.bindings, stores)), block.span))
     others = [store(k, value) for k, value in enumerate(fields) if not isinstance(value, Var)]
-    blocks.append(BindingBlock(others))
+    blocks.append(BindingBlock(tuple(others)))
     return rebuild(func.body, blocks=tuple(joined(blocks)), body=Tuple(()))
 
 

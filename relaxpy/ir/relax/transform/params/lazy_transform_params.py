@@ -10,6 +10,7 @@ from typing import cast
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -41,6 +42,7 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import calls_of
 from relaxpy.ir.relax.transform.cleanup.to_non_dataflow import ToNonDataflow
 from relaxpy.ir.relax.transform.params.bundle_model_params import input_count
 from relaxpy.ir.relax.transform.params.lazy_get_input import fetching
+from relaxpy.ir.tir.ops import const
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class LazyTransformParams(Pass):
             func = _storing(func, items, partial(_call, self.fset_item, setting))
 
         def fetch(index: int, var: Var) -> Call:
-            return _call(self.fget_item, getting, PrimValue(index), source=var)
+            return _call(self.fget_item, getting, PrimValue(const(index, INT64)), source=var)
 
         return rebuild(
             fetching(func, count, fetch, (*copies.values(), *holders)),
@@ -171,7 +173,7 @@ def _with_items(func: Function, count: int) -> tuple[Function, set[Var]]:
         return func, set()
     fields = [Var(f"{pack.name_hint}_{k}", s, pack.span) for k, s in enumerate(sinfo.fields)]
     items = _Items(pack, fields)
-    body = replace_variables(items.sequence(func.body), {pack: Tuple(fields)})
+    body = replace_variables(items.sequence(func.body), {pack: Tuple(tuple(fields))})
     params = (*func.params[:count], *fields)
     return rebuild(func, params=params, body=body), items.variables
 
@@ -205,7 +207,9 @@ def _storing(func: Function, items: set[Var], call: Callable[..., Call]) -> Func
         indices.setdefault(field, []).append(index)
 
     def stores(field: Expr, source: Expr) -> list[Binding]:
-        calls = [call(PrimValue(k), field, source=source) for k in indices.pop(field, ())]
+        calls = [
+            call(PrimValue(const(k, INT64)), field, source=source) for k in indices.pop(field, ())
+        ]
         return [VarBinding(Var("_"), value, value.span) for value in calls]
 
     ended = _ended(bindings, packed)
@@ -225,7 +229,7 @@ def _storing(func: Function, items: set[Var], call: Callable[..., Call]) -> Func
                 after.append(VarBinding(Var("_"), released, var.span))
     after += [new for field in list(indices) for new in stores(field, func.params[-1])]
     body = result if packed is not None else Tuple(())
-    return rebuild(func, body=rebuild(func.body, blocks=(BindingBlock(after),), body=body))
+    return rebuild(func, body=rebuild(func.body, blocks=(BindingBlock(tuple(after)),), body=body))
 
 
 def _packs(binding: Binding) -> bool:
@@ -240,7 +244,7 @@ def _ended(bindings: Sequence[Binding], packed: int | None) -> list[list[Var]]:
     for k in reversed(range(len(bindings))):
         used = [*occurring_vars(bindings[k].value), bindings[k].var]
         last = [] if k == packed else [v for v in used if v in bound and v not in seen]
-        last = list(dict.fromkeys(cast("list[Var]", last)))
+        last = list(dict.fromkeys(last))
         seen.update(last)
         ended.append(last)
     return ended[::-1]

@@ -10,7 +10,7 @@ from typing import cast
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
 from relaxpy.ir.module import IRModule
@@ -216,12 +216,12 @@ class Lifting:
         func = self.members[0].func
         fields: list[Expr] = [var for var, _ in self.outputs]
         if self.sizes:
-            fields.insert(0, ShapeExpr([self.members[0].weight_sizes[k] for k in self.sizes]))
-        value = Tuple(fields)
+            fields.insert(0, ShapeExpr(tuple(self.members[0].weight_sizes[k] for k in self.sizes)))
+        value = Tuple(tuple(fields))
         result = Var("result", TupleStructInfo(tuple(map(_sinfo, fields))), func.span)
-        bindings = [*(s.binding for s in self.lifted), VarBinding(result, value, func.span)]
+        bindings = (*(s.binding for s in self.lifted), VarBinding(result, value, func.span))
         body = SeqExpr((DataflowBlock(bindings),), result)
-        attrs = {"num_input": 0}
+        attrs = Attrs({"num_input": 0})
         return Function(self.weights, body, result.struct_info, attrs=attrs, span=func.span)
 
     @property
@@ -239,7 +239,7 @@ class Lifting:
         images: dict[Var, Var] = {}
         params: list[Var] = [*member.inputs]
         if self.sizes:
-            sizes = ShapeStructInfo([member.weight_sizes[size] for size in self.sizes])
+            sizes = ShapeStructInfo(tuple(member.weight_sizes[size] for size in self.sizes))
             params.append(Var("vars_from_compile_time_params", sizes, member.func.span))
         for _, variables in self.outputs:
             var, *others = variables[k]

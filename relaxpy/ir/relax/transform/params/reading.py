@@ -67,7 +67,7 @@ class ReadBeforeUse(BindingRewriter):
         self._depth -= 1
         self._bound = outer
         if before:
-            blocks = joined((*after.blocks, BindingBlock(before)))
+            blocks = joined((*after.blocks, BindingBlock(tuple(before))))
             return rebuild(after, blocks=tuple(blocks), body=body)
         return after if body is after.body else rebuild(after, body=body)
 
@@ -79,7 +79,7 @@ class ReadBeforeUse(BindingRewriter):
         outer = dict(self._bound)
         after = super().block(block)
         self._bound = outer
-        return [BindingBlock(before), *after] if before else after
+        return [BindingBlock(tuple(before)), *after] if before else after
 
     @override
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
