@@ -5,6 +5,7 @@ from relaxpy.ir.relax.dpl.fusion import (
     PatternCheckContext as PatternCheckContext,
 )
 from relaxpy.ir.relax.transform import (
+    AdjustMatmulOrder as AdjustMatmulOrder,
     AlterOpImpl as AlterOpImpl,
     AnnotateTIROpPattern as AnnotateTIROpPattern,
     AttachAttrLayoutFreeBuffers as AttachAttrLayoutFreeBuffers,
@@ -21,6 +22,7 @@ from relaxpy.ir.relax.transform import (
     DataflowBlockPass as DataflowBlockPass,
     DeadCodeElimination as DeadCodeElimination,
     EliminateCommonSubexpr as EliminateCommonSubexpr,
+    ExpandMatmulOfSum as ExpandMatmulOfSum,
     ExpandTupleArguments as ExpandTupleArguments,
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
     FoldConstant as FoldConstant,
@@ -47,6 +49,8 @@ from relaxpy.ir.relax.transform import (
     RemoveRedundantReshape as RemoveRedundantReshape,
     RemoveUnusedOutputs as RemoveUnusedOutputs,
     RemoveUnusedParameters as RemoveUnusedParameters,
+    ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul as ReorderTakeAfterMatmul,
     RewriteDataflowReshape as RewriteDataflowReshape,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,

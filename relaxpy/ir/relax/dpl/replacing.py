@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, RelaxpyError, TransformError, counted
+from relaxpy.errors import MisuseError, RelaxpyError, Span, TransformError, counted
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
@@ -22,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
     BindingBlock,
+    Call,
     DataflowBlock,
     DataflowVar,
     Expr,
@@ -125,7 +126,11 @@ class Replacer:
         results = tuple(self._bind(old, value) for old, value in zip(olds, values, strict=True))
         self._count(olds, (*operands, *results))
         self.introduced.update(b.var for b in operands if b.var is not None)
-        return NewBindings(operands, results)
+        span = olds[-1].span
+        return NewBindings(
+            tuple(_located(binding, span) for binding in operands),
+            tuple(_located(binding, span) for binding in results),
+        )
 
     def _fields(
         self, before: tuple[Binding, ...], value: Expr, olds: Sequence[Binding]
@@ -319,6 +324,14 @@ def _proved_cast(
         if not unknown and is_base_of(substitute_info(binding.struct_info, images), actual):
             return index, images, binding.value
     return None
+
+
+def _located(binding: Binding, span: Span | None) -> Binding:
+    """The binding with a position for itself and its value, if they have none."""
+    value = binding.value
+    if value.span is None and isinstance(value, (Call, TupleGetItem)):
+        binding = replace(binding, value=replace(value, span=span))
+    return binding if binding.span is not None else replace(binding, span=span)
 
 
 Rewriter: TypeAlias = Callable[..., object]

@@ -4,8 +4,20 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
     BindingRewriter as BindingRewriter,
     map_bindings as map_bindings,
 )
+from relaxpy.ir.relax.transform.algebra.adjust_matmul_order import (
+    AdjustMatmulOrder as AdjustMatmulOrder,
+)
+from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import (
+    ExpandMatmulOfSum as ExpandMatmulOfSum,
+)
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
+)
+from relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat import (
+    ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat,
+)
+from relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul import (
+    ReorderTakeAfterMatmul as ReorderTakeAfterMatmul,
 )
 from relaxpy.ir.relax.transform.algebra.to_mixed_precision import (
     ToMixedPrecision as ToMixedPrecision,

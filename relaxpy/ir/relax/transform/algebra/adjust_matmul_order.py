@@ -1,0 +1,151 @@
+"""AdjustMatmulOrder: products of three matrices in the order that takes fewer operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from typing_extensions import override
+
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
+from relaxpy.ir.relax.dpl.pattern import DFPattern
+from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
+from relaxpy.ir.relax.nodes import Call, Expr
+from relaxpy.ir.relax.transform.algebra.products import (
+    is_transposition,
+    known_early,
+    product,
+    shape_of,
+    tensor_info,
+    transposed,
+)
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Range
+
+
+@dataclass(frozen=True)
+class AdjustMatmulOrder(Pass):
+    """(a @ b) @ c -> a @ (b @ c), or the other way round, if that takes fewer multiplications.
+
+    The inner product may also be transposed. Two of the factors that are known before the function
+    is called are multiplied first: see `relax.analysis.computable_at_compile_time`. If it depends
+    on symbolic sizes which order is better, the order is the one that is better for one matrix of
+    each stack, or else stays. Rounding may differ.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(
+                x: R.Tensor((16,), "float32"),
+                a: R.Tensor((16, "rank"), "float32"),
+                b: R.Tensor(("rank", 32), "float32"),
+            ):
+                weight = R.matmul(a, b)
+                y = R.matmul(x, weight)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(
+                x: R.Tensor((16,), "float32"),
+                a: R.Tensor((16, "rank"), "float32"),
+                b: R.Tensor(("rank", 32), "float32"),
+            ):
+                p = R.matmul(x, a)
+                y = R.matmul(p, b)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        early = known_early(mod)
+        a, b, c = wildcard(), wildcard(), wildcard()
+        matmul, permute_dims = is_op("relax.matmul"), is_op("relax.permute_dims")
+        left, right = matmul(matmul(a, b), c), matmul(a, matmul(b, c))
+        left_permuted, right_permuted = permute_dims(matmul(b, a)), permute_dims(matmul(c, b))
+
+        def adjusted(expr: Call, matches: Mapping[DFPattern, Expr]) -> Expr | None:
+            factors = [matches[a], matches[b], matches[c]]
+            for pattern, first in ((left_permuted, 0), (right_permuted, 1)):
+                permutation = matches.get(pattern)
+                if isinstance(permutation, Call):
+                    pair = factors[first : first + 2]
+                    if not is_transposition(permutation) or not all(map(_is_matrix, pair)):
+                        return None
+                    if all(factor in early for factor in pair):
+                        return None
+                    factors[first : first + 2] = [transposed(factor) for factor in pair]
+            is_left = left in matches or left_permuted in matches
+            return _adjusted(expr, factors, early, is_left=is_left)
+
+        pattern = left | right | matmul(left_permuted, c) | matmul(a, right_permuted)
+        return ExprPatternRewriter(pattern, adjusted).transform(mod, ctx)
+
+
+def _is_matrix(expr: Expr) -> bool:
+    sinfo = tensor_info(expr)
+    return sinfo is not None and sinfo.ndim >= 2
+
+
+def _adjusted(
+    expr: Call, factors: list[Expr], early: Collection[Expr], *, is_left: bool
+) -> Expr | None:
+    """The product in the other order, or None if the given one is at least as good."""
+    a, b, c = factors
+    if any(shape_of(factor) is None for factor in factors) or not _associative(*factors):
+        return None
+    known = [factor in early for factor in factors]
+    left_inner, right_inner = product(a, b, expr), product(b, c, expr)
+    left, right = product(left_inner, c, expr), product(a, right_inner, expr)
+    if all(known):
+        return None
+    if known[1] and (known[0] or known[2]):
+        prefers_left: bool | None = known[0]
+    else:
+        orders = (left_inner, left), (right_inner, right)
+        prefers_left = _is_less(*(_total(_cost(p) for p in order) for order in orders))
+        if prefers_left is None:
+            prefers_left = _is_less(*(_total(_cost(p, -2) for p in order) for order in orders))
+    if prefers_left is None or prefers_left is is_left:
+        return None
+    return left if prefers_left else right
+
+
+def _associative(a: Expr, b: Expr, c: Expr) -> bool:
+    """Whether the order does not matter: a vector makes a matrix of the stack next to it."""
+    ndims = [len(shape_of(factor) or ()) for factor in (a, b, c)]
+    dtypes = {info.dtype for info in map(tensor_info, (a, b, c)) if info is not None}
+    return len(dtypes) == 1 and (min(ndims) >= 2 or ndims[1] == 2)
+
+
+def _total(numbers: Iterable[tir.PrimExpr]) -> tir.PrimExpr:
+    return reduce(ops.add, numbers)
+
+
+def _cost(call: Call, first: int | None = None) -> tir.PrimExpr:
+    """The number of multiplications of a product, over its axes from `first` on."""
+    sizes = shape_of(call)
+    rows = shape_of(call.args[0])
+    assert sizes is not None
+    assert rows is not None
+    return reduce(ops.mul, sizes[first:], rows[-1])
+
+
+def _is_less(one: tir.PrimExpr, other: tir.PrimExpr) -> bool | None:
+    """Whether one number is always less, or always greater than another, for positive sizes."""
+    analyzer = Analyzer()
+    for var in {v for number in (one, other) for v in walk(number) if isinstance(v, tir.Var)}:
+        analyzer.bind(var, Range.from_min_extent(1, 2**31))
+    if analyzer.can_prove(one < other):
+        return True
+    return False if analyzer.can_prove(other < one) else None

@@ -1,0 +1,220 @@
+"""AdjustMatmulOrder, ExpandMatmulOfSum, and the passes that reorder products and concatenations."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.relax.transform import (
+    AdjustMatmulOrder,
+    ExpandMatmulOfSum,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+)
+from relaxpy.script import from_source, ir as I, relax as R
+from tests.ir.relax.transform.before_after import check, stays
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+
+
+def program(params: str, lines: str, *, inputs: int | None = None) -> IRModule:
+    """A function of tensors `name:size,size` of float32, with its last line returned."""
+    typed = []
+    for param in params.split():
+        name, sizes = param.split(":")
+        dims = "".join(f"{s if s.isdigit() else repr(s)}, " for s in sizes.split(","))
+        typed.append(f'{name}: R.Tensor(({dims}), "float32")')
+    attr = "" if inputs is None else f'R.func_attr({{"num_input": {inputs}}})'
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({", ".join(typed)}):
+        {attr}
+        """
+    body = "\n        ".join(lines.split("; "))
+    last = lines.split("; ")[-1].split(" = ")[0]
+    mod = from_source(f"{text}{body}\n        return {last}\n")
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+@pytest.mark.parametrize(
+    ("params", "before", "after"),
+    [
+        ("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", "p = x @ a; y = p @ b"),
+        ("x:16 a:32,2 b:2,16", "w = a @ b; y = w @ x", "p = b @ x; y = a @ p"),
+        ("x:n,1,16 a:16,r b:r,32", "w = a @ b; y = x @ w", "p = x @ a; y = p @ b"),
+        (
+            "x:n,16,1 a:32,r b:r,16",
+            "w = a @ b; y = w @ x",
+            "p = b @ x; y = a @ p",
+        ),
+        (
+            "x:1,16 a:32,2 b:2,16",
+            "w = a @ b; t = R.permute_dims(w); y = x @ t",
+            "b1 = R.permute_dims(b); p = x @ b1; a1 = R.permute_dims(a); y = p @ a1",
+        ),
+    ],
+)
+def test_the_cheaper_order_is_chosen(params: str, before: str, after: str) -> None:
+    mod, expected = program(params, before), program(params, after)
+    found = AdjustMatmulOrder()(mod)
+    assert found.script().count("matmul") == 2
+    arrays = [
+        numbers(*(int(s) if s.isdigit() else 3 for s in p.split(":")[1].split(",")), seed=k)
+        for k, p in enumerate(params.split())
+    ]
+    if "permute_dims" not in before:
+        check(AdjustMatmulOrder(), mod, expected, *arrays)
+    results = [relaxpy.compile(m)["main"](*arrays) for m in (mod, found, expected)]
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert AdjustMatmulOrder()(found) is found
+
+
+@pytest.mark.parametrize(
+    ("params", "lines", "inputs"),
+    [
+        ("a:m,n b:n,p c:p,q", "w = a @ b; y = w @ c", None),
+        ("a:m,n b:n,p c:p,q", "w = b @ c; y = a @ w", None),
+        ("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", 1),
+        ("x:16 a:32,2 b:2,16", "w = a @ b; y = w @ x", 1),
+        ("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", 0),
+        # a vector before a stack: the product is not associative
+        ("x:4 a:4,4,4 b:4,4,1", "w = x @ a; y = w @ b", None),
+        ("a:4,4 b:4 c:4,1", "w = a @ b; y = w @ c", None),
+        # a permutation of other axes
+        ("x:1,2 a:2,4,2 b:2,2,2", "w = a @ b; t = R.permute_dims(w, (1, 2, 0)); y = x @ t", None),
+    ],
+)
+def test_another_order_is_not_better_or_not_the_same(
+    params: str, lines: str, inputs: int | None
+) -> None:
+    stays(AdjustMatmulOrder(), program(params, lines, inputs=inputs))
+
+
+def test_factors_that_are_known_early_are_multiplied_first() -> None:
+    before = program("x:16 a:16,2 b:2,32", "w = x @ a; y = w @ b", inputs=1)
+    after = program("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", inputs=1)
+    check(AdjustMatmulOrder(), before, after, numbers(16), numbers(16, 2), numbers(2, 32))
+
+
+def test_a_product_with_a_sum_is_expanded() -> None:
+    params = "x:2,3 a:4,3 b:4,3"
+    before = program(params, "w = a + b; t = R.permute_dims(w); y = x @ t")
+    after = program(
+        params, "s = R.permute_dims(a); p = x @ s; t = R.permute_dims(b); q = x @ t; y = p + q"
+    )
+    check(ExpandMatmulOfSum(), before, after, numbers(2, 3), numbers(4, 3), numbers(4, 3, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("params", "lines", "inputs"),
+    [
+        ("x:2,3 a:3,4 b:3,4", "w = a + b; y = x @ w", 1),
+        ("x:2,3 a:3,4 b:4", "w = a + b; y = x @ w", None),
+        ("x:2,3 a:3,4 b:3,1", "w = a + b; y = x @ w", None),
+        ("x:2,3 a:3,4 b:3,4", "w = a * b; y = x @ w", None),
+    ],
+)
+def test_a_sum_that_is_known_early_or_broadcast_stays(
+    params: str, lines: str, inputs: int | None
+) -> None:
+    stays(ExpandMatmulOfSum(), program(params, lines, inputs=inputs))
+
+
+def test_a_table_of_matrices_is_used_as_one() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3, 4), "float32"),
+            table: R.Tensor((5, 4, 6), "float32"),
+            indices: R.Tensor((2,), "int64"),
+        ):
+            w = R.take(table, indices, axis=0)
+            y = R.matmul(x, w)
+            return y
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3, 4), "float32"),
+            table: R.Tensor((5, 4, 6), "float32"),
+            indices: R.Tensor((2,), "int64"),
+        ):
+            t = R.permute_dims(table, (1, 0, 2))
+            m = R.reshape(t, (4, 30))
+            p = R.matmul(x, m)
+            r = R.reshape(p, (2, 3, 5, 6))
+            c = R.take(r, indices, axis=2)
+            y = R.einsum((c,), "ijik->ijk")
+            return y
+
+    arrays = (numbers(2, 3, 4), numbers(5, 4, 6), np.array([4, 1]))
+    check(ReorderTakeAfterMatmul(), Before, After, *arrays)
+
+
+@pytest.mark.parametrize(("axis", "mode"), [(1, "wrap"), (-1, "clip")])
+def test_slices_are_taken_of_the_product(axis: int, mode: str) -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"),
+            table: R.Tensor((3, 5), "float32"),
+            indices: R.Tensor((2,), "int64"),
+        ):
+            w = R.take(table, indices, axis=axis, mode=mode)
+            y = R.matmul(x, w)
+            return y
+
+    after = ReorderTakeAfterMatmul()(Before)
+    assert after is not Before
+    arrays = (numbers(2, 3), numbers(3, 5), np.array([7, -2]))
+    results = [relaxpy.compile(mod)["main"](*arrays) for mod in (Before, after)]
+    np.testing.assert_array_equal(*results)
+
+
+def test_slices_of_rows_stay() -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3), "float32"),
+            table: R.Tensor((5, 4), "float32"),
+            indices: R.Tensor((3,), "int64"),
+        ):
+            w = R.take(table, indices, axis=0)
+            y = R.matmul(x, w)
+            return y
+
+    stays(ReorderTakeAfterMatmul(), Mod)
+
+
+def test_tensors_are_joined_before_they_are_permuted() -> None:
+    params = "x:2,3,4 y:2,5,4 z:2,6,4"
+    axes = "(2, 0, 1)"
+    parts = "; ".join(f"{n}1 = R.permute_dims({n}, {axes})" for n in "xyz")
+    before = program(params, f"{parts}; r = R.concat((x1, y1, z1), axis=-1)")
+    after = program(params, f"j = R.concat((x, y, z), axis=1); r = R.permute_dims(j, {axes})")
+    arrays = [numbers(2, n, 4, seed=n) for n in (3, 5, 6)]
+    check(ReorderPermuteDimsAfterConcat(), before, after, *arrays)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "s = R.permute_dims(x); r = R.concat((s, y), axis=0)",
+        "s = R.permute_dims(x); t = R.permute_dims(y, (0, 1)); r = R.concat((s, t), axis=1)",
+        "s = R.permute_dims(x); t = R.permute_dims(y); r = R.concat((s, t), axis=None)",
+    ],
+)
+def test_tensors_that_are_permuted_in_other_ways_stay(lines: str) -> None:
+    stays(ReorderPermuteDimsAfterConcat(), program("x:3,3 y:3,3", lines))
