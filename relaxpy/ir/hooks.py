@@ -16,7 +16,9 @@ Hook = Literal[
     "show",
     "html",
     "call_function",
+    "packed_function",
     "packed_is_pure",
+    "register_packed",
     "python_module",
 ]
 
@@ -25,7 +27,9 @@ _TARGETS: dict[Hook, str] = {
     "show": "relaxpy.script.printer:show",
     "html": "relaxpy.script.printer:html",
     "call_function": "relaxpy.exec.eager:call_function",
+    "packed_function": "relaxpy.exec.runtime.registry:get_global_func",
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
+    "register_packed": "relaxpy.exec.runtime.registry:register_func",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
 }
 

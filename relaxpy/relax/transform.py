@@ -52,6 +52,7 @@ from relaxpy.ir.relax.transform import (
     ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat,
     ReorderTakeAfterMatmul as ReorderTakeAfterMatmul,
     RewriteDataflowReshape as RewriteDataflowReshape,
+    RunCodegen as RunCodegen,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,
     ToMixedPrecision as ToMixedPrecision,

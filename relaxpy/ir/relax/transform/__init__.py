@@ -87,6 +87,7 @@ from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
 from relaxpy.ir.relax.transform.fusion.merge_composite_functions import (
     MergeCompositeFunctions as MergeCompositeFunctions,
 )
+from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
 from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
 from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (

@@ -28,6 +28,7 @@ PASSES = {
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
 }
 HEADER = """import numpy as np
+import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *

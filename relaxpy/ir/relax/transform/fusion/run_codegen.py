@@ -1,0 +1,185 @@
+"""RunCodegen: back ends compile the functions that are annotated for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir import hooks
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    ExternFunc,
+    Function,
+    GlobalVar,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
+
+_PREFIX: Final = "relax.ext."
+
+
+@dataclass(frozen=True)
+class RunCodegen(Pass):
+    """Compiles functions with the attribute `Codegen` by the back ends that it names.
+
+    The back end of the name `mine` is the packed function `relax.ext.mine`. It is called with the
+    list of its functions, with its options in `target_options`, and with a table of the constants
+    in the functions to names for them. It returns a table, or a list of tables, with a Python
+    function for the `global_symbol` of each of its functions, which takes the arguments and returns
+    the result, and which has no visible effect. These functions are registered as packed functions
+    and called in place of the functions of the module, which are removed.
+
+    Example:
+        @relaxpy.register_func("relax.ext.example", override=True)
+        def compiled(functions, options, constant_names):
+            return {"double": lambda x: np.add(x, x)}
+
+        @I.ir_module
+        class Before:
+            @R.function
+            def double(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                R.func_attr({"Codegen": "example"})
+                y = R.add(x, x)
+                return y
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = Before
+                y = cls.double(x)
+                return y
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                y = R.call_pure_packed("double", x, sinfo_args=(R.Tensor((4,), "float32"),))
+                return y
+
+    Errors:
+        MisuseError (also TypeError): `target_options` is not a table of tables.
+        UnknownPackedFuncError (also ValueError, KeyError): there is no such back end.
+        TransformError: a back end returns no function for one of its functions, or that is impure.
+
+    """
+
+    target_options: Mapping[str, Mapping[str, object]] | None = None
+    entry_functions: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        options = {} if self.target_options is None else self.target_options
+        if not isinstance(options, Mapping) or not all(
+            isinstance(value, Mapping) for value in options.values()
+        ):
+            raise MisuseError(
+                f"target_options is a table of tables by back end, found {options!r:.60}",
+                about=options,
+            )
+        names = listed(self.entry_functions, "names of functions")
+        object.__setattr__(self, "target_options", dict(options))
+        object.__setattr__(self, "entry_functions", names)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        by_target: dict[str, dict[str, Function]] = {}
+        for name, func in mod.functions_by_name.items():
+            target = func.attrs.get("Codegen") if isinstance(func, Function) else None
+            if isinstance(target, str) and isinstance(func, Function):
+                by_target.setdefault(target, {})[name] = func
+        if not by_target:
+            return mod
+        packed: dict[str, str] = {}
+        for target, functions in by_target.items():
+            options = (self.target_options or {}).get(target, {})
+            packed |= _compiled(target, functions, options)
+        result = mod.clone()
+        for name in packed:
+            del result[name]
+        for var, func in result.items():
+            if isinstance(func, Function):
+                result[var] = _Caller(packed).expr(func)
+        return DeadCodeElimination(self.entry_functions)(normalize_module(result))
+
+
+def _compiled(
+    target: str, functions: Mapping[str, Function], options: Mapping[str, object]
+) -> dict[str, str]:
+    """The packed functions that a back end provides for functions, by the names of the latter."""
+    backend = hooks.call("packed_function", f"{_PREFIX}{target}")
+    tables = backend(list(functions.values()), dict(options), _constant_names(functions, target))
+    found: dict[str, Callable[..., Any]] = {}
+    for table in tables if isinstance(tables, (list, tuple)) else (tables,):
+        if not isinstance(table, Mapping):
+            raise TransformError(
+                f"back end {_PREFIX}{target} returned {table!r:.60}",
+                hint="it returns a table of functions by global_symbol, or a list of tables",
+            )
+        found |= table
+    packed: dict[str, str] = {}
+    for name, func in functions.items():
+        symbol = str(func.attrs.get("global_symbol", name))
+        if not func.is_pure:
+            raise TransformError(f"{name} is impure; back ends compile pure ones", span=func.span)
+        if not callable(found.get(symbol)):
+            raise TransformError(
+                f"back end {_PREFIX}{target} returned no function for {symbol}", span=func.span
+            )
+        packed[name] = _registered(symbol, found[symbol])
+    return packed
+
+
+def _registered(symbol: str, function: Callable[..., Any]) -> str:
+    """The name of a packed function: the symbol, with a number if another function has it."""
+    name, count = symbol, 0
+    while (known := hooks.call("packed_function", name, True)) not in (None, function):
+        count += 1
+        name = f"{symbol}_{count}"
+    if known is None:
+        hooks.call("register_packed", name, function, pure=True)
+    return name
+
+
+def _constant_names(functions: Mapping[str, Function], target: str) -> dict[Constant, str]:
+    names: dict[Constant, str] = {}
+    for name, func in functions.items():
+        constants = [node for node in walk(func) if isinstance(node, Constant)]
+        for constant in constants:
+            names.setdefault(constant, f"{name}_{target}_const_{len(names)}")
+    return names
+
+
+class _Caller(BindingRewriter):
+    """Calls packed functions in place of functions of the module."""
+
+    def __init__(self, packed: Mapping[str, str]) -> None:
+        super().__init__()
+        self.packed = packed
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
+            return None
+        name = self.packed.get(call.op.name_hint)
+        if name is None:
+            return None
+        assert call.struct_info is not None
+        new = Call(
+            Op.get("relax.call_pure_packed"),
+            (ExternFunc(name), *call.args),
+            sinfo_args=(call.struct_info,),
+            span=call.span,
+        )
+        return replace(binding, value=new)
