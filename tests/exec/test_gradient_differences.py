@@ -71,7 +71,9 @@ def same(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-def compare(program: Program, seed: str, folder: Path) -> None:
+def compare(program: Program, seed: str, folder: Path) -> int:
+    """Compare the gradients; the number of directions in which differences say something."""
+    compared = 0
     values = program.arguments(seed)
     inputs = tuple(values.values())
     adjoint = adjoint_of(program, folder, checkpoints=True)
@@ -103,23 +105,34 @@ def compare(program: Program, seed: str, folder: Path) -> None:
                 else np.asarray(numbers.standard_normal(np.shape(gradient)))
             )
             slopes = []
-            for step in (1e-5, -1e-5):
-                out = function(*given[:at], moved(value, direction, step), *given[at + 1 :])
-                slopes.append(float(out[program.target] if isinstance(out, tuple) else out))
-            expected = (slopes[0] - slopes[1]) / 2e-5
+            for step in (1e-5, 2e-6):
+                above, below = (
+                    function(*given[:at], moved(value, direction, by), *given[at + 1 :])
+                    for by in (step, -step)
+                )
+                if isinstance(above, tuple):
+                    above, below = above[program.target], below[program.target]
+                slopes.append((float(above) - float(below)) / (2 * step))
+            expected = slopes[0]
+            if not np.isclose(*slopes, rtol=1e-5, atol=1e-7):
+                continue  # too steep or too large for differences
+            compared += 1
             products = zip(leaves(gradient), leaves(direction), strict=True)
             found = sum(float(np.sum(a * b)) for a, b in products)
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=name)
+    return compared
 
 
 def test_gradients_are_small_differences(tmp_path: Path) -> None:
+    compared = 0
     for k in range(-(-COUNT // 10)):
         seed = f"{SEED}.{k}"
         program = write(seed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RelaxpyWarning)
-                compare(program, seed, tmp_path)
+                compared += compare(program, seed, tmp_path)
         except BaseException as error:
             error.add_note(f"seed {seed}\n{program.text()}\nrequired: {program.required}")
             raise
+    assert compared

@@ -134,7 +134,11 @@ def _combined(model: Function, loss: Function, count: int, name: str) -> Functio
     sinfo = value.struct_info
     scalar = isinstance(sinfo, TensorStructInfo) and sinfo.ndim == 0 and sinfo.dtype.is_float
     if not isinstance(value, Var) or not scalar:
-        raise TransformError(f"AppendLoss: a loss is a float of rank 0, found {sinfo}", about=loss)
+        raise TransformError(
+            f"AppendLoss: a loss is a float of rank 0, found {sinfo}",
+            hint='use the reduction "mean" or "sum"',
+            about=loss,
+        )
     bindings += [binding for block in loss.body.blocks for binding in block.bindings]
     body = SeqExpr((DataflowBlock(tuple(bindings)),), Tuple((value, *kept)) if kept else value)
     returned = {value, *kept}

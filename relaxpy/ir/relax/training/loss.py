@@ -33,6 +33,8 @@ class Loss(ABC):
     name: str
     num_backbone_outputs = 1
     """How many of the first parameters of the loss are results of the model."""
+    num_params = 2
+    """The largest number of parameters of the loss."""
 
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in REDUCTIONS:
@@ -64,17 +66,18 @@ class Loss(ABC):
         Its parameters are the variables, or new ones of the struct infos.
 
         Errors:
-            MisuseError (also TypeError): a parameter is neither a variable nor struct info.
+            MisuseError (also TypeError): a parameter is neither a variable nor struct info, or
+                there are too many.
             StructInfoError: predictions, targets and weights do not fit together.
         """
-        params = [
-            _parameter(param, name)
-            for param, name in zip(
-                (predictions, targets, *weights),
-                ("predictions", "targets", "weights"),
-                strict=False,
+        given = (predictions, targets, *weights)
+        if len(given) > self.num_params:
+            raise MisuseError(
+                f"{self.name} has {self.num_params} parameters at most, found {len(given)}",
+                about=given,
             )
-        ]
+        names = ("predictions", "targets", *["weights"] * len(weights))
+        params = [_parameter(param, name) for param, name in zip(given, names, strict=True)]
         builder = BlockBuilder()
         with builder.function(self.name, params):
             with builder.dataflow():
@@ -111,6 +114,8 @@ class MSELoss(Loss):
 
 class _CrossEntropy(Loss):
     """Losses of scores, whose classes are on axis 1, or axis 0 of a single sample."""
+
+    num_params = 3
 
     def __init__(self, reduction: str = "mean", ignore_index: int = -100) -> None:
         super().__init__(reduction)

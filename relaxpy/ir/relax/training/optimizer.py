@@ -301,7 +301,7 @@ def one_minus(value: float) -> float:
 
 def as_number(name: str, value: object) -> float:
     """A real number as a float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
     return float(value)
 

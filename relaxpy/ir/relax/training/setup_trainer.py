@@ -149,9 +149,11 @@ class SetupTrainer(Pass):
             raise MisuseError(
                 f"optimizer is an Optimizer, found {self.optimizer!r:.60}", about=self.optimizer
             )
-        if not isinstance(self.loss_args, (list, tuple)):
+        if not isinstance(self.loss_args, (list, tuple)) or len(self.loss_args) < 2:
             raise MisuseError(
-                f"loss_args are struct infos, found {self.loss_args!r:.60}", about=self.loss_args
+                "loss_args are struct infos of predictions and targets, found "
+                f"{self.loss_args!r:.60}",
+                about=self.loss_args,
             )
 
     @override
@@ -163,6 +165,8 @@ class SetupTrainer(Pass):
                 hint=close_names(BACKBONE, mod.functions_by_name),
             )
         param_num, state_num = attribute_count(mod, "param_num"), attribute_count(mod, "state_num")
+        if not param_num:
+            raise TransformError("SetupTrainer: param_num is 0, there is nothing to train")
         input_num = len(model.params) - param_num - state_num
         if input_num < 0:
             raise TransformError(
@@ -189,7 +193,7 @@ def attribute_count(mod: IRModule, key: str) -> int:
     """An attribute of the module that is the number of some parameters."""
     value = mod.attrs.get(key)
     number = getattr(value, "value", value)
-    if isinstance(number, int) and number >= 0:
+    if isinstance(number, int) and not isinstance(value, bool) and number >= 0:
         return number
     found = "is missing" if value is None else f"is {value!r:.60}"
     raise TransformError(

@@ -16,7 +16,14 @@ from relaxpy.errors import (
     counted,
 )
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import Constant, Function, TensorStructInfo, Tuple, Var
+from relaxpy.ir.relax.nodes import (
+    Constant,
+    Function,
+    ShapeExpr,
+    TensorStructInfo,
+    Tuple,
+    Var,
+)
 from relaxpy.ir.relax.training.optimizer import static_shape
 from relaxpy.ir.relax.training.setup_trainer import (
     ADJOINT,
@@ -24,6 +31,7 @@ from relaxpy.ir.relax.training.setup_trainer import (
     OPTIMIZER,
     attribute_count,
 )
+from relaxpy.ir.tir.expr import IntImm
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
@@ -55,19 +63,47 @@ class _Values:
                         hint=close_names(str(name), names),
                         about=name,
                     )
-            for name, value in values.items():
-                self.values[names.index(name)] = np.asarray(value)
+            loaded = {names.index(name): value for name, value in values.items()}
         elif isinstance(values, (list, tuple)):
             if len(values) != len(names):
                 raise MisuseError(
                     f"the model has {counted(len(names), self.kind)}, found {len(values)} values",
                     about=values,
                 )
-            self.values = [np.asarray(value) for value in values]
+            loaded = dict(enumerate(values))
         else:
             raise MisuseError(
                 f"values of {self.kind}s are a list or a dict, found {values!r:.60}", about=values
             )
+        arrays = {k: self._fitting(self.variables[k], value) for k, value in loaded.items()}
+        self.values = [arrays.get(k, value) for k, value in enumerate(self.values)]
+
+    def _fitting(self, var: Var, value: Any) -> Array:
+        """A copy of the value of `var`, which has its datatype and known sizes."""
+        array = np.array(value)
+        sinfo = var.struct_info
+        if not isinstance(sinfo, TensorStructInfo):
+            return array
+        shape = sinfo.shape
+        sizes = shape.values if isinstance(shape, ShapeExpr) else None
+        fits = sizes is None or (
+            len(sizes) == array.ndim
+            and all(
+                not isinstance(size, IntImm) or size.value == number
+                for size, number in zip(sizes, array.shape, strict=True)
+            )
+        )
+        if not fits or not (sinfo.dtype.is_void or array.dtype == _dtype(var)):
+            raise MisuseError(
+                f"{self.kind} {var.name_hint} is {sinfo}, found {array.dtype} of shape "
+                f"{array.shape}",
+                about=value,
+            )
+        return array
+
+    def copies(self) -> dict[str, Array]:
+        """Copies of the values by name, all of which are known."""
+        return {name: value.copy() for name, value in self.known().items()}
 
     def zero(self) -> None:
         """Set all values to zeros."""
@@ -161,41 +197,43 @@ class Trainer:
 
     @user_facing
     def load_params(self, params: Values) -> None:
-        """Set all parameters by a list, or some by a dict from their names.
+        """Set all parameters to copies of a list, or some to those of a dict from their names.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): the model has no parameter of a name.
-            MisuseError (also TypeError, ValueError): the list has another length.
+            MisuseError (also TypeError, ValueError): the list has another length, or an array
+                another shape or datatype than its parameter.
         """
         self._params.load(params)
 
     @user_facing
     def load_states(self, states: Values) -> None:
-        """Set all states by a list, or some by a dict from their names.
+        """Set all states to copies of a list, or some to those of a dict from their names.
 
         Errors:
             UnknownNameError (also KeyError, ValueError): the model has no state of a name.
-            MisuseError (also TypeError, ValueError): the list has another length.
+            MisuseError (also TypeError, ValueError): the list has another length, or an array
+                another shape or datatype than its state.
         """
         self._states.load(states)
 
     @user_facing
     def export_params(self) -> dict[str, Array]:
-        """The parameters by name.
+        """Copies of the parameters by name.
 
         Errors:
             TrainerStateError (also RuntimeError): a parameter has no value yet.
         """
-        return self._params.known()
+        return self._params.copies()
 
     @user_facing
     def export_states(self) -> dict[str, Array]:
-        """The states by name.
+        """Copies of the states by name.
 
         Errors:
             TrainerStateError (also RuntimeError): a state has no value yet.
         """
-        return self._states.known()
+        return self._states.copies()
 
     @user_facing
     def predict(self, *input_instances: Any) -> Any:

@@ -114,6 +114,15 @@ def test_wrong_options(loss: Any) -> None:
         loss()(3, sinfo(3))
 
 
+@pytest.mark.parametrize(
+    ("loss", "most"),
+    [(L1Loss(), 2), (MSELoss(), 2), (CrossEntropyLoss(), 3), (CategoricalCrossEntropyLoss(), 3)],
+)
+def test_too_many_parameters(loss: Any, most: int) -> None:
+    with pytest.raises(MisuseError, match=f"{loss.name} has {most} parameters at most"):
+        loss(*[sinfo(3, 5)] * (most + 1))
+
+
 def test_wrong_ignore_index() -> None:
     with pytest.raises(MisuseError, match="ignore_index is an int"):
         CrossEntropyLoss(ignore_index=1.5)  # type: ignore[arg-type]

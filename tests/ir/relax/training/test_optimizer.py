@@ -160,6 +160,7 @@ def test_what_are_not_parameters(params: Any, message: str) -> None:
     ("create", "message"),
     [
         (lambda: SGD("fast"), "lr is a number"),  # type: ignore[arg-type]
+        (lambda: SGD(np.complex64(0.1)), "lr is a number"),  # type: ignore[arg-type]
         (lambda: SGD(0.1, None), "weight_decay is a number"),  # type: ignore[arg-type]
         (lambda: MomentumSGD(0.1, [0.9]), "momentum is a number"),  # type: ignore[arg-type]
         (lambda: Adam(0.1, betas=0.9), "betas are two numbers"),  # type: ignore[arg-type]

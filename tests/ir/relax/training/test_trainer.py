@@ -231,6 +231,33 @@ def test_values_that_are_missing_or_wrong() -> None:
     np.testing.assert_array_equal(trained.export_params()["b"], np.zeros(2))
 
 
+def test_values_of_another_shape_or_datatype_are_refused() -> None:
+    trained = trainer()
+    w = np.ones((3, 2), "float32")
+    trained.load_params({"w": w})
+    for wrong in (w.T, w.astype("float64"), w[0], 1):
+        with pytest.raises(MisuseError, match=r"param w is R.Tensor\(\(3, 2\).*, found"):
+            trained.load_params({"b": np.ones(2, "float32"), "w": wrong})
+    found = trained.export_params()
+    np.testing.assert_array_equal(found["w"], w)
+    np.testing.assert_array_equal(found["b"], np.zeros(2))
+    with pytest.raises(MisuseError, match="state calls is"):
+        trained.load_states([np.zeros(3, "float32")])
+
+
+def test_values_are_copied() -> None:
+    trained = trainer()
+    w = np.ones((3, 2), "float32")
+    trained.load_params({"w": w})
+    w[:] = 2
+    found = trained.export_params()
+    np.testing.assert_array_equal(found["w"], np.ones((3, 2)))
+    found["w"][:] = 3
+    trained.export_states()["calls"][...] = 3
+    np.testing.assert_array_equal(trained.export_params()["w"], np.ones((3, 2)))
+    assert trained.export_states()["calls"] == 0
+
+
 def test_modules_that_are_not_prepared() -> None:
     with pytest.raises(MisuseError, match="no function backbone_loss_adjoint"):
         Trainer(Regression, relaxpy.compile(Regression))
@@ -240,6 +267,14 @@ def test_modules_that_are_not_prepared() -> None:
         SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.without_attr("param_num"))
     with pytest.raises(TransformError, match="4 parameters, fewer than"):
         SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.with_attr("param_num", 4))
+    with pytest.raises(TransformError, match="param_num is 0"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.with_attr("param_num", 0))
+    with pytest.raises(TransformError, match="attribute param_num of the module is True"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Regression.with_attr("param_num", True))
+    with pytest.raises(MisuseError, match="struct infos of predictions and targets"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR])
+    with pytest.raises(MisuseError, match="mse_loss has 2 parameters at most, found 3"):
+        SetupTrainer(MSELoss(), SGD(0.1), [SCALAR] * 3)(Regression)
     with pytest.raises(MisuseError, match="loss is a Loss"):
         SetupTrainer("mse", SGD(0.1), [SCALAR])  # type: ignore[arg-type]
 
