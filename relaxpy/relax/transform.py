@@ -21,6 +21,8 @@ from relaxpy.ir.relax.transform import (
     ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,
     DeadCodeElimination as DeadCodeElimination,
+    DecomposeOpsForInference as DecomposeOpsForInference,
+    DecomposeOpsForTraining as DecomposeOpsForTraining,
     EliminateCommonSubexpr as EliminateCommonSubexpr,
     ExpandMatmulOfSum as ExpandMatmulOfSum,
     ExpandTupleArguments as ExpandTupleArguments,

@@ -7,6 +7,10 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
 from relaxpy.ir.relax.transform.algebra.adjust_matmul_order import (
     AdjustMatmulOrder as AdjustMatmulOrder,
 )
+from relaxpy.ir.relax.transform.algebra.decompose_ops import (
+    DecomposeOpsForInference as DecomposeOpsForInference,
+    DecomposeOpsForTraining as DecomposeOpsForTraining,
+)
 from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import (
     ExpandMatmulOfSum as ExpandMatmulOfSum,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from typing_extensions import override
 
@@ -70,7 +71,7 @@ class ExpandMatmulOfSum(Pass):
                 axes = permutation.attrs["axes"]
                 terms = R.permute_dims(terms[0], axes), R.permute_dims(terms[1], axes)
             left, right = (product(matches[x], term, expr) for term in terms)
-            return R.add(left, right)
+            return cast("Expr", R.add(left, right))
 
         pattern = is_op("relax.matmul")(x, total | transposed)
         return ExprPatternRewriter(pattern, expanded).transform(mod, ctx)

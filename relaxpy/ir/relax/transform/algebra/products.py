@@ -26,8 +26,9 @@ def product(x: Expr, y: Expr, like: Expr) -> Call:
     """The product of matrices, with the datatype that another product has."""
     sinfo = tensor_info(like)
     dtypes = {info.dtype for info in map(tensor_info, (x, y)) if info is not None}
-    plain = sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}
-    return cast("Call", R.matmul(x, y) if plain else R.matmul(x, y, out_dtype=sinfo.dtype))
+    if sinfo is None or sinfo.dtype.is_void or dtypes == {sinfo.dtype}:
+        return cast("Call", R.matmul(x, y))
+    return cast("Call", R.matmul(x, y, out_dtype=sinfo.dtype))
 
 
 def tensor_info(expr: Expr) -> TensorStructInfo | None:

@@ -1,0 +1,307 @@
+"""DecomposeOpsForInference and DecomposeOpsForTraining: operators in terms of simpler ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExternFunc,
+    Function,
+    MatchCast,
+    ShapeExpr,
+    ShapeStructInfo,
+    TensorStructInfo,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.find_function import find_function
+from relaxpy.ir.tir import expr as tir
+
+
+@dataclass(frozen=True)
+class DecomposeOpsForInference(Pass):
+    """Computes `batch_norm` by simpler operators, from the moving mean and variance.
+
+    Its other two results are these themselves. `tensor_to_shape` becomes a call of a packed
+    function, whose result is cast to a shape of new variables. If `func_name` is not None, only
+    this function changes. A normalisation of unknown rank or datatype stays.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                gamma: R.Tensor((3,), "float32"),
+                beta: R.Tensor((3,), "float32"),
+                mean: R.Tensor((3,), "float32"),
+                var: R.Tensor((3,), "float32"),
+            ):
+                norm = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1, epsilon=1e-5)
+                return norm
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                gamma: R.Tensor((3,), "float32"),
+                beta: R.Tensor((3,), "float32"),
+                mean: R.Tensor((3,), "float32"),
+                var: R.Tensor((3,), "float32"),
+            ):
+                mean_2d = R.expand_dims(mean, [0])
+                centered = R.subtract(x, mean_2d)
+                var_2d = R.expand_dims(var, [0])
+                positive = R.add(var_2d, R.const(1e-5, "float32"))
+                deviation = R.sqrt(positive)
+                scaled = R.divide(centered, deviation)
+                gamma_2d = R.expand_dims(gamma, [0])
+                product = R.multiply(scaled, gamma_2d)
+                beta_2d = R.expand_dims(beta, [0])
+                total = R.add(product, beta_2d)
+                norm = (total, mean, var)
+                return norm
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): the module has no such function.
+        TransformError: it is not a Relax function.
+        MisuseError (also TypeError, ValueError): `func_name` is not a name.
+
+    """
+
+    func_name: str | None = None
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        rules = {"relax.nn.batch_norm": _batch_norm, "relax.tensor_to_shape": _tensor_to_shape}
+        return _decomposed(mod, self, rules)
+
+
+@dataclass(frozen=True)
+class DecomposeOpsForTraining(Pass):
+    """Computes `batch_norm` by simpler operators, from the mean and variance of the batch.
+
+    Its other two results are the updated moving mean and variance. `layer_norm` and
+    `tensor_to_shape` are decomposed, too. If `func_name` is not None, only this function changes.
+    A normalisation of unknown rank or datatype stays.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                gamma: R.Tensor((3,), "float32"),
+                beta: R.Tensor((3,), "float32"),
+            ):
+                norm = R.nn.layer_norm(x, gamma, beta, axes=[-1], epsilon=1e-5)
+                return norm
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                gamma: R.Tensor((3,), "float32"),
+                beta: R.Tensor((3,), "float32"),
+            ):
+                mean = R.mean(x, axis=[-1], keepdims=True)
+                centered = R.subtract(x, mean)
+                var = R.variance(x, axis=[-1], keepdims=True)
+                positive = R.add(var, R.const(1e-5, "float32"))
+                deviation = R.sqrt(positive)
+                scaled = R.divide(centered, deviation)
+                product = R.multiply(scaled, gamma)
+                norm = R.add(product, beta)
+                return norm
+
+    Errors:
+        UnknownNameError (also KeyError, ValueError): the module has no such function.
+        TransformError: it is not a Relax function.
+        MisuseError (also TypeError, ValueError): `func_name` is not a name.
+
+    """
+
+    func_name: str | None = None
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        rules = {
+            "relax.nn.batch_norm": _batch_norm_in_training,
+            "relax.nn.layer_norm": _layer_norm,
+            "relax.tensor_to_shape": _tensor_to_shape,
+        }
+        return _decomposed(mod, self, rules)
+
+
+class _Bindings:
+    """The bindings that replace one."""
+
+    def __init__(self, binding: Binding, kind: type[Var]) -> None:
+        self.binding, self.kind = binding, kind
+        self.bindings: list[Binding] = []
+
+    def bound(self, value: Expr) -> Var:
+        """A new variable that is bound to a value."""
+        name = "lv" if self.binding.var is None else self.binding.var.name_hint
+        var = self.kind(name)
+        self.bindings.append(VarBinding(var, self.located(value), self.binding.span))
+        return var
+
+    def located(self, value: Expr) -> Expr:
+        span = self.binding.value.span or self.binding.span
+        return replace(value, span=span) if isinstance(value, (Call, TupleGetItem)) else value
+
+
+Decomposition: TypeAlias = Callable[[_Bindings, Call], "Expr | None"]
+"""Binds operands, and returns the new value of a call, or None if it stays."""
+
+
+def _decomposed(
+    mod: IRModule,
+    step: DecomposeOpsForInference | DecomposeOpsForTraining,
+    rules: Mapping[str, Decomposition],
+) -> IRModule:
+    only = step.func_name
+    mod = normalize_module(mod)
+    chosen = None if only is None else find_function(mod, only, type(step).__name__)[1]
+    table = {Op.get(name): rule for name, rule in rules.items()}
+
+    def decomposed(func: Function) -> Function:
+        return func if chosen not in (None, func) else _Decomposing(table).expr(func)
+
+    return normalize_module(map_functions(mod, Function, decomposed))
+
+
+class _Decomposing(BindingRewriter):
+    def __init__(self, rules: dict[Op, Decomposition]) -> None:
+        super().__init__()
+        self.rules = rules
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(binding, VarBinding) or not isinstance(call, Call):
+            return None
+        rule = self.rules.get(call.op) if isinstance(call.op, Op) else None
+        new = _Bindings(binding, DataflowVar if isinstance(block, DataflowBlock) else Var)
+        value = None if rule is None else rule(new, call)
+        if value is None:
+            return None
+        var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
+        self._images[binding.var] = var
+        last = new.bindings[-1]
+        if value is last.var:
+            return [*new.bindings[:-1], VarBinding(var, last.value, last.span)]
+        return [*new.bindings, VarBinding(var, new.located(value), binding.span)]
+
+
+def _known(call: Call) -> TensorStructInfo | None:
+    """The struct info of the data, if its rank and datatype are known and all operands have it."""
+    sinfos = [arg.struct_info for arg in call.args]
+    tensors = [sinfo for sinfo in sinfos if isinstance(sinfo, TensorStructInfo)]
+    data = tensors[0]
+    if len(tensors) < len(sinfos) or len({sinfo.dtype for sinfo in tensors}) > 1:
+        return None
+    return None if data.ndim < 0 or data.dtype.is_void else data
+
+
+def _batch_norm(new: _Bindings, call: Call) -> Expr | None:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, along one axis."""
+    data = _known(call)
+    return None if data is None else _by_statistics(new, call, data.ndim, *call.args[3:])
+
+
+def _by_statistics(new: _Bindings, call: Call, ndim: int, mean: Expr, variance: Expr) -> Tuple:
+    """The results of a `batch_norm` with these statistics in place of the moving ones."""
+    x, gamma, beta = call.args[:3]
+    axis = cast("int", call.attrs["axis"]) % ndim
+    others = [k for k in range(ndim) if k != axis]
+
+    def beside(vector: Expr) -> Expr:
+        return new.bound(R.expand_dims(vector, others)) if others else vector
+
+    centered = new.bound(R.subtract(x, beside(mean)))
+    result = _scaled(new, call, centered, beside(variance))
+    for name, operator, vector in (("scale", R.multiply, gamma), ("center", R.add, beta)):
+        if call.attrs[name]:
+            result = new.bound(operator(result, beside(vector)))
+    return Tuple((result, mean, variance))
+
+
+def _scaled(new: _Bindings, call: Call, centered: Expr, variance: Expr) -> Expr:
+    """Numbers divided by their standard deviation."""
+    sinfo = call.args[0].struct_info
+    assert isinstance(sinfo, TensorStructInfo)
+    positive = new.bound(R.add(variance, const(call.attrs["epsilon"], sinfo.dtype)))
+    return new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
+
+
+def _batch_norm_in_training(new: _Bindings, call: Call) -> Expr | None:
+    """As `_batch_norm` by the mean and variance of the batch, of which part is added to the old."""
+    data = _known(call)
+    if data is None:
+        return None
+    x, moving = call.args[0], call.args[3:]
+    axis = cast("int", call.attrs["axis"]) % data.ndim
+    others = [k for k in range(data.ndim) if k != axis]
+    batch = [new.bound(R.mean(x, others)), new.bound(R.variance(x, others))]
+    inner = _by_statistics(new, call, data.ndim, *batch)
+    momentum = cast("float", call.attrs["momentum"])
+    result = new.bound(TupleGetItem(new.bound(inner), 0))
+    updated: list[Expr] = []
+    for old, now in zip(moving, batch, strict=True):
+        kept = new.bound(R.multiply(const(1 - momentum, data.dtype), old))
+        added = new.bound(R.multiply(const(momentum, data.dtype), now))
+        updated.append(new.bound(R.add(kept, added)))
+    return Tuple((result, *updated))
+
+
+def _layer_norm(new: _Bindings, call: Call) -> Expr | None:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over some axes."""
+    if _known(call) is None:
+        return None
+    x, gamma, beta = call.args
+    axes = call.attrs["axes"]
+    centered = new.bound(R.subtract(x, new.bound(R.mean(x, axes, keepdims=True))))
+    result = _scaled(new, call, centered, new.bound(R.variance(x, axes, keepdims=True)))
+    for name, operator, factor in (("scale", R.multiply, gamma), ("center", R.add, beta)):
+        if call.attrs[name]:
+            result = new.bound(operator(result, factor))
+    return result
+
+
+def _tensor_to_shape(new: _Bindings, call: Call) -> Expr | None:
+    """A shape of variables that the elements of a tensor define."""
+    sinfo = call.struct_info
+    if not isinstance(sinfo, ShapeStructInfo) or sinfo.ndim < 0:
+        return None
+    callee = ExternFunc("vm.builtin.tensor_to_shape")
+    any_shape = ShapeStructInfo(ndim=sinfo.ndim)
+    value = new.bound(R.call_pure_packed(callee, call.args[0], sinfo_args=any_shape))
+    sizes = tuple(tir.Var("x", INT64) for _ in range(sinfo.ndim))
+    cast_to = ShapeStructInfo(sizes)
+    new.bindings.append(MatchCast(new.kind("y"), value, cast_to, new.binding.span))
+    return ShapeExpr(sizes)

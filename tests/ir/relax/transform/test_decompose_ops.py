@@ -1,0 +1,194 @@
+"""DecomposeOpsForInference and DecomposeOpsForTraining."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError, TransformError, UnknownNameError
+from relaxpy.relax.analysis import well_formed
+from relaxpy.relax.transform import DecomposeOpsForInference, DecomposeOpsForTraining
+from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import check, stays
+
+BOTH = (DecomposeOpsForInference, DecomposeOpsForTraining)
+TARGETS = ("numpy", "reference")
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+@I.ir_module
+class Norm:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 3, 4), "float32"),
+        gamma: R.Tensor((3,), "float32"),
+        beta: R.Tensor((3,), "float32"),
+        mean: R.Tensor((3,), "float32"),
+        var: R.Tensor((3,), "float32"),
+    ):
+        with R.dataflow():
+            y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=-2, epsilon=1e-3, momentum=0.25)
+            R.output(y)
+        return y
+
+    @R.function
+    def plain(
+        x: R.Tensor((5, 3), "float32"),
+        gamma: R.Tensor((3,), "float32"),
+        beta: R.Tensor((3,), "float32"),
+        mean: R.Tensor((3,), "float32"),
+        var: R.Tensor((3,), "float32"),
+    ):
+        y = R.nn.batch_norm(
+            x, gamma, beta, mean, var, axis=1, epsilon=1e-3, center=False, scale=False
+        )
+        z = y[0]
+        return z
+
+
+VECTORS = [numbers(3, seed=1), numbers(3, seed=2), numbers(3, seed=3), numbers(3, seed=4) ** 2]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_batch_normalisation_in_inference(target: str) -> None:
+    after = DecomposeOpsForInference()(Norm)
+    assert "batch_norm" not in after.script()
+    x = numbers(2, 3, 4)
+    gamma, beta, mean, var = (v[:, None].astype("float64") for v in VECTORS)
+    executable = relaxpy.compile(after, target=target)
+    found = executable["main"](x, *VECTORS)
+    expected = (x - mean) / np.sqrt(var + 1e-3) * gamma + beta
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-5)
+    for one, other in zip(found[1:], VECTORS[2:], strict=True):
+        np.testing.assert_array_equal(one, other)
+    plain = executable["plain"](x[0].T[:5].repeat(2, 0)[:5], *VECTORS)
+    data = x[0].T[:5].repeat(2, 0)[:5]
+    expected = (data - VECTORS[2]) / np.sqrt(VECTORS[3] + 1e-3)
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_batch_normalisation_in_training(target: str) -> None:
+    after = DecomposeOpsForTraining("main")(Norm)
+    assert "batch_norm" not in after["main"].script()
+    assert "batch_norm" in after["plain"].script()
+    x = numbers(2, 3, 4)
+    found = relaxpy.compile(after, target=target)["main"](x, *VECTORS)
+    gamma, beta, *moving = (v.astype("float64") for v in VECTORS)
+    mean, var = x.mean((0, 2), dtype="float64"), x.var((0, 2), dtype="float64")
+    centered = (x - mean[:, None]) / np.sqrt(var + 1e-3)[:, None]
+    expected = centered * gamma[:, None] + beta[:, None]
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+    for one, old, now in zip(found[1:], moving, (mean, var), strict=True):
+        np.testing.assert_allclose(one, 0.75 * old + 0.25 * now, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_layer_normalisation_in_training(target: str) -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(
+            x: R.Tensor((2, 3, 4), "float32"),
+            gamma: R.Tensor((3, 4), "float32"),
+            beta: R.Tensor((3, 4), "float32"),
+        ):
+            y = R.nn.layer_norm(x, gamma, beta, axes=[-2, -1], epsilon=1e-3, center=False)
+            return y
+
+    after = DecomposeOpsForTraining()(Mod)
+    assert "layer_norm" not in after.script()
+    args = numbers(2, 3, 4), numbers(3, 4, seed=1), numbers(3, 4, seed=2)
+    found, expected = (relaxpy.compile(mod, target=target)["main"](*args) for mod in (after, Mod))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    stays(DecomposeOpsForInference(), Mod)
+
+
+@pytest.mark.parametrize("step", BOTH)
+def test_a_tensor_becomes_a_shape_by_a_packed_function(step: Any) -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2,), "int64")):
+            s = R.tensor_to_shape(x)
+            return s
+
+    @I.ir_module
+    class After:
+        @R.function
+        def main(x: R.Tensor((2,), "int64")):
+            n, m = T.int64(), T.int64()
+            p = R.call_pure_packed("vm.builtin.tensor_to_shape", x, sinfo_args=R.Shape(ndim=2))
+            y = R.match_cast(p, R.Shape([n, m]))
+            s = R.shape([n, m])
+            return s
+
+    check(step(), Before, After)
+    for target in TARGETS:
+        shape = relaxpy.compile(step()(Before), target=target)["main"](np.array([3, 4]))
+        assert tuple(shape) == (3, 4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_shape_from_a_tensor_in_a_dataflow_block_and_a_branch(target: str) -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((6,), "float32"), t: R.Tensor((2,), "int64"), c: R.Tensor((), "bool")):
+            with R.dataflow():
+                s = R.tensor_to_shape(t)
+                y = R.reshape(x, s)
+                R.output(y, s)
+            if c:
+                u = R.tensor_to_shape(t)
+                z = R.reshape(x, u)
+            else:
+                z = R.reshape(y, s)
+            return z
+
+    after = DecomposeOpsForInference()(Mod)
+    assert well_formed(after)
+    x = numbers(6)
+    for c in (True, False):
+        found = relaxpy.compile(after, target=target)["main"](x, np.array([2, 3]), np.array(c))
+        np.testing.assert_array_equal(found, x.reshape(2, 3))
+
+
+@pytest.mark.parametrize("step", BOTH)
+def test_a_normalisation_of_unknown_rank_or_of_two_datatypes_stays(step: Any) -> None:
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(
+            x: R.Tensor(dtype="float32"),
+            gamma: R.Tensor((3,), "float32"),
+            beta: R.Tensor((3,), "float32"),
+            mean: R.Tensor((3,), "float32"),
+            var: R.Tensor((3,), "float32"),
+        ):
+            y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
+            return y
+
+    stays(step(), Mod)
+
+
+@pytest.mark.parametrize("step", BOTH)
+def test_the_function_must_be_there(step: Any) -> None:
+    name = step.__name__
+    with pytest.raises(UnknownNameError, match=f"{name}: the module has no function 'mian'"):
+        step("mian")(Norm)
+    with pytest.raises(MisuseError):
+        step(3)(Norm)
+
+    @I.ir_module
+    class Kernel:
+        @T.prim_func
+        def kernel(x: T.Buffer((1,), "float32")):
+            x[0] = T.float32(1)
+
+    with pytest.raises(TransformError, match="kernel is not a Relax function"):
+        step("kernel")(Kernel)
