@@ -29,6 +29,16 @@ def explicit(mod: IRModule) -> IRModule:
     return transform.CallTIRRewrite()(transform.RemovePurityChecking()(legal))
 
 
+def in_dataflow(mod: IRModule) -> IRModule:
+    """A module with as many bindings in dataflow blocks as possible."""
+    return transform.ConvertToDataflow(min_size=1)(mod)
+
+
+def annotated(mod: IRModule) -> IRModule:
+    """A module whose kernels say how they can be fused."""
+    return transform.AnnotateTIROpPattern()(transform.LegalizeOps()(in_dataflow(mod)))
+
+
 PATTERNS = [
     (f"{backend}.{name}", is_op(f"relax.{name}")(*[wildcard()] * count))
     for backend, name, count in (
@@ -50,16 +60,12 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
-    "FuseOps": lambda mod: transform.FuseOps()(
-        transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod))
-    ),
-    "FuseOpsByPattern": transform.FuseOpsByPattern(PATTERNS),
+    "FuseOps": lambda mod: transform.FuseOps()(annotated(mod)),
+    "FuseOpsByPattern": lambda mod: transform.FuseOpsByPattern(PATTERNS)(in_dataflow(mod)),
     "FuseOpsByPattern(codegen)": transform.FuseOpsByPattern(
         PATTERNS, bind_constants=False, annotate_codegen=True
     ),
-    "FuseTIR": lambda mod: transform.FuseTIR()(
-        transform.FuseOps()(transform.AnnotateTIROpPattern()(transform.LegalizeOps()(mod)))
-    ),
+    "FuseTIR": lambda mod: transform.FuseTIR()(transform.FuseOps()(annotated(mod))),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
         transform.ToNonDataflow()(mod)
@@ -83,7 +89,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "LegalizeOps": transform.LegalizeOps(),
     "LowerAllocTensor": lambda mod: transform.LowerAllocTensor()(explicit(mod)),
     "MergeCompositeFunctions": lambda mod: transform.MergeCompositeFunctions()(
-        transform.FuseOpsByPattern(PATTERNS)(mod)
+        transform.FuseOpsByPattern(PATTERNS)(in_dataflow(mod))
     ),
     "Normalize": transform.Normalize(),
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
@@ -97,6 +103,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
 }
 """Passes that keep the value and the effects of `main`; some need others before them."""
 NOT_IDEMPOTENT: Mapping[str, str] = {
+    "MergeCompositeFunctions": "as ConvertToDataflow(1)",
+    "FuseOpsByPattern": "as ConvertToDataflow(1)",
+    "FuseOps": "as ConvertToDataflow(1)",
     "FuseTIR": "kernels that resulted from fusion are annotated, and can be fused again",
     "RewriteDataflowReshape": "the reshapes are legalised again",
     "CanonicalizeBindings": "constants that aliases kept are moved to their uses",

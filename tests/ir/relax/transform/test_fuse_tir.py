@@ -1,5 +1,6 @@
 """FuseTIR: the kernels of functions, how they are called, and which functions stay."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from relaxpy.relax.transform import (
     Normalize,
 )
 from relaxpy.script import ir as I, relax as R, tir as T
+from tests.counting import calls
 from tests.ir.relax.transform.before_after import leaves, stays
 
 X = np.random.default_rng(0).standard_normal((10, 20)).astype("float32")
@@ -448,3 +450,22 @@ def test_contractions_and_normalisations_give_the_same_values(dtype: str) -> Non
     args = [rng.integers(-3, 4, shape).astype(dtype) for shape in ((5, 8), (8, 8), (8,))]
     after = fused(FuseOps()(before), *args)
     same_values(before, after, *args)
+
+
+def test_work_grows_with_the_program_and_no_faster() -> None:
+    def work(count: int) -> Callable[[], object]:
+        bb = relax.BlockBuilder()
+        x = relax.Var("x", R.Tensor((4,), "float32"))
+        with bb.function("main", [x]):
+            with bb.dataflow():
+                early = value = bb.emit(relax.op.exp(x))
+                for k in range(count):
+                    other = early if k % 5 == 0 else value
+                    value = bb.emit(relax.op.add(value, other))
+                gv = bb.emit_output(value)
+            bb.emit_func_output(gv)
+        before = AnnotateTIROpPattern()(LegalizeOps()(bb.get()))
+        return lambda: FuseTIR()(FuseOps()(before))
+
+    work(300)()
+    assert calls(work(1200)) <= 2.3 * calls(work(600))
