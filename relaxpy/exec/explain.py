@@ -44,8 +44,8 @@ class PassRun:
         lines: list[str] = []
         for name in self.changes:
             lines += unified_diff(
-                _lines(self.before.functions_by_name.get(name)),
-                _lines(self.after.functions_by_name.get(name)),
+                _lines(name, self.before.functions_by_name.get(name)),
+                _lines(name, self.after.functions_by_name.get(name)),
                 f"{name} before {self.name}",
                 f"{name} after {self.name}",
                 lineterm="",
@@ -185,7 +185,7 @@ def _bindings(mod: IRModule) -> int:
     )
 
 
-def _lines(func: BaseFunc | None) -> list[str]:
+def _lines(name: str, func: BaseFunc | None) -> list[str]:
     """The lines of the text of a function, without that of imports."""
-    lines = [] if func is None else func.script().splitlines()
+    lines = [] if func is None else func.script(name=name).splitlines()
     return [line for line in lines if not line.startswith("# from ")]

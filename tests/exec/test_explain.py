@@ -48,6 +48,7 @@ def test_a_table_and_diffs_tell_what_changed() -> None:
     assert text == found.diff("LegalizeOps")
     assert "--- main before LegalizeOps\n+++ main after LegalizeOps\n" in text
     assert '-        lv: R.Tensor((2, 3), dtype="float32") = R.add(x, x)\n' in text
+    assert "+def add(" in text
     assert found.diff("Normalize") == ""
     shown = found._repr_html_()
     assert shown.count("<details>") == 1

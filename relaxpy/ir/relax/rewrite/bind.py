@@ -45,17 +45,30 @@ def bind_symbolic_vars(
 
     Errors:
         UnknownNameError: the function defines no such shape variable.
-        MisuseError: a name means several variables, a variable is bound twice, or a value mentions
-            a variable that nothing defines (WF-6a).
+        MisuseError: a name means several variables, a variable is bound twice, a value is not an
+            integer, or it mentions a variable that nothing defines (WF-6a).
     """
     defined = defined_symbolic_vars(func)
     values = _by_variable(binding_map, defined, "name", "shape variable", "defines")
-    images = {var: ops.cast_to(value, var.dtype) for var, value in values.items()}
+    images = {var: ops.cast_to(_integer(var, value), var.dtype) for var, value in values.items()}
     if not images:
         return func
     after = replace_variables(func, images)
     _check_defined(after, func)
     return cast("Function", PyExprMutator().visit_expr(after))
+
+
+def _integer(var: tir.Var, value: Any) -> Any:
+    """`value`, which is an integer or an integer expression."""
+    if isinstance(value, tir.PrimExpr):
+        is_integer = value.dtype.is_int
+    else:
+        is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer:
+        raise MisuseError(
+            f"shape variable {var.name} is an integer, found {value!r:.60}", about=value
+        )
+    return value
 
 
 def _by_variable(

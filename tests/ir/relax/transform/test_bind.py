@@ -98,6 +98,9 @@ def test_shape_variables_are_bound_wherever_they_are_defined() -> None:
         ({"n": 1}, "mian", UnknownNameError, "no function 'mian'"),
         ({"n": 1}, "kernel", TransformError, "kernel is not a Relax function"),
         ([1], None, MisuseError, "binding_map is a dict"),
+        ({"n": 1.5}, None, MisuseError, "shape variable n is an integer, found 1.5"),
+        ({"n": True}, None, MisuseError, "shape variable n is an integer, found True"),
+        ({"n": "3"}, "main", MisuseError, "shape variable n is an integer, found '3'"),
     ],
 )
 def test_shape_variables_that_are_not_there(
