@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -89,7 +90,7 @@ class _Wrappers:
             outer.params,
             SeqExpr((BindingBlock(bindings),), result),
             is_pure=func.is_pure,
-            attrs={"Codegen": backend, "global_symbol": symbol},
+            attrs=Attrs({"Codegen": backend, "global_symbol": symbol}),
             span=func.span,
         )
         return self.names[name]

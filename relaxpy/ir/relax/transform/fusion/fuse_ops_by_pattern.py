@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.core.node import as_attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
 from relaxpy.ir.relax.analysis.variables import udchain
@@ -95,7 +97,7 @@ class FuseOpsByPattern(Pass):
             assert isinstance(pattern, FusionPattern)
             mod = group_bindings(
                 mod,
-                lambda block, pattern=pattern: _matches(block, pattern),
+                partial(_matches, pattern=pattern),
                 lift_constants=not self.bind_constants,
                 entries=self.entry_functions,
             )
@@ -124,10 +126,10 @@ def _matches(block: DataflowBlock, pattern: FusionPattern) -> Mapping[Binding, F
             continue
         if any(sizes[groups[m]] > 1 for m in members if m in groups):
             continue
-        attrs = {"Composite": pattern.name}
+        attrs: dict[str, object] = {"Composite": pattern.name}
         if pattern.attrs_getter is not None:
-            attrs |= dict(pattern.attrs_getter(context.annotated_expr))
-        group = FunctionGroup(attrs)
+            attrs |= pattern.attrs_getter(context.annotated_expr)
+        group = FunctionGroup(as_attrs(attrs))
         sizes[group] = len(members)
         groups |= dict.fromkeys(_known(members), group)
     return {b: groups[b.var] for b in block.bindings if b.var in groups}

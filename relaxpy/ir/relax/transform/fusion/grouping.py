@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Attr, Node
+from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -137,7 +137,7 @@ class _Grouper(BindingRewriter):
         func, arguments = built
         name = self.table.add(func, creator.name)
         span = bindings[-1].value.span
-        call = Call(name, arguments, span=span)
+        call = Call(name, tuple(arguments), span=span)
         if len(outputs) == 1:
             return [VarBinding(outputs[0], call, bindings[-1].span)]
         whole = DataflowVar("lv", TupleStructInfo(_sinfos(outputs)))
@@ -161,7 +161,7 @@ def _is_mutating(binding: Binding) -> bool:
 
 def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> None:
     """Take out of each group the fields of tuples that it does not compute: it receives these."""
-    group_of = {binding.var: group for binding, group in groups.items()}
+    group_of: dict[Expr | None, FunctionGroup] = {b.var: group for b, group in groups.items()}
     size: dict[FunctionGroup, int] = {}
     for binding in block.bindings:
         group = groups.get(binding)
@@ -262,10 +262,11 @@ def _outputs(
         if not isinstance(var, DataflowVar):
             outputs[group][var] = None
     for binding in block.bindings:
-        for var in _uses(binding, shape_vars=False):
-            group = group_of.get(var)
-            if group is not None and group is not groups.get(binding):
-                outputs[group][var] = None
+        for used in _uses(binding, shape_vars=False):
+            if not isinstance(used, Var) or used not in group_of:
+                continue
+            if group_of[used] is not groups.get(binding):
+                outputs[group_of[used]][used] = None
     return {group: list(variables) for group, variables in outputs.items()}
 
 
@@ -278,7 +279,7 @@ class _FunctionOf:
         self.bindings, self.outputs = bindings, outputs
         self.lift_constants = lift_constants
         self.name = "_".join(["fused", *(name for b in bindings if (name := _callee_of(b)))])
-        self._defined = {binding.var for binding in bindings}
+        self._defined = {binding.var for binding in bindings if binding.var is not None}
         self._params: dict[Expr, Var] = {}
 
     def build(self, attrs: Mapping[str, Attr]) -> tuple[Function, list[Expr]] | None:
@@ -295,7 +296,7 @@ class _FunctionOf:
                 (DataflowBlock(tuple(inside)),),
                 results[0] if len(results) == 1 else Tuple(results),
             ),
-            attrs={**attrs, "Primitive": 1},
+            attrs=Attrs({**attrs, "Primitive": 1}),
         )
         func = rename(func, table)
         sizes = ShapeExpr(tuple(free_symbolic_vars(func)))
@@ -345,6 +346,7 @@ def _callee_of(binding: Binding) -> str:
         return call.op.name_hint.removeprefix("fused_")
     if isinstance(call.op, Op):
         first = call.args[0] if call.args else None
-        is_kernel = call.op.name in KERNEL_CALLS and isinstance(first, GlobalVar)
-        return first.name_hint if is_kernel else call.op.name.replace(".", "_")
+        if call.op.name in KERNEL_CALLS and isinstance(first, GlobalVar):
+            return first.name_hint
+        return call.op.name.replace(".", "_")
     return ""

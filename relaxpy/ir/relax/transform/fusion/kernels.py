@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
@@ -113,7 +113,7 @@ class _Fusion:
             (*handles, *params),
             _root(self.body, local),
             buffer_map=dict(zip(handles, buffers, strict=True)),
-            attrs={"tir.noalias": True},
+            attrs=Attrs({"tir.noalias": True}),
             span=self.func.span,
         )
         inplace = tuple(positions.get(buffer, -1) for buffer in results) if overwritten else ()
@@ -147,7 +147,8 @@ class _Fusion:
                 return self._call(value, ())
             if value.op.name == "relax.call_tir_inplace":
                 indices = value.attrs["inplace_indices"]
-                return self._call(value, tuple(int(k) for k in indices))  # type: ignore[attr-defined]
+                assert isinstance(indices, tuple)
+                return self._call(value, tuple(k for k in indices if isinstance(k, int)))
         if isinstance(value, TupleGetItem):
             sinfo = value.tuple_value.struct_info
             if not isinstance(sinfo, TupleStructInfo):
@@ -312,6 +313,7 @@ def _unified(
 
 def _is_compact(buffer: Buffer, argument: Buffer) -> bool:
     """Whether a buffer has the datatype and the rank of an argument, and its elements in a row."""
-    plain = not buffer.strides and prove_equal(buffer.elem_offset, 0) is True
+    zero = ops.const(0, buffer.elem_offset.dtype)
+    plain = not buffer.strides and prove_equal(buffer.elem_offset, zero) is True
     same = buffer.dtype == argument.dtype and buffer.ndim == argument.ndim
     return plain and same and buffer.scope() == argument.scope()

@@ -127,8 +127,8 @@ def _groups(block: DataflowBlock, backends: Mapping[str, str]) -> Mapping[Bindin
     merged: dict[Binding, _Merged] = {}
     for binding in block.bindings:
         call = binding.value
-        is_composite = isinstance(call, Call) and isinstance(call.op, GlobalVar)
-        backend = backends.get(call.op.name_hint) if is_composite else None
+        callee = call.op if isinstance(call, Call) else None
+        backend = backends.get(callee.name_hint) if isinstance(callee, GlobalVar) else None
         operands = [home[var].root() for var in occurring_vars(call) if var in home]
         separated = {unit.root() for operand in operands for unit in operand.before}
         joined = [
