@@ -126,8 +126,7 @@ class AddInRowsOnce:
             x1 = R.layout_transform(x, lambda i: (i // 4, i % 4))
             y1 = R.layout_transform(y, lambda i: (i // 4, i % 4))
             lv1 = R.call_tir(cls.relax_add_replacement, (x1, y1), R.Tensor((4, 4), "float32"))
-            y2 = R.layout_transform(y, lambda i: (i // 4, i % 4))
-            lv3 = R.call_tir(cls.relax_add_replacement, (lv1, y2), R.Tensor((4, 4), "float32"))
+            lv3 = R.call_tir(cls.relax_add_replacement, (lv1, y1), R.Tensor((4, 4), "float32"))
             gv = R.layout_transform(lv3, lambda i, j: (i * 4 + j,))
             R.output(gv)
         return gv
@@ -146,6 +145,39 @@ def test_transforms_between_two_kernels_are_removed() -> None:
     assert_structural_equal(optimized, AddInRowsOnce)
     assert OptimizeLayoutTransform()(optimized) is optimized
     check_values(AddInRows, optimized, (16,), (16,))
+
+
+def test_only_functions_with_removed_transforms_are_simplified() -> None:
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def other(x: R.Tensor((16,), "float32")):
+        with R.dataflow():
+            a = R.layout_transform(x, lambda i: (i // 4, i % 4))
+            b = R.layout_transform(x, lambda i: (i // 4, i % 4))
+            c = R.add(a, b)
+            gv = c
+            R.output(gv)
+        return gv
+
+    @R.function
+    def main(x: R.Tensor((16,), "float32")):
+        with R.dataflow():
+            a = R.layout_transform(x, lambda i: (i // 4, i % 4))
+            b = R.layout_transform(a, lambda i, j: (i * 4 + j,))
+            c = R.add(b, x)
+            gv = c
+            R.output(gv)
+        return gv
+""")
+    assert isinstance(mod, IRModule)
+    mod = relax.transform.Normalize()(mod)
+    after = OptimizeLayoutTransform()(mod)
+    assert after["other"] is mod["other"]
+    [block] = after["main"].body.blocks  # type: ignore[union-attr]
+    assert [binding.var.name_hint for binding in block.bindings] == ["gv"]
+    check_values(mod, after, (16,))
 
 
 def test_an_index_map_and_a_function_are_the_same() -> None:

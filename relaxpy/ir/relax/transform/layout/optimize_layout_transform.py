@@ -29,6 +29,8 @@ from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, same
 from relaxpy.ir.relax.op.layouts import of_sizes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.relax.transform.cleanup.eliminate_common_subexpr import EliminateCommonSubexpr
 from relaxpy.ir.relax.transform.layout.alter_op_impl import OPERATOR_NAME, REMOVE_PAD
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
@@ -40,7 +42,9 @@ class OptimizeLayoutTransform(Pass):
     """Uses a tensor itself where it is transformed to another layout and back again.
 
     This is what AlterOpImpl leaves between two kernels. Padding that is removed and added again
-    without a `pad_value` then has the value that it had before.
+    without a `pad_value` then has the value that it had before. Functions in which a transform is
+    removed are simplified as by EliminateCommonSubexpr and CanonicalizeBindings, so that a tensor
+    is transformed only once for several kernels.
 
     Example:
         @I.ir_module
@@ -75,7 +79,16 @@ class OptimizeLayoutTransform(Pass):
             after = _Optimizing(mod).expr(func)
             return func if after is func else remove_all_unused(after)
 
-        return normalize_module(map_functions(mod, Function, optimized))
+        after = normalize_module(map_functions(mod, Function, optimized))
+        if after is mod:
+            return mod
+        simple = EliminateCommonSubexpr().transform(after, ctx)
+        simple = CanonicalizeBindings().transform(simple, ctx)
+        result = after.clone()
+        for var, func in after.items():
+            if func is not mod[var.name_hint]:
+                result[var] = simple[var.name_hint]
+        return result
 
 
 class _Optimizing(BindingRewriter):
