@@ -16,6 +16,7 @@ from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower.module import LoweredModule, lower_module
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
+from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.operands import OperatorCall

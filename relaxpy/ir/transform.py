@@ -26,10 +26,9 @@ from relaxpy.ir.pass_infra.passes import (
     module_pass as module_pass,
     pass_instrument as pass_instrument,
 )
-from relaxpy.ir.relax.transform.legalize import LegalizeOps
-from relaxpy.ir.relax.transform.normalize import Normalize
+from relaxpy.ir.relax.pipelines import PIPELINES
 
-_pipelines: dict[str, Callable[..., Pass]] = {}
+_pipelines: dict[str, Callable[..., Pass]] = dict(PIPELINES)
 
 
 @user_facing
@@ -71,9 +70,3 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
 def list_pipelines() -> list[str]:
     """Return the sorted names of all pipelines."""
     return sorted(_pipelines)
-
-
-@register_pipeline("default")
-def default_pipeline() -> Pass:
-    """The pipeline of `compile`: normal form, and legalisation of operators."""
-    return Sequential((Normalize(), LegalizeOps()), name="default")

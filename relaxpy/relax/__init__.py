@@ -54,6 +54,7 @@ from relaxpy.ir.relax.op import (
     call_tir_inplace as call_tir_inplace,
     call_tir_with_grad as call_tir_with_grad,
 )
+from relaxpy.ir.relax.pipelines import get_default_pipeline as get_default_pipeline
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite as DataflowBlockRewrite
 from relaxpy.ir.relax.rewrite.expr_functor import ExprFunctor as ExprFunctor
 from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator as PyExprMutator
@@ -75,6 +76,7 @@ from relaxpy.relax import (
     expr as expr,
     expr_functor as expr_functor,
     op as op,
+    pipeline as pipeline,
     struct_info as struct_info,
     testing as testing,
     training as training,

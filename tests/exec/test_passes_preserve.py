@@ -19,6 +19,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.relax import transform
 from relaxpy.relax.dpl import is_op, wildcard
+from relaxpy.relax import get_default_pipeline, get_pipeline, transform
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
@@ -91,12 +92,21 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "MergeCompositeFunctions": lambda mod: transform.MergeCompositeFunctions()(
         transform.FuseOpsByPattern(PATTERNS)(in_dataflow(mod))
     ),
+    "LowerRuntimeBuiltin": lambda mod: transform.LowerRuntimeBuiltin()(
+        transform.LowerAllocTensor()(explicit(mod))
+    ),
     "Normalize": transform.Normalize(),
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
         transform.LegalizeOps()(mod)
     ),
     "StaticPlanBlockMemory": lambda mod: transform.StaticPlanBlockMemory()(explicit(mod)),
     "ToNonDataflow": transform.ToNonDataflow(),
+    "VMShapeLower": lambda mod: transform.VMShapeLower()(
+        transform.LowerRuntimeBuiltin()(transform.LowerAllocTensor()(explicit(mod)))
+    ),
+    "default_build": get_pipeline("default_build"),
+    "get_default_pipeline": get_default_pipeline("llvm"),
+    "zero": get_pipeline("zero"),
     "TopologicalSort(breadth)": transform.TopologicalSort("breadth-first"),
     "TopologicalSort(depth)": transform.TopologicalSort(),
     "TopologicalSort(outputs)": transform.TopologicalSort(direction="from-outputs"),
@@ -106,6 +116,10 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "MergeCompositeFunctions": "as ConvertToDataflow(1)",
     "FuseOpsByPattern": "as ConvertToDataflow(1)",
     "FuseOps": "as ConvertToDataflow(1)",
+    "VMShapeLower": "each run allocates memory for dimensions",
+    "default_build": "as VMShapeLower",
+    "get_default_pipeline": "as VMShapeLower",
+    "zero": "as FuseTIR",
     "FuseTIR": "kernels that resulted from fusion are annotated, and can be fused again",
     "RewriteDataflowReshape": "the reshapes are legalised again",
     "CanonicalizeBindings": "constants that aliases kept are moved to their uses",

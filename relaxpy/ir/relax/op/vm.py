@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import IntEnum
 
 from relaxpy.errors import StructInfoTypeError
 from relaxpy.ir.op_record import Allocation, CallKind
@@ -24,6 +25,22 @@ from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.memory import IN_STORAGE, datatype_by_name, tensor_in
 from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.relax.relations.context import Context
+
+
+class MatchShapeCode(IntEnum):
+    """What `vm.builtin.match_shape` does with a dimension; a number follows each code."""
+
+    ASSERT_EQUAL_TO_IMM = 0
+    STORE_TO_HEAP = 1
+    NO_OP = 2
+    ASSERT_EQUAL_TO_LOAD = 3
+
+
+class MakeShapeCode(IntEnum):
+    """Where `vm.builtin.make_shape` finds a dimension; a number follows each code."""
+
+    USE_IMM = 0
+    LOAD_SHAPE = 1
 
 
 @register(

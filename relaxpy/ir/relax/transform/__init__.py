@@ -112,9 +112,14 @@ from relaxpy.ir.relax.transform.lowering.kill_after_last_use import (
 from relaxpy.ir.relax.transform.lowering.lower_alloc_tensor import (
     LowerAllocTensor as LowerAllocTensor,
 )
+from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import (
+    LowerRuntimeBuiltin as LowerRuntimeBuiltin,
+    VMBuiltinLower as VMBuiltinLower,
+)
 from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import (
     StaticPlanBlockMemory as StaticPlanBlockMemory,
 )
+from relaxpy.ir.relax.transform.lowering.vm_shape_lower import VMShapeLower as VMShapeLower
 from relaxpy.ir.relax.transform.normalize import Normalize as Normalize
 from relaxpy.ir.relax.transform.normalize_global_var import NormalizeGlobalVar as NormalizeGlobalVar
 from relaxpy.ir.relax.transform.params.bind_params import BindParams as BindParams

@@ -37,6 +37,7 @@ from relaxpy.script import ir as I, relax as R, tir as T
 """
 #: Passes that a second run changes again, with the reason.
 NOT_IDEMPOTENT: dict[str, str] = {
+    "VMShapeLower": "each run allocates memory for dimensions",
     "AppendLoss": "each run adds a function",
     "BindParams": "the parameter is gone",
     "BindSymbolicVars": "the shape variable is gone",

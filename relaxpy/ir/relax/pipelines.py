@@ -1,0 +1,158 @@
+"""The named pipelines of passes over Relax programs, and their stages for a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir.pass_infra.passes import Pass, Sequential
+from relaxpy.ir.relax import transform
+
+_TARGETS = ("numpy", "reference", "llvm", "c", "cpu")
+"""Kinds of targets whose programs are those of this package: all run on the processor."""
+
+
+def _check_target(target: object) -> None:
+    """Errors: MisuseError unless the target is None, or names a processor."""
+    kind = getattr(target, "kind", target)
+    words = str(getattr(kind, "name", kind)).split()
+    name = words[0] if words else ""
+    if target is not None and name not in _TARGETS:
+        raise MisuseError(
+            f"there is no pipeline for target {name!r}; targets are {', '.join(_TARGETS)}",
+            hint=close_names(name, _TARGETS),
+            about=target,
+        )
+
+
+@user_facing
+def library_dispatch_passes(target: object = None) -> list[Pass]:
+    """The passes that give operators to libraries: none, since kernels call NumPy.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    return []
+
+
+@user_facing
+def legalize_passes(target: object = None) -> list[Pass]:
+    """The passes from operators to fused kernels.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    return [
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+    ]
+
+
+@user_facing
+def dataflow_lower_passes(target: object = None) -> list[Pass]:
+    """The passes from dataflow blocks to calls that allocate their outputs.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    return [
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+    ]
+
+
+@user_facing
+def finalize_passes(target: object = None) -> list[Pass]:
+    """The passes that plan memory, and make the calls of the runtime explicit.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    return [
+        transform.StaticPlanBlockMemory(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    ]
+
+
+@user_facing
+def get_default_pipeline(target: object = None) -> Pass:
+    """The pipeline that lowers a program to explicit memory and calls of the runtime.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    return Sequential(
+        (
+            *library_dispatch_passes(target),
+            *legalize_passes(target),
+            *dataflow_lower_passes(target),
+            *finalize_passes(target),
+        ),
+        name="default_pipeline",
+    )
+
+
+def default_pipeline() -> Pass:
+    """The pipeline of `compile`: normal form, and legalisation of operators."""
+    return Sequential((transform.Normalize(), transform.LegalizeOps()), name="default")
+
+
+def zero_pipeline() -> Pass:
+    """Legalisation, and fusion of kernels."""
+    return Sequential(legalize_passes(), name="zero")
+
+
+def default_build_pipeline() -> Pass:
+    """TVM's lowering to explicit memory and calls of the runtime, without fusion."""
+    steps = (transform.LegalizeOps(), *dataflow_lower_passes(), *finalize_passes())
+    return Sequential(steps, name="default_build")
+
+
+def static_shape_tuning_pipeline(
+    total_trials: int = 0,
+    target: object = None,
+    work_dir: str = "tuning_logs",
+    cpu_weight_prepack: bool = False,
+    max_trials_per_task: int | None = None,
+) -> Pass:
+    """Fusion as TVM prepares it for tuning; kernels of NumPy have nothing to tune.
+
+    With `cpu_weight_prepack`, layouts of weights are rewritten in a function of its own. The other
+    options have no effect.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    steps: list[Pass] = [transform.CanonicalizeBindings(), zero_pipeline()]
+    if cpu_weight_prepack:
+        steps += [
+            transform.AttachAttrLayoutFreeBuffers(),
+            transform.SplitLayoutRewritePreproc(),
+            transform.LiftTransformParams(),
+            transform.FoldConstant(),
+        ]
+    return Sequential(tuple(steps), name="static_shape_tuning")
+
+
+PIPELINES: dict[str, Callable[..., Pass]] = {
+    "default": default_pipeline,
+    "default_build": default_build_pipeline,
+    "static_shape_tuning": static_shape_tuning_pipeline,
+    "zero": zero_pipeline,
+}

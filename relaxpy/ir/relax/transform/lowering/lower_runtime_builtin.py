@@ -1,0 +1,156 @@
+"""LowerRuntimeBuiltin: operators on memory, shapes and closures become calls of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    ShapeExpr,
+    Tuple,
+)
+from relaxpy.ir.relax.op.call import operand_tuple
+from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
+from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
+from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR
+
+
+@dataclass(frozen=True)
+class LowerRuntimeBuiltin(Pass):
+    """Replaces operators by the operators `R.vm` and the packed functions `vm.builtin.…`.
+
+    These are operators on storage, reshapes, shapes of tensors, and closures. The calls are impure,
+    so RemovePurityChecking and ToNonDataflow come before; a pure function that changes is declared
+    pure by force.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
+                R.func_attr({"relax.force_pure": True})
+                storage = R.memory.alloc_storage(R.shape([64]), 0, "global", "float32")
+                y = R.memory.alloc_tensor(storage, 0, R.shape([4, 4]), "float32")
+                _ = R.memory.kill_storage(storage)
+                z = R.reshape(x, shape)
+                return z
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((4, 4), "float32"), shape: R.Shape(ndim=2)):
+                R.func_attr({"relax.force_pure": True})
+                storage = R.vm.alloc_storage(R.shape([64]), R.prim_value(0), "uint8", "global")
+                y = R.vm.alloc_tensor(storage, R.prim_value(0), R.shape([4, 4]), "float32")
+                _ = R.vm.kill_object(storage)
+                z = R.call_packed(
+                    "vm.builtin.reshape", x, shape, sinfo_args=R.Tensor(shape, "float32")
+                )
+                return z
+
+    Errors:
+        TransformError: a tensor is not in storage, or such an operator is in a dataflow block.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, lambda func: _Builtins().expr(func)))
+
+
+class _Builtins(LoweringRewriter):
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return None
+        name = call.op.name
+        if name == ALLOC_TENSOR:
+            raise TransformError(
+                f"LowerRuntimeBuiltin: the tensor of {binding} is not in storage",
+                span=call.span,
+                hint="apply LowerAllocTensor first",
+            )
+        lower = _LOWERINGS.get(name)
+        if lower is None:
+            return None
+        if isinstance(block, DataflowBlock):
+            raise TransformError(
+                f"LowerRuntimeBuiltin: {name} is in a dataflow block, where a call of the runtime "
+                "is not allowed",
+                rule="PU-10",
+                span=call.span,
+                hint="apply ToNonDataflow first",
+            )
+        return lower(call)
+
+
+def _alloc_storage(call: Call) -> Call:
+    size, device, scope, dtype = call.args
+    if isinstance(size, ShapeExpr) and len(size.values) == 1:
+        dtype = DataTypeImm(DataType("uint8"))  # the size counts bytes
+    return Call(Op.get("relax.vm.alloc_storage"), (size, device, dtype, scope), span=call.span)
+
+
+def _as(name: str) -> Callable[[Call], Call]:
+    """The call of another operator with the same operands."""
+    return lambda call: Call(Op.get(name), call.args, span=call.span)
+
+
+def _packed(name: str) -> Callable[[Call], Call]:
+    """The call of a packed function with the same operands."""
+    return lambda call: _call_packed(name, call.args, call)
+
+
+def _call_packed(name: str, args: tuple[Expr, ...], call: Call) -> Call:
+    sinfo = call.struct_info
+    sinfos = () if sinfo is None else (sinfo,)
+    return Call(ExternFunc(name), args, EMPTY_ATTRS, sinfos, span=call.span)
+
+
+def _make_closure(call: Call) -> Call:
+    args = (call.args[0], *operand_tuple(call.args[1]).fields)
+    return _call_packed("vm.builtin.make_closure", args, call)
+
+
+def _invoke_closure(call: Call) -> Call:
+    args = Tuple((call.args[0], *operand_tuple(call.args[1]).fields))
+    function = ExternFunc("vm.builtin.invoke_closure")
+    with_context = Op.get("relax.call_builtin_with_ctx")
+    sinfos = call.sinfo_args or (() if call.struct_info is None else (call.struct_info,))
+    return Call(with_context, (function, args), EMPTY_ATTRS, sinfos, span=call.span)
+
+
+_LOWERINGS: dict[str, Callable[[Call], Call]] = {
+    "relax.memory.alloc_storage": _alloc_storage,
+    "relax.memory.alloc_tensor": _as("relax.vm.alloc_tensor"),
+    "relax.memory.kill_storage": _as("relax.vm.kill_object"),
+    "relax.memory.kill_tensor": _as("relax.vm.kill_object"),
+    "relax.memory.ensure_zero_offset": _packed("vm.builtin.ensure_zero_offset"),
+    "relax.reshape": _packed("vm.builtin.reshape"),
+    "relax.shape_of": _packed("vm.builtin.shape_of"),
+    "relax.tensor_to_shape": _packed("vm.builtin.tensor_to_shape"),
+    "relax.make_closure": _make_closure,
+    "relax.invoke_closure": _invoke_closure,
+}
+
+VMBuiltinLower = LowerRuntimeBuiltin
