@@ -54,10 +54,7 @@ FLOORS = {
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
-        relax/transform relax/training relax/dump_ast.py transform.py
-        relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/transform
-        relax/training
-        relax/dump_ast.py relax/dpl relax/pipelines.py transform.py
+        relax/transform relax/training relax/dump_ast.py relax/pipelines.py transform.py
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py explain.py executable.py

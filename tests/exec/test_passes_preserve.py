@@ -17,9 +17,8 @@ from relaxpy.ir import structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.relax import transform
-from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax import get_default_pipeline, get_pipeline, transform
+from relaxpy.relax.dpl import is_op, wildcard
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 

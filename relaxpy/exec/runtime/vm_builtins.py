@@ -114,7 +114,7 @@ def check_tensor_info(
 
     The datatype may be missing. Errors: MatchCastError if the value is not such a tensor.
     """
-    if isinstance(dtype, str):  # a call without a datatype has the context there
+    if not isinstance(dtype, DataType):  # a call without a datatype has the context there
         dtype, context = DataType("void"), dtype or context
     if category_of(value) is not Category.TENSOR:
         _refuse(context, f"expected a tensor, found {describe(value)}")

@@ -116,6 +116,15 @@ def _call_closure(
     return erase_to_well_defined(substitute_info(sinfo.ret, images), Except(()), Except(unmapped))
 
 
+def _computes_shapes(call: Call, ctx: Context) -> bool:
+    """Whether a call is of a kernel over dimensions, which VMShapeLower adds to lowered programs.
+
+    Its argument has the right size, and users could not change what a warning is about.
+    """
+    func = ctx.function_of(call.op) if isinstance(call.op, GlobalVar) else None
+    return isinstance(func, PrimFunc) and bool(func.attrs.get("tir.is_host_func", False))
+
+
 def check_argument(
     what: str, arg: Expr, actual: StructInfo, expected: StructInfo, call: Call, ctx: Context
 ) -> None:
@@ -126,7 +135,8 @@ def check_argument(
     message = f"{what} is {actual}, expected {expected}{_because(actual, expected, ctx)}"
     hint = cast_hint(actual, expected, ctx)
     if compatibility is Compatibility.POSSIBLE:
-        ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
+        if not _computes_shapes(call, ctx):
+            ctx.warn(message, rule="DER-41", about=(arg, call), hint=hint)
         return
     raise _incompatible(actual, expected)(
         message, rule="DER-41", span=written_at(arg), hint=hint, about=arg

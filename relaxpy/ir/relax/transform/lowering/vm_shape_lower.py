@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from relaxpy.errors import TransformError
+from relaxpy.errors import Span, TransformError
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import EMPTY_ATTRS, Node
 from relaxpy.ir.core.traverse import map_children, rebuild
@@ -98,7 +98,7 @@ class _ShapeLowering(BindingRewriter):
         self._out: list[rx.Binding] = []
         self._heap = rx.Var("shape_heap")
         self._todo: list[tuple[rx.Expr, Sequence[tir.PrimExpr], bool, str]] = []
-        self._numbers = 0
+        self._span: Span | None = None
 
     def lowered(self, func: rx.Function) -> rx.Function:
         """The function with checks and shapes as calls."""
@@ -118,14 +118,15 @@ class _ShapeLowering(BindingRewriter):
 
     def _start(self, func: rx.Function) -> None:
         """Allocate the memory of the dimensions, and check the parameters."""
-        heap: rx.Expr = rx.Call(Op.get("relax.null_value"), ())
+        self._span = func.span
+        heap = rx.Call(Op.get("relax.null_value"), ())
         if self._slots:
             args = (
                 rx.ExternFunc("vm.builtin.alloc_shape_heap"),
                 rx.Tuple((_int(len(self._slots)),)),
             )
             heap = rx.Call(Op.get("relax.call_builtin_with_ctx"), args, EMPTY_ATTRS, (_HEAP,))
-        self._out.append(rx.VarBinding(self._heap, heap))
+        self._bind(self._heap, replace(heap, span=func.span))
         checked = func.attrs.get("num_input", len(func.params))
         for k, param in enumerate(func.params):
             if param.struct_info is not None:
@@ -154,7 +155,8 @@ class _ShapeLowering(BindingRewriter):
                 continue
             for binding in block.bindings:
                 self._binding(binding)
-        body = self._explicit(seq.body)
+        self._span = seq.body.span or seq.span or self._function.span
+        body = self._explicit(seq.body, is_result=is_body)
         if is_body:
             self._check_result(seq.body)
         self._flush(blocks)
@@ -195,7 +197,7 @@ class _ShapeLowering(BindingRewriter):
             self._match()
         self._out.append(binding if value is binding.value else replace(binding, value=value))
 
-    def _explicit(self, expr: rx.Expr) -> rx.Expr:
+    def _explicit(self, expr: rx.Expr, *, is_result: bool = False) -> rx.Expr:
         """The expression with variables in place of symbolic shapes and scalars."""
         match expr:
             case rx.Function() | rx.Var() | rx.SeqExpr() | rx.If():
@@ -205,12 +207,14 @@ class _ShapeLowering(BindingRewriter):
                     return expr
                 codes = [c for v in values for c in self._made(v)]
                 args = (self._heap, _int(len(values)), *codes)
-                return self._call("make_shape", args, rx.ShapeStructInfo(ndim=len(values)), "s")
+                # Results are declared, and operands keep the dimensions that kernels expect.
+                sinfo = rx.ShapeStructInfo(ndim=len(values)) if is_result else expr.struct_info
+                return self._call("make_shape", args, sinfo or rx.ShapeStructInfo(values), "s")
             case rx.PrimValue(value=value):
                 if value.dtype != INT64 or not variables_of(value):
                     return expr
-                sinfo = rx.PrimStructInfo(value.dtype, value)
-                return self._call("make_prim_value", (self._heap, *self._made(value)), sinfo, "v")
+                scalar = rx.PrimStructInfo(value.dtype, value)
+                return self._call("make_prim_value", (self._heap, *self._made(value)), scalar, "v")
             case _:
                 return map_children(self._child, expr)
 
@@ -277,7 +281,7 @@ class _ShapeLowering(BindingRewriter):
         if not isinstance(known, rx.TupleStructInfo):
             return self._call("tuple_getitem", (value, _int(index)), rx.ObjectStructInfo(), "item")
         item = rx.Var("item", known.fields[index])
-        self._out.append(rx.VarBinding(item, rx.TupleGetItem(value, index)))
+        self._bind(item, rx.TupleGetItem(value, index, span=self._span))
         return item
 
     def _match(self) -> None:
@@ -324,7 +328,7 @@ class _ShapeLowering(BindingRewriter):
         name = free_name("shape_func", self._mod.functions_by_name)
         self._mod[name] = self._slots.kernel(numbers)
         kernel = self._mod.get_global_var(name)
-        self._out.append(rx.VarBinding(rx.Var("_"), rx.Call(kernel, (self._heap,))))
+        self._bind(rx.Var("_"), rx.Call(kernel, (self._heap,), span=self._span))
         self._slots.known.update(numbers)
 
     def _check_result(self, body: rx.Expr) -> None:
@@ -343,7 +347,11 @@ class _ShapeLowering(BindingRewriter):
         """A new variable for the result of a packed function of the runtime."""
         callee = rx.ExternFunc(f"vm.builtin.{name}")
         var = rx.Var(hint)
-        self._out.append(rx.VarBinding(var, rx.Call(callee, tuple(args), EMPTY_ATTRS, (sinfo,))))
+        call = rx.Call(callee, tuple(args), EMPTY_ATTRS, (sinfo,), span=self._span)
+        return self._bind(var, call)
+
+    def _bind(self, var: rx.Var, value: rx.Expr) -> rx.Var:
+        self._out.append(rx.VarBinding(var, value, self._span))
         return var
 
 
