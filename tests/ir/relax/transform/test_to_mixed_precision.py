@@ -215,6 +215,25 @@ def test_aliases_and_stored_parameters_stay_narrow_until_the_result() -> None:
     assert_structural_equal(ToMixedPrecision()(Before), After)
 
 
+def test_parameters_of_local_functions_keep_their_datatype() -> None:
+    @I.ir_module
+    class Local:
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")):
+            @R.function
+            def inner(a: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+                with R.dataflow():
+                    y = R.matmul(a, a)
+                    R.output(y)
+                return y
+
+            z = inner(x)
+            return z
+
+    found = ToMixedPrecision(fp16_input_names=["a"])(Local)
+    assert_structural_equal(found, ToMixedPrecision()(Local))
+
+
 def test_results_in_tuples_are_not_rounded() -> None:
     @I.ir_module
     class Both:

@@ -59,7 +59,8 @@ class ToMixedPrecision(Pass):
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
     follow use float16 if all operands have it or are constants in its range. All others use what
     the program says. Parameters, results of blocks, and code outside of blocks keep their
-    datatypes, except for parameters in `fp16_input_names`, which become float16.
+    datatypes, except for parameters in `fp16_input_names`, which become float16, but not those of
+    local functions.
 
     Example:
         @I.ir_module
@@ -124,13 +125,16 @@ class _Function(BindingRewriter):
         super().__init__()
         self._builder, self._out_dtype, self._narrow = builder, out_dtype, narrow
         self._params: dict[Var, Var] = {}
+        self._is_local = False
 
     @override
     def function(self, func: Function) -> Function:
-        outer, self._params = self._params, {p: self._parameter(p) for p in func.params}
+        is_local, self._is_local = self._is_local, True
+        images = {p: p if is_local else self._parameter(p) for p in func.params}
+        outer, self._params = self._params, images
         params, narrowed = tuple(self._params.values()), self._params
         new = super().function(func)
-        self._params = outer
+        self._params, self._is_local = outer, is_local
         if params == func.params:
             return new
         used = set(occurring_vars(new.body))
