@@ -143,7 +143,7 @@ def _renumbered(layout: str) -> str:
     axes = sorted(set(map(_axis_of, units(layout))))
     table = {_letter(axis): _letter(k) for k, axis in enumerate(axes)}
     table |= {old.lower(): new.lower() for old, new in table.items()}
-    return layout.translate(str.maketrans(table))
+    return "".join(table.get(character, character) for character in layout)
 
 
 def _without(layout: str, axes: Sequence[int]) -> str:
@@ -521,7 +521,7 @@ def attribute_layout(*operands: str, result: str, desirable: bool = False) -> La
         if not desirable:
             _require_undesired(call, desired)
         names = (*operands, result) if result not in operands else operands
-        attrs = {name: call.attrs[name] or call.attrs[names[0]] for name in names}
+        attrs = {k: cast("str", call.attrs[k] or call.attrs[names[0]]) for k in names}
         if wanted is not None:
             taken = _desired_layouts(call, attrs, operands, wanted)
             if taken is not None:
