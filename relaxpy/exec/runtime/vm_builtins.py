@@ -61,7 +61,8 @@ def match_shape(value: Value, heap: Array | None, ndim: int, *codes: Value) -> t
     if len(dims) != ndim:
         _refuse(context, f"expected {ndim} dimensions, found {describe(value)}")
     for axis, actual in enumerate(dims):
-        _match(actual, heap, *pairs[2 * axis : 2 * axis + 2], f"{context}dimension {axis} is")
+        code, register = pairs[2 * axis : 2 * axis + 2]
+        _match(actual, heap, code, register, f"{context}dimension {axis} is")
     return ()
 
 

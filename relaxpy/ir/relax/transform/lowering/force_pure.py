@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from relaxpy.ir.relax.nodes import Function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 
@@ -9,6 +11,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 class LoweringRewriter(BindingRewriter):
     """Rewrites functions; pure ones that change are declared pure by force (PU-10)."""
 
+    @override
     def function(self, func: Function) -> Function:
         """The function after rewriting, with `relax.force_pure` if it is pure and has changed."""
         after = super().function(func)

@@ -90,7 +90,9 @@ class ShapeSlots:
             for number in numbers
         ]
         body = stores[0] if len(stores) == 1 else SeqStmt(tuple(stores))
-        return PrimFunc((buffer,), body).with_attr("tir.is_host_func", True)
+        heap = tir.Var("H", "handle")
+        kernel = PrimFunc((heap,), body, buffer_map={heap: buffer})
+        return kernel.with_attr("tir.is_host_func", True)
 
 
 def _key(expr: tir.PrimExpr) -> object:

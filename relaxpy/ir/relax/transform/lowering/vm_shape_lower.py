@@ -24,7 +24,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.transform.lowering.shape_slots import ShapeSlots, sinfo_dimensions
 from relaxpy.ir.tir import expr as tir, ops
 
-_HEAP = rx.TensorStructInfo(None, "int64", ndim=1)
+_HEAP = rx.TensorStructInfo(None, INT64, ndim=1)
 _UNIT = rx.TupleStructInfo(())
 
 
