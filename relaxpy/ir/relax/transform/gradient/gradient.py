@@ -287,7 +287,9 @@ class _Differentiation:
         before, after = value.struct_info, adjoint.struct_info
         if before is None or after is None or is_base_of(before, after):
             return adjoint
-        return self.builder.match_cast(adjoint, before)
+        cast = self.builder.match_cast(adjoint, before)
+        assert cast is not None
+        return cast
 
     def _through_call(self, var: Var, call: Call, gradient: Var, checkpoints: Checkpoints) -> None:
         operator = find(call.op) if isinstance(call.op, Op) else None
