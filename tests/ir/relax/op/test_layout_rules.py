@@ -14,6 +14,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -119,7 +120,7 @@ X = rx.Var("x", rx.TensorStructInfo((2, 8, 4, 6), "float32"))  # type: ignore[ar
         (op.expand_dims(X, [-3, 1]), "ACDB", ("ACDB",), "ABEDFC", {"axis": (-3, 1)}),
         (op.nn.softmax(X, -3), "ACDB", ("ACDB",), "ACDB", {"axis": 3}),
         (op.nn.softmax(X, -3), "ABCD", ("ABCD",), "ABCD", {"axis": -3}),
-        (op.nn.softmax(X, 1), "ABCD4b", ("ABCD",), "ABCD", {"axis": 1}),
+        (op.nn.softmax(X, -1), "ABCD4b", ("ABCD4b",), "ABCD4b", {"axis": 3}),
         (op.exp(X), "ABCD4b", ("ABCD4b",), "ABCD4b", {}),
         (op.nn.pad(X, [0, 1, 2, 3, 4, 5, 6, 7]), "ACDB", ("ACDB",), "ACDB",
          {"pad_width": (0, 1, 4, 5, 6, 7, 2, 3)}),
@@ -141,6 +142,12 @@ def test_a_rule_infers_the_layout_of_the_result(
     inferred = rule(call, {}, {X: known})
     assert (tuple(inferred.operands), inferred.result) == (operands, result)
     assert {name: inferred.attrs[name] for name in attrs} == attrs
+
+
+def test_an_operator_along_a_divided_axis_has_its_initial_layout() -> None:
+    rule = Op("relax.nn.softmax").record.layout
+    assert rule is not None
+    assert rule(op.nn.softmax(X, 1), {}, {X: "ABCD4b"}) is None
 
 
 Y = rx.Var("y", rx.TensorStructInfo((2, 8, 4, 6), "float32"))  # type: ignore[arg-type]
