@@ -61,7 +61,9 @@ def cases() -> Iterator[Case]:
                 yield Case(f"relax.{name}", label, (x,), call, expected)
         for label, special in (("nan", SPECIAL), ("-inf", np.full((2,), -np.inf, "float32"))):
             if label == "nan" or name in ("sum", "max", "min", "prod"):
-                yield Case(f"relax.{name}", label, (special,), make, function)
+                # The square of an infinity as an integer is out of range.
+                only = ("dtype",) if name in ("std", "variance") else ()
+                yield Case(f"relax.{name}", label, (special,), make, function, only=only)
         yield Case(f"relax.{name}", "int", (integers(2, 3),), make, function)
         if name in ("sum", "prod"):
 
