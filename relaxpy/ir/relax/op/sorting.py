@@ -249,7 +249,10 @@ def _unique(
     axis: int | None = None,
 ) -> Any:
     flags = (return_index, return_inverse, return_counts)
-    results: Any = np.unique(comparable(x), *flags, axis)  # type: ignore[call-overload]
+    ordered = comparable(x)
+    if axis is not None and x.dtype == np.float16:  # of slices NumPy puts NaN first in float16
+        ordered = x.astype(np.float32)
+    results: Any = np.unique(ordered, *flags, axis)  # type: ignore[call-overload]
     if not any(flags):
         return results.astype(x.dtype)
     values, *extras = results
