@@ -1,7 +1,7 @@
 """The decorator of the dataclasses of relaxpy, which creates them faster than the standard one.
 
 `dataclasses.dataclass` compiles the text of every method when a class is created, which would take
-almost half of the time of importing relaxpy. Here only constructors are compiled, on first use.
+almost half of the time of importing relaxpy. Here it compiles the constructor only, on first use.
 """
 
 from __future__ import annotations
@@ -13,19 +13,6 @@ from dataclasses import Field
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
-
-from typing_extensions import override
-
-
-class _Factory:
-    """What a signature shows as the default value of a field with a `default_factory`."""
-
-    @override
-    def __repr__(self) -> str:
-        return "<factory>"
-
-
-_FACTORY: Final = _Factory()
 
 
 def _dataclass(
@@ -41,9 +28,7 @@ def _dataclass(
 ) -> Any:
     """Make `cls` a dataclass as the standard library does; there are no fields of type InitVar.
 
-    The constructor of a frozen class with slots writes to the slots directly, which takes two
-    thirds of the time of the standard one. The functions of `dataclasses` apply, and a standard
-    dataclass may be derived from one of these.
+    The functions of `dataclasses` apply, and a standard dataclass may be derived from one of these.
     """
 
     def decorated(cls: type) -> type:
@@ -164,40 +149,25 @@ class _Constructor:
 def _compiled_constructor(
     cls: type, fields: tuple[Field[Any], ...], *, frozen: bool
 ) -> Callable[..., None]:
-    scope: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY}
-    scope["_setattr"] = object.__setattr__
-    positional, named, lines = ["self"], ["*"], []
+    """The constructor that the standard decorator compiles for a class with these fields."""
+    body: dict[str, Any] = {"__module__": cls.__module__, "__annotations__": {}}
     for field in fields:
-        name = value = field.name
+        body["__annotations__"][field.name] = field.type
+        options: dict[str, Any] = {"init": field.init, "kw_only": field.kw_only}
         if field.default_factory is not dataclasses.MISSING:
-            scope[f"_new_{name}"], scope[f"_default_{name}"] = field.default_factory, _FACTORY
-            value = f"_new_{name}()"
-            if field.init:
-                value += f" if {name} is _FACTORY else {name}"
+            options["default_factory"] = field.default_factory
         elif field.default is not dataclasses.MISSING:
-            scope[f"_default_{name}"] = field.default
-            value = name if field.init else f"_default_{name}"
-        elif not field.init:
-            continue
-        if field.init:
-            has_default = f"_default_{name}" in scope
-            parameter = f"{name}=_default_{name}" if has_default else name
-            (named if field.kw_only else positional).append(parameter)
-        slot = getattr(cls, name, None)
-        if not frozen:
-            lines.append(f"self.{name} = {value}")
-        elif inspect.ismemberdescriptor(slot):
-            scope[f"_set_{name}"] = slot.__set__
-            lines.append(f"_set_{name}(self, {value})")
-        else:
-            lines.append(f"_setattr(self, {name!r}, {value})")
+            options["default"] = field.default
+        body[field.name] = dataclasses.field(**options)
     if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
-    parameters = positional + (named if len(named) > 1 else [])
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"]), scope)
-    function: Callable[..., None] = scope["__init__"]
-    function.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
-    return function
+        body["__post_init__"] = cls.__post_init__
+    model: Any = type(cls.__name__, (), body)
+    # With slots, it sets defaults of fields that are not parameters, too.
+    decorator = dataclasses.dataclass(
+        frozen=frozen, slots=True, repr=False, eq=False, match_args=False
+    )
+    constructor: Callable[..., None] = decorator(model).__init__
+    return constructor
 
 
 def _representation(names: tuple[str, ...]) -> Callable[[object], str]:

@@ -34,6 +34,7 @@ def declared(decorator: Callable[..., Any], **options: bool) -> tuple[type, type
         note: str = dataclasses.field(default="", kw_only=True, compare=False, repr=False)
         total: int = dataclasses.field(init=False, default=0)
         later: int = dataclasses.field(init=False, repr=False, compare=False)
+        unset: int = dataclasses.field(init=False, default=5)
 
         def __post_init__(self) -> None:
             object.__setattr__(self, "total", self.size + len(self.members))
@@ -68,8 +69,8 @@ def observed(classes: tuple[type, type]) -> list[object]:
         seen += [repr(one).startswith(f"{cls.__qualname__}("), one == same, one == other, one == 3]
         seen += [(f.name, f.type, f.init, f.kw_only, f.compare) for f in dataclasses.fields(cls)]
         seen += [cls.__match_args__, hasattr(cls, "__slots__") and cls.__slots__, cls.__doc__]
-        seen += [changed.size, changed.total, changed.later, one.later, one.kind, one.members]
-        seen += [one.members is same.members, inspect.signature(cls).parameters.keys()]
+        seen += [changed.size, changed.total, changed.later, one.later, one.unset, one.kind]
+        seen += [one.members, one.members is same.members, inspect.signature(cls).parameters.keys()]
         defaults = [p.default for p in inspect.signature(cls).parameters.values()]
         seen += [repr(default) for default in defaults]
         seen += [[p.kind for p in inspect.signature(cls).parameters.values()]]
@@ -98,7 +99,7 @@ def test_the_representation_is_that_of_the_standard_library() -> None:
 def test_a_value_that_contains_itself_is_printed() -> None:
     value = declared(dataclass)[0](1)
     value.members.append(value)
-    assert repr(value).endswith("members=[...], total=1)")
+    assert repr(value).endswith("members=[...], total=1, unset=5)")
 
 
 @dataclass(frozen=True, slots=True)
