@@ -20,6 +20,7 @@ from relaxpy.ir.relax.transform import (
     ConvertLayout as ConvertLayout,
     ConvertToDataflow as ConvertToDataflow,
     DataflowBlockPass as DataflowBlockPass,
+    DataflowUseInplaceCalls as DataflowUseInplaceCalls,
     DeadCodeElimination as DeadCodeElimination,
     DecomposeOpsForInference as DecomposeOpsForInference,
     DecomposeOpsForTraining as DecomposeOpsForTraining,

@@ -83,6 +83,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "EliminateCommonSubexpr": transform.EliminateCommonSubexpr(),
     "EliminateCommonSubexpr(call_only)": transform.EliminateCommonSubexpr(call_only=True),
     "LambdaLift": transform.LambdaLift(),
+    "DataflowUseInplaceCalls": lambda mod: transform.DataflowUseInplaceCalls()(in_dataflow(mod)),
     "KillAfterLastUse": lambda mod: transform.KillAfterLastUse()(
         transform.LowerAllocTensor()(explicit(mod))
     ),
@@ -112,6 +113,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
 }
 """Passes that keep the value and the effects of `main`; some need others before them."""
 NOT_IDEMPOTENT: Mapping[str, str] = {
+    "DataflowUseInplaceCalls": "as ConvertToDataflow(1)",
     "MergeCompositeFunctions": "as ConvertToDataflow(1)",
     "FuseOpsByPattern": "as ConvertToDataflow(1)",
     "FuseOps": "as ConvertToDataflow(1)",

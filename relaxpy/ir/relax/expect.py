@@ -5,17 +5,19 @@ from __future__ import annotations
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.relax.nodes import BindingBlock, Expr, Function, StructInfo
+from relaxpy.ir.relax.nodes import BindingBlock, Call, Expr, Function, StructInfo, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 _NAMES: dict[type, str] = {
     BindingBlock: "a dataflow block",
+    Call: "a call",
     Expr: "a Relax expression",
     Function: "a Relax function",
     IRModule: "a module",
     Node: "a node",
     PrimFunc: "a PrimFunc",
     StructInfo: "struct info",
+    Var: "a variable",
 }
 
 

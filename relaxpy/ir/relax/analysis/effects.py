@@ -35,6 +35,12 @@ _TOTAL: Final = tuple(f"relax.{n}" for n in ("add", "subtract", "multiply", "max
 """Operators that every tensor and itself are operands of."""
 
 
+_IDENTITIES: Final = tuple(
+    f"relax.grad.{n}" for n in ("no_grad", "start_checkpoint", "end_checkpoint")
+)
+"""Operators with a legalisation whose result is the operand itself."""
+
+
 class Effects:
     """Decides which calls in a function have effects; `functions` are those of its module.
 
@@ -124,12 +130,17 @@ def _is_known_sinfo(sinfo: StructInfo | None) -> bool:
             return False
 
 
+def returns_operand(op: Op) -> bool:
+    """Whether the result of an operator is its first operand (EV-16)."""
+    return op.name in _IDENTITIES
+
+
 def computes(value: Expr) -> bool:
     """Whether a value is newly computed from operands that are only read, without any effect.
 
     No mutation of an operand or of the result can then be seen in the other one (OPT-11).
     """
-    if not isinstance(value, Call) or not isinstance(value.op, Op):
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or returns_operand(value.op):
         return False
     record = value.op.record
     return record.pure is True and (record.legalize is not None or value.op.name in _KERNEL_CALLS)

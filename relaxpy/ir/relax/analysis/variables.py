@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     GlobalVar,
     MatchCast,
+    TupleGetItem,
     Var,
     VarBinding,
 )
@@ -173,16 +174,19 @@ def dataflow_liveness_analysis(block: DataflowBlock) -> dict[Var, tuple[int, int
     """The live range of each variable of a block, as indices of bindings.
 
     It begins with the binding of the variable, or with -1 for one that is bound before the block.
-    It ends with the last use, with the binding if there is no use, or with the number of bindings
-    if the variable outlives the block, as a Var does.
+    It ends with the last use, or with the binding if there is no use. A Var outlives the block, so
+    that its range ends with the number of bindings. Taking a field of a tuple does not use it.
     """
     expect(block, BindingBlock)
     ranges: dict[Var, tuple[int, int]] = {}
+    count = len(block.bindings)
     for index, binding in enumerate(block.bindings):
-        for var in occurring_vars(binding.value):
-            first, last = ranges.get(var, (-1, -1))
-            ranges[var] = (first, max(last, index))
+        value = binding.value
+        used = free_vars(value) if isinstance(value, Function) else occurring_vars(value)
+        for var in () if isinstance(value, TupleGetItem) else used:
+            first, _ = ranges.get(var, (-1, -1))
+            ranges[var] = (first, index if isinstance(var, DataflowVar) else count)
         if binding.var is not None:
-            stays = not isinstance(binding.var, DataflowVar)
-            ranges[binding.var] = (index, len(block.bindings) if stays else index)
+            last = index if isinstance(binding.var, DataflowVar) else count
+            ranges[binding.var] = (index, last)
     return ranges

@@ -106,6 +106,9 @@ from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import (
 )
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
 from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
+from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import (
+    DataflowUseInplaceCalls as DataflowUseInplaceCalls,
+)
 from relaxpy.ir.relax.transform.lowering.kill_after_last_use import (
     KillAfterLastUse as KillAfterLastUse,
 )

@@ -95,7 +95,7 @@ def test_variables_live_from_their_binding_to_their_last_use() -> None:
         bind(a, x), bind(b, pure("f", a, x)), bind(d, inner), bind(c, a), cast(None, x, rank(1))
     )
     assert dataflow_liveness_analysis(found) == {
-        x: (-1, 4),
+        x: (-1, 5),
         a: (0, 3),
         b: (1, 1),
         d: (2, 2),

@@ -87,6 +87,7 @@ OF_BINDINGS: dict[str, Callable[[IRModule], IRModule]] = {
 }
 #: Passes over programs whose memory is explicit.
 OF_ALLOCATIONS: dict[str, Callable[[IRModule], IRModule]] = {
+    "DataflowUseInplaceCalls": transform.DataflowUseInplaceCalls(),
     "KillAfterLastUse": transform.KillAfterLastUse(),
     "LowerAllocTensor": transform.LowerAllocTensor(),
     "StaticPlanBlockMemory": transform.StaticPlanBlockMemory(),

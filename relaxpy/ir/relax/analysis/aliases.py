@@ -1,0 +1,175 @@
+"""Which memory the variables of a dataflow block may refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
+from relaxpy.ir.relax.analysis.effects import computes, returns_operand
+from relaxpy.ir.relax.expect import expect
+from relaxpy.ir.relax.nodes import (
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    ExternFunc,
+    GlobalVar,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+)
+
+EXTERNAL: Final = -1
+"""The number of all memory of which nothing is known."""
+
+_VIEWS: Final = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("expand_dims", "squeeze", "reshape", "permute_dims", "flatten"),
+        *("memory.view", "memory.ensure_zero_offset"),
+    )
+)
+"""Operators whose result may be in the memory of the first operand."""
+
+Memories = frozenset[int]
+
+
+class Aliases:
+    """The memory of each variable of a block: the numbers of values that may be the same.
+
+    The variables `inputs` refer to different values that nothing else refers to, other variables of
+    enclosing scopes to `EXTERNAL`. If the analysis `follows_calls`, the result of a function is a
+    new value or anything that its arguments refer to. Otherwise it is external, and the arguments
+    are `exposed` from then on, which takes linear time for any block.
+
+    Fields:
+        of       the memory of each variable
+        fields   for each value that is a tuple, the memory of its fields; tuples in tuples precede
+        exposed  what a called function may have kept
+    """
+
+    def __init__(
+        self, block: DataflowBlock, inputs: Iterable[Var] = (), *, follows_calls: bool = True
+    ) -> None:
+        self.of: dict[Var, Memories] = {}
+        self.fields: dict[int, list[Memories]] = {}
+        self.exposed: set[int] = set()
+        self._count = 0
+        self._follows_calls = follows_calls
+        for var in inputs:
+            self.of[var] = self._new(var.struct_info)
+        for binding in block.bindings:
+            memories = self._memories(binding.value)
+            if binding.var is not None:
+                self.of[binding.var] = memories
+
+    def reachable(self, memories: Iterable[int]) -> Iterator[int]:
+        """The numbers, and those of the fields of tuples among them."""
+        waiting, seen = list(memories), set(memories)
+        while waiting:
+            number = waiting.pop()
+            yield number
+            for field in self.fields.get(number, ()):
+                waiting += field - seen
+                seen |= field
+
+    def _new(self, sinfo: StructInfo | None) -> Memories:
+        """A new value, with new fields if it is a tuple."""
+        number = self._count
+        self._count += 1
+        if isinstance(sinfo, TupleStructInfo):
+            self.fields[number] = [self._new(field) for field in sinfo.fields]
+        return frozenset((number,))
+
+    def _memories(self, value: Expr) -> Memories:
+        match value:
+            case Var():
+                return self.of.get(value, frozenset((EXTERNAL,)))
+            case Tuple(fields=fields):
+                number = self._count
+                self._count += 1
+                self.fields[number] = [self._memories(field) for field in fields]
+                return frozenset((number,))
+            case TupleGetItem(tuple_value=whole, index=index):
+                return self._field(self._memories(whole), index)
+            case Call(op=Op() as op):
+                return self._of_operator(value, op)
+            case Call(op=Expr() as callee, args=args):
+                return self._of_function(value, callee, args)
+            case _:
+                return self._new(value.struct_info)
+
+    def _field(self, whole: Memories, index: int) -> Memories:
+        if EXTERNAL in whole:
+            return frozenset((EXTERNAL,))
+        tuples = (self.fields[number] for number in whole if number in self.fields)
+        memories = [fields[index] for fields in tuples if index < len(fields)]
+        return frozenset().union(*memories) if memories else frozenset((EXTERNAL,))
+
+    def _of_operator(self, call: Call, op: Op) -> Memories:
+        kind = op.record.calls
+        if kind is CallKind.INPLACE_KERNEL:
+            return self._in_place(call)
+        if returns_operand(op) or op.name in _VIEWS:
+            return self._memories(call.args[0])
+        is_new = computes(call) or kind is CallKind.DPS_PACKED or op.record.allocates is not None
+        if is_new or not call.args:
+            return self._new(call.struct_info)
+        return self._of_function(call, call.args[0], call.args[1:])
+
+    def _in_place(self, call: Call) -> Memories:
+        """The memory of the outputs of a kernel, some of which are operands."""
+        inputs, indices = call.args[1], call.attrs["inplace_indices"]
+        assert isinstance(indices, tuple)
+        [sinfo] = call.sinfo_args
+        result = self._new(sinfo)
+        [number] = result
+        outputs = self.fields.get(number, [result])
+        for k, index in enumerate(indices):
+            if index >= 0:
+                operand = TupleGetItem(inputs, index)
+                fields = inputs.fields if isinstance(inputs, Tuple) else ()
+                outputs[k] = self._memories(fields[index] if fields else operand)
+        return result if number in self.fields else outputs[0]
+
+    def _of_function(self, call: Call, callee: Expr, args: Iterable[Expr]) -> Memories:
+        """The result of a function, which may be or contain anything that it gets."""
+        passed = [self._memories(arg) for arg in args]
+        if not isinstance(callee, (GlobalVar, ExternFunc)):  # a closure, with what it has captured
+            passed += [frozenset((EXTERNAL,)), self._memories(callee)]
+        if not self._follows_calls:
+            self.exposed.update(*map(self.reachable, passed))
+            return frozenset((EXTERNAL,))
+        result = self._new(call.struct_info)
+        new = list(self.reachable(result))
+        everything = frozenset(new).union(*map(self.reachable, passed))
+        for number in new:
+            if number in self.fields:
+                self.fields[number] = [everything] * len(self.fields[number])
+        return everything
+
+
+@user_facing
+def dataflow_alias_analysis(
+    block: DataflowBlock, inputs: list[Var]
+) -> tuple[dict[Var, set[int]], dict[int, list[set[int]]]]:
+    """The memory that each variable of a block may refer to, and that of the fields of tuples.
+
+    Each value that the block creates has a number, and so has each of the `inputs`, which are known
+    to be different. -1 is any memory of which nothing is known. The result of a function is a new
+    value, or whatever its arguments refer to.
+
+    Errors:
+        MisuseError (also TypeError): `block` is not a block, or an input not a variable.
+    """
+    expect(block, BindingBlock)
+    for var in inputs:
+        expect(var, Var)
+    aliases = Aliases(block, inputs)
+    of = {var: set(memories) for var, memories in aliases.of.items()}
+    return of, {n: [set(f) for f in aliases.fields[n]] for n in sorted(aliases.fields)}
