@@ -528,3 +528,12 @@ def test_a_builder_goes_on_after_a_malformed_sequence(x: rx.Var) -> None:
         shape_value = bb.emit(rx.ShapeExpr((n,)))
         assert shape_value.struct_info == shape(n)
         bb.emit_func_output(x)
+
+
+def test_a_call_that_is_built_by_hand_gets_all_attributes(x: rx.Var) -> None:
+    call = rx.Call(Op.get("relax.permute_dims"), (x,))
+    func = normalize_function(rx.Function([x], rx.SeqExpr([], call)))
+    [binding] = func.body.blocks[0].bindings
+    assert isinstance(binding.value, rx.Call)
+    assert dict(binding.value.attrs) == {"axes": None}
+    assert dict(call.attrs) == {}
