@@ -81,11 +81,7 @@ def matmul(
     transpose_b: bool = False,
 ) -> Tensor:
     """The product of matrices, which may be transposed first, plus a bias."""
-    factors = [
-        transform.transpose(x) if is_transposed else x
-        for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
-    ]
-    result = transform.matmul(factors[0], factors[1], out_dtype=out_dtype)
+    result = transform.matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
     return result if bias is None else add(result, bias)
 
 
@@ -115,11 +111,7 @@ def batch_matmul(
         raise MisuseError(
             f"batch_matmul takes tensors of rank 3, found ranks {tensor_a.ndim} and {tensor_b.ndim}"
         )
-    factors = [
-        transform.transpose(x, (0, 2, 1)) if is_transposed else x
-        for x, is_transposed in ((tensor_a, transpose_a), (tensor_b, transpose_b))
-    ]
-    result = transform.matmul(factors[0], factors[1], out_dtype=out_dtype)
+    result = transform.matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
     if oshape is not None:
         expected = as_sizes(oshape)
         pairs = zip(expected, result.shape, strict=False)

@@ -388,10 +388,12 @@ def matmul(
     transp_a: bool = False,
     transp_b: bool = False,
     out_dtype: str | None = None,
+    *,
+    name: str = "matmul",
 ) -> Tensor:
     """The product of matrices as in NumPy: leading axes broadcast, a vector is a row or column.
 
-    The last two axes of an operand are exchanged first where `transp_a` or `transp_b` is set. Terms
+    The last two axes of a matrix are exchanged where `transp_a` or `transp_b` is set. Terms
     are summed in `out_dtype`, or else in the datatype of the operands. Floats narrower than float32
     are summed in float32 and rounded once.
 
@@ -400,18 +402,16 @@ def matmul(
     """
     if not a.ndim or not b.ndim:
         raise MisuseError("matmul takes vectors and matrices, found a tensor of rank 0")
-    a, b = (
-        transpose(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]) if turned and x.ndim > 1 else x
-        for x, turned in ((a, transp_a), (b, transp_b))
-    )
-    if prove_equal(a.shape[-1], b.shape[max(-2, -b.ndim)]) is False:
-        raise MisuseError(f"shapes {shape_text(a.shape)} and {shape_text(b.shape)} do not multiply")
+    transp_a, transp_b = transp_a and a.ndim > 1, transp_b and b.ndim > 1
+    rows, columns = _turned(a.shape, transp_a), _turned(b.shape, transp_b)
+    if prove_equal(rows[-1], columns[max(-2, -b.ndim)]) is False:
+        raise MisuseError(f"shapes {shape_text(rows)} and {shape_text(columns)} do not multiply")
     is_row, is_column = a.ndim == 1, b.ndim == 1
-    m = [] if is_row else [a.shape[-2]]
-    n = [] if is_column else [b.shape[-1]]
-    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    m = [] if is_row else [rows[-2]]
+    n = [] if is_column else [columns[-1]]
+    lead_a, lead_b = rows[:-2], columns[:-2]
     batch = broadcast_shapes(lead_a, lead_b)
-    extent = a.shape[-1]
+    extent = rows[-1]
     k = te.reduce_axis((ops.const(0, extent.dtype), extent), "k")
 
     joint, _ = ops.match_dtypes(*(ops.const(0, x.dtype) for x in (a, b)))
@@ -422,11 +422,16 @@ def matmul(
         lead = index[: len(batch)]
         remaining = list(index[len(batch) :])
         i = [] if is_row else [remaining.pop(0)]
-        left = a(*broadcast_index(lead_a, lead, batch), *i, k.var)
-        right = b(*broadcast_index(lead_b, lead, batch), k.var, *remaining)
+        left = a(*broadcast_index(lead_a, lead, batch), *_turned((*i, k.var), transp_a))
+        right = b(*broadcast_index(lead_b, lead, batch), *_turned((k.var, *remaining), transp_b))
         term = ops.mul(ops.cast_to(left, wide), ops.cast_to(right, wide))
         if is_const(extent, 0):
             return ops.const(0, term.dtype)
         return (reduce.any if term.dtype.is_bool else reduce.sum)(term, axis=k)
 
-    return as_dtype(te.compute([*batch, *m, *n], element, name="matmul"), dtype)
+    return as_dtype(te.compute([*batch, *m, *n], element, name=name), dtype)
+
+
+def _turned(items: Sequence[PrimExpr], turn: bool) -> list[PrimExpr]:
+    """The items, the last two exchanged if `turn`."""
+    return [*items[:-2], items[-1], items[-2]] if turn else list(items)
