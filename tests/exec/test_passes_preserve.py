@@ -17,7 +17,7 @@ from relaxpy.ir import structural_hash
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations import is_base_of
-from relaxpy.relax import get_default_pipeline, get_pipeline, transform
+from relaxpy.relax import backend, get_default_pipeline, get_pipeline, transform
 from relaxpy.relax.dpl import is_op, wildcard
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
@@ -32,6 +32,16 @@ def explicit(mod: IRModule) -> IRModule:
 def in_dataflow(mod: IRModule) -> IRModule:
     """A module with as many bindings in dataflow blocks as possible."""
     return transform.ConvertToDataflow(min_size=1)(mod)
+
+
+def with_workspaces(mod: IRModule) -> IRModule:
+    """A module some of whose functions are for a back end that needs memory."""
+    mod = transform.FuseOpsByPattern(PATTERNS, annotate_codegen=True)(in_dataflow(mod))
+    after = mod.clone()
+    for var, func in mod.items():
+        if "Codegen" in func.attrs:
+            after[var] = func.with_attr("WorkspaceSize", len(var.name_hint))
+    return after
 
 
 def annotated(mod: IRModule) -> IRModule:
@@ -52,12 +62,17 @@ PATTERNS = [
     )
 ]
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
+    "AllocateWorkspace": lambda mod: transform.AllocateWorkspace()(with_workspaces(mod)),
     "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
         transform.LegalizeOps()(mod)
     ),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "CallTIRRewrite": explicit,
+    "CombineParallelMatmul": lambda mod: transform.CombineParallelMatmul()(in_dataflow(mod)),
+    "DispatchSampling": backend.DispatchSampling(),
+    "DispatchSortScan": backend.DispatchSortScan(),
     "ExpandTupleArguments": transform.ExpandTupleArguments(),
+    "FastMathTransform": transform.FastMathTransform(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
     "FuseOps": lambda mod: transform.FuseOps()(annotated(mod)),
@@ -66,6 +81,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
         PATTERNS, bind_constants=False, annotate_codegen=True
     ),
     "FuseTIR": lambda mod: transform.FuseTIR()(transform.FuseOps()(annotated(mod))),
+    "FuseTransposeMatmul": lambda mod: transform.FuseTransposeMatmul()(in_dataflow(mod)),
     "InlinePrivateFunctions": transform.InlinePrivateFunctions(),
     "RemovePurityChecking": lambda mod: transform.RemovePurityChecking()(
         transform.ToNonDataflow()(mod)
@@ -117,6 +133,9 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "MergeCompositeFunctions": "as ConvertToDataflow(1)",
     "FuseOpsByPattern": "as ConvertToDataflow(1)",
     "FuseOps": "as ConvertToDataflow(1)",
+    "AllocateWorkspace": "as ConvertToDataflow(1)",
+    "CombineParallelMatmul": "as ConvertToDataflow(1)",
+    "FuseTransposeMatmul": "as ConvertToDataflow(1)",
     "VMShapeLower": "each run allocates memory for dimensions",
     "default_build": "as VMShapeLower",
     "get_default_pipeline": "as VMShapeLower",

@@ -1,5 +1,11 @@
-"""Patterns for backends, and their registry."""
+"""Patterns for backends and their registry, and passes that choose how operators are computed."""
 
+from relaxpy.ir.relax.transform.lowering.dispatch_sampling import (
+    DispatchSampling as DispatchSampling,
+)
+from relaxpy.ir.relax.transform.lowering.dispatch_sort_scan import (
+    DispatchSortScan as DispatchSortScan,
+)
 from relaxpy.relax.backend import pattern_registry as pattern_registry, patterns as patterns
 from relaxpy.relax.backend.pattern_registry import (
     get_pattern as get_pattern,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -101,16 +101,16 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     """
     defined: dict[Node, int] = {}
     for index, binding in enumerate(bindings):
-        if binding.var is not None:
-            defined[binding.var] = index
-        if isinstance(binding, MatchCast):
-            for size in definable_shape_vars(binding.struct_info):
-                defined.setdefault(size, index)
+        for node in defined_by(binding):
+            if isinstance(node, Var):
+                defined[node] = index
+            else:
+                defined.setdefault(node, index)
     casts = any(isinstance(binding, MatchCast) for binding in bindings)
     missing: list[int] = []
     users: dict[int, list[int]] = {}
     for index, binding in enumerate(bindings):
-        needs = {defined[v] for v in _mentioned(binding, sizes=casts) if v in defined}
+        needs = {defined[v] for v in mentioned_by(binding, sizes=casts) if v in defined}
         if isinstance(binding, MatchCast) or isinstance(binding.value, Function):
             needs.discard(index)  # a cast mentions what it defines, a function may call itself
         missing.append(len(needs))
@@ -129,9 +129,19 @@ def sorted_by_use(bindings: Sequence[Binding]) -> list[Binding] | None:
     return done if len(done) == len(bindings) else None
 
 
-def _mentioned(binding: Binding, *, sizes: bool) -> Iterator[Node]:
+def defined_by(binding: Binding) -> list[Node]:
+    """The variable that a binding binds, and the shape variables that a cast may define."""
+    nodes: list[Node] = [] if binding.var is None else [binding.var]
+    if isinstance(binding, MatchCast):
+        nodes += definable_shape_vars(binding.struct_info)
+    return nodes
+
+
+def mentioned_by(binding: Binding, *, sizes: bool = True) -> dict[Node, None]:
     """The variables that a binding mentions, in struct info too, and shape variables if `sizes`."""
+    mentioned: dict[Node, None] = {}
     for part in binding_operands(binding):
-        yield from occurring_vars(part)
+        mentioned.update(dict.fromkeys(occurring_vars(part)))
         if sizes:
-            yield from (node for node in walk(part) if isinstance(node, tir.Var))
+            mentioned.update(dict.fromkeys(n for n in walk(part) if isinstance(n, tir.Var)))
+    return mentioned

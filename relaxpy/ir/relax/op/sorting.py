@@ -327,10 +327,8 @@ def _sampled(
             rule="DER-36",
         )
     rows = prob[sample_indices[:, 0]].astype(np.float64)
-    edges = np.cumsum(rows, 1)
-    categories = (edges > uniform_sample.astype(np.float64)).argmax(1)
-    is_beyond = edges[:, -1:] <= uniform_sample
-    categories = np.where(is_beyond[:, 0], prob.shape[1] - 1, categories)
+    exceeds = np.cumsum(rows, 1) > uniform_sample.astype(np.float64)
+    categories = np.where(exceeds.any(1), exceeds.argmax(1), prob.shape[1] - 1)
     column: Array = categories[:, None].astype(str(dtype))
     return column
 
@@ -343,6 +341,8 @@ def multinomial_from_uniform(
     dtype: DataType = INT64,
 ) -> TensorStructInfo:
     """For each sample, the first category at which the summed probabilities exceed it.
+
+    If there is none, it is the last category.
 
     Shapes:
         prob            (batch, categories), floats: the probabilities of each row

@@ -7,12 +7,18 @@ from relaxpy.ir.relax.rewrite.map_bindings import (
 from relaxpy.ir.relax.transform.algebra.adjust_matmul_order import (
     AdjustMatmulOrder as AdjustMatmulOrder,
 )
+from relaxpy.ir.relax.transform.algebra.combine_parallel_matmul import (
+    CombineParallelMatmul as CombineParallelMatmul,
+)
 from relaxpy.ir.relax.transform.algebra.decompose_ops import (
     DecomposeOpsForInference as DecomposeOpsForInference,
     DecomposeOpsForTraining as DecomposeOpsForTraining,
 )
 from relaxpy.ir.relax.transform.algebra.expand_matmul_of_sum import (
     ExpandMatmulOfSum as ExpandMatmulOfSum,
+)
+from relaxpy.ir.relax.transform.algebra.fast_math_transform import (
+    FastMathTransform as FastMathTransform,
 )
 from relaxpy.ir.relax.transform.algebra.fold_batchnorm_to_conv2d import (
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
@@ -88,6 +94,9 @@ from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import (
     FuseOpsByPattern as FuseOpsByPattern,
 )
 from relaxpy.ir.relax.transform.fusion.fuse_tir import FuseTIR as FuseTIR
+from relaxpy.ir.relax.transform.fusion.fuse_transpose_matmul import (
+    FuseTransposeMatmul as FuseTransposeMatmul,
+)
 from relaxpy.ir.relax.transform.fusion.merge_composite_functions import (
     MergeCompositeFunctions as MergeCompositeFunctions,
 )
@@ -105,6 +114,12 @@ from relaxpy.ir.relax.transform.layout.split_layout_rewrite_preproc import (
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
 )
 from relaxpy.ir.relax.transform.legalize import LegalizeOps as LegalizeOps
+from relaxpy.ir.relax.transform.lowering.allocate_workspace import (
+    AllocateWorkspace as AllocateWorkspace,
+)
+from relaxpy.ir.relax.transform.lowering.attach_extern_modules import (
+    AttachExternModules as AttachExternModules,
+)
 from relaxpy.ir.relax.transform.lowering.call_tir_rewrite import CallTIRRewrite as CallTIRRewrite
 from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import (
     DataflowUseInplaceCalls as DataflowUseInplaceCalls,
@@ -139,4 +154,13 @@ from relaxpy.ir.relax.transform.params.lazy_transform_params import (
 )
 from relaxpy.ir.relax.transform.params.lift_transform_params import (
     LiftTransformParams as LiftTransformParams,
+)
+from relaxpy.ir.relax.transform.unaffected import (
+    FewShotTuning as FewShotTuning,
+    IPCAllReduceRewrite as IPCAllReduceRewrite,
+    LowerGPUIPCAllocStorage as LowerGPUIPCAllocStorage,
+    MetaScheduleApplyDatabase as MetaScheduleApplyDatabase,
+    MetaScheduleTuneIRMod as MetaScheduleTuneIRMod,
+    MetaScheduleTuneTIR as MetaScheduleTuneTIR,
+    RewriteCUDAGraph as RewriteCUDAGraph,
 )

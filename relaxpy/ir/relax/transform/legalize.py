@@ -110,20 +110,35 @@ class LegalizeOps(Pass):
     @override
     @gc_paused
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = normalize_module(mod)
-        return _Legalizer(mod, dict(self.customize_legalize_map or {}), self.enable_warning).run()
+        custom = {Op.get(name): rule for name, rule in (self.customize_legalize_map or {}).items()}
+
+        def rule_of(op: Op) -> Legalization | None:
+            return custom.get(op) or op.record.legalize
+
+        return legalized(mod, rule_of, enable_warning=self.enable_warning)
+
+
+def legalized(
+    mod: IRModule, rule_of: Callable[[Op], Legalization | None], *, enable_warning: bool = False
+) -> IRModule:
+    """The module in normal form with the calls of operators that have a rule replaced by it.
+
+    Errors:
+        MisuseError: a rule does not return an expression.
+    """
+    return _Legalizer(normalize_module(mod), rule_of, enable_warning).run()
 
 
 class _Legalizer(BindingRewriter):
     """One run over a module."""
 
-    def __init__(self, mod: IRModule, custom: dict[str, Legalization], warns: bool) -> None:
+    def __init__(
+        self, mod: IRModule, rule_of: Callable[[Op], Legalization | None], warns: bool
+    ) -> None:
         super().__init__()
-        self.mod, self.custom, self.warns = mod, custom, warns
+        self.mod, self.rule_of, self.warns = mod, rule_of, warns
         self._builder: BlockBuilder | None = None
         self._inside: list[str] = []
-        for name in custom:
-            Op.get(name)
 
     @property
     def builder(self) -> BlockBuilder:
@@ -158,7 +173,7 @@ class _Legalizer(BindingRewriter):
         """The replacement of a call, in which calls are legalised too; itself if there is none."""
         if not isinstance(call.op, Op):
             return call
-        rule = self.custom.get(call.op.name) or call.op.record.legalize
+        rule = self.rule_of(call.op)
         if rule is None or not self._is_known(call):
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call

@@ -20,16 +20,19 @@ from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
-from relaxpy.relax import training, transform
+from relaxpy.ir.relax.transform import unaffected
+from relaxpy.relax import backend, training, transform
 
 PASSES = {
     name: cls
-    for name, cls in {**vars(transform), **vars(training)}.items()
+    for name, cls in {**vars(transform), **vars(training), **vars(backend)}.items()
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
+    if cls.__module__ != unaffected.__name__
 }
 HEADER = """import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax, tir
+from relaxpy.relax.backend import *
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T

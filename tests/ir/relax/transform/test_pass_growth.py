@@ -8,7 +8,7 @@ import pytest
 from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.relax import transform
+from relaxpy.relax import backend, transform
 from relaxpy.relax.transform import Normalize
 from tests.counting import calls
 from tests.ir.relax.sinfos import rank, tensor
@@ -85,6 +85,13 @@ OF_BINDINGS: dict[str, Callable[[IRModule], IRModule]] = {
     "TopologicalSort": transform.TopologicalSort(),
     "UpdateParamStructInfo": transform.UpdateParamStructInfo(lambda _: rank(2)),
 }
+#: Passes over programs of products of matrices.
+OF_PRODUCTS: dict[str, Callable[[IRModule], IRModule]] = {
+    "CombineParallelMatmul": transform.CombineParallelMatmul(),
+    "DispatchSortScan": backend.DispatchSortScan(),
+    "FastMathTransform": transform.FastMathTransform(),
+    "FuseTransposeMatmul": transform.FuseTransposeMatmul(),
+}
 #: Passes over programs whose memory is explicit.
 OF_ALLOCATIONS: dict[str, Callable[[IRModule], IRModule]] = {
     "DataflowUseInplaceCalls": transform.DataflowUseInplaceCalls(),
@@ -113,6 +120,45 @@ def check_growth(step: Callable[[IRModule], IRModule], small: IRModule, large: I
 @pytest.mark.parametrize("name", OF_BINDINGS)
 def test_work_grows_with_the_bindings(name: str, dataflow: bool) -> None:
     check_growth(OF_BINDINGS[name], program(SMALL, dataflow), program(LARGE, dataflow))
+
+
+@cache
+def products(count: int) -> IRModule:
+    """So many bindings: products of a matrix with two others, one transposed, and scans."""
+    builder, x, w = BlockBuilder(), rx.Var("x", SQUARE), rx.Var("w", SQUARE)
+    with builder.function("main", [x, w]):
+        value: rx.Expr = x
+        with builder.dataflow():
+            for _ in range(count // 6):
+                one = builder.emit(op.matmul(value, w))
+                turned = builder.emit(op.permute_dims(w))
+                other = builder.emit(op.matmul(value, turned))
+                total = builder.emit(op.add(one, other))
+                power = builder.emit(op.exp(total))
+                value = builder.emit(op.cumsum(power, 0))
+            result = builder.emit_output(value)
+        builder.emit_func_output(result)
+    return Normalize()(builder.finalize())
+
+
+@pytest.mark.parametrize("name", OF_PRODUCTS)
+def test_work_grows_with_the_products(name: str) -> None:
+    check_growth(OF_PRODUCTS[name], products(SMALL), products(LARGE))
+
+
+@cache
+def for_a_back_end(count: int) -> IRModule:
+    """The functions for a back end, each of which needs a workspace."""
+    mod = functions(count).clone()
+    for var, func in functions(count).items():
+        if var.name_hint != "main":
+            assert isinstance(func, rx.Function)
+            mod[var] = func.with_attrs({"Codegen": "example", "WorkspaceSize": 64})
+    return mod
+
+
+def test_work_grows_with_the_functions_that_need_a_workspace() -> None:
+    check_growth(transform.AllocateWorkspace(), for_a_back_end(SMALL), for_a_back_end(LARGE))
 
 
 @cache

@@ -1,0 +1,343 @@
+"""CombineParallelMatmul: products of one matrix with several become one product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from typing_extensions import override
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.dpl.segment import defined_by, mentioned_by, sorted_by_use
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
+from relaxpy.ir.relax.transform.algebra.products import shape_of, tensor_info
+from relaxpy.ir.tir import expr as tir
+
+Check = Callable[[Var, list[Expr], list[Expr], Mapping[Var, Expr]], Any]
+_ACTIVATIONS: Final = ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
+
+
+@dataclass(frozen=True)
+class CombineParallelMatmul(Pass):
+    """Multiplies a matrix by several others at once: by their concatenation, which is split again.
+
+    Where all products of a matrix are followed by the addition of a bias, or by one activation, or
+    by both, this is done once, too: before the split. It takes bindings of one dataflow block, and
+    second operands of one rank whose shapes differ in the last axis only. At most one of these
+    axes is symbolic. `check(x, [w, ...], [bias, ...], bindings)` decides if products are combined.
+    Rounding may differ.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                a: R.Tensor((3, 4), "float32"),
+                b: R.Tensor((3, 5), "float32"),
+            ):
+                with R.dataflow():
+                    p = R.matmul(x, a)
+                    q = R.matmul(x, b)
+                    R.output(p, q)
+                return (p, q)
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(
+                x: R.Tensor((2, 3), "float32"),
+                a: R.Tensor((3, 4), "float32"),
+                b: R.Tensor((3, 5), "float32"),
+            ):
+                with R.dataflow():
+                    w = R.concat((a, b), axis=1)
+                    r = R.matmul(x, w, out_dtype="float32")
+                    both = R.split(r, indices_or_sections=[4], axis=1)
+                    p = both[0]
+                    q = both[1]
+                    R.output(p, q)
+                return (p, q)
+
+    Errors:
+        MisuseError (also TypeError): `check` is not a function.
+
+    """
+
+    check: Check | None = None
+
+    def __post_init__(self) -> None:
+        if self.check is not None and not callable(self.check):
+            raise MisuseError(f"check is a function, found {self.check!r:.60}", about=self.check)
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return normalize_module(
+            map_functions(
+                normalize_module(mod), Function, lambda func: _Combining(self.check).expr(func)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Branch:
+    """A product `x @ weight`, and the calls that follow it and have no other operand of its depth.
+
+    `steps` are the bindings from the product to the last one; only the next one uses each of them.
+    """
+
+    steps: tuple[VarBinding, ...]
+    bias: Expr | None = None
+
+    @property
+    def product(self) -> Call:
+        return cast("Call", self.steps[0].value)
+
+    @property
+    def weight(self) -> Expr:
+        return self.product.args[1]
+
+    @property
+    def activation(self) -> Op | None:
+        """The activation that is the last step."""
+        op = cast("Call", self.steps[-1].value).op
+        return op if isinstance(op, Op) and op.name in _ACTIVATIONS else None
+
+
+class _Combining(BindingRewriter):
+    """Combines the products of each dataflow block."""
+
+    def __init__(self, check: Check | None) -> None:
+        super().__init__()
+        self._check = check
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        blocks = super().block(block)
+        return [self._combined(b) if isinstance(b, DataflowBlock) else b for b in blocks]
+
+    def _combined(self, block: DataflowBlock) -> BindingBlock:
+        replaced: dict[Binding, list[VarBinding]] = {}
+        values = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
+        positions = {binding: k for k, binding in enumerate(block.bindings)}
+        for branches in _parallel_branches(block.bindings):
+            if not self._accepts(branches, values):
+                continue
+            span = branches[0].product.span
+            pieces = VarBinding(DataflowVar("lv"), _pieces(branches), span)
+            for index, branch in enumerate(branches):
+                *before, last = branch.steps
+                piece = TupleGetItem(pieces.var, index, span=last.value.span)
+                replaced |= {step: [] for step in before}
+                replaced[last] = [replace(last, value=piece)]
+            first = min((branch.steps[-1] for branch in branches), key=positions.__getitem__)
+            replaced[first].insert(0, pieces)
+        if not replaced:
+            return block
+        bindings = [new for b in block.bindings for new in replaced.get(b, (b,))]
+        ordered = sorted_by_use(bindings)
+        assert ordered is not None
+        return with_bindings(block, ordered)
+
+    def _accepts(self, branches: Sequence[_Branch], values: Mapping[Var, Expr]) -> bool:
+        """Whether the user's check lets these be combined."""
+        if self._check is None:
+            return True
+        weights = [branch.weight for branch in branches]
+        biases = [branch.bias for branch in branches if branch.bias is not None]
+        left = cast("Var", branches[0].product.args[0])
+        return bool(self._check(left, weights, biases, MappingProxyType(values)))
+
+
+def _parallel_branches(bindings: Sequence[Binding]) -> Iterator[list[_Branch]]:
+    """The products of a block that can be combined, each with what is done after it.
+
+    The depth of a binding is the greatest number of products with partners that one leads to
+    another on a way to it. Products of one depth do not depend on each other, and no two groups of
+    them do so in both directions.
+    """
+    partners: dict[Expr, int] = {}
+    for binding in bindings:
+        if _is_product(binding):
+            left = cast("Call", binding.value).args[0]
+            partners[left] = partners.get(left, 0) + 1
+    users: dict[Node, list[Binding]] = {}
+    depths: dict[Node, int] = {}
+    groups: dict[tuple[Expr, int], list[VarBinding]] = {}
+    for binding in bindings:
+        depth = 0
+        for node in mentioned_by(binding):
+            users.setdefault(node, []).append(binding)
+            depth = max(depth, depths.get(node, 0))
+        if _is_product(binding):
+            left = cast("Call", binding.value).args[0]
+            if partners[left] > 1:
+                depth += 1
+                groups.setdefault((left, depth), []).append(cast("VarBinding", binding))
+        depths |= dict.fromkeys(defined_by(binding), depth)
+    for (_, depth), products in groups.items():
+        by_rank: dict[int, list[_Branch]] = {}
+        for branch in _with_common_steps(products, users, depths, depth):
+            by_rank.setdefault(len(_shape(branch.weight)), []).append(branch)
+        for branches in by_rank.values():
+            chosen = _chosen(branches)
+            if chosen:
+                yield chosen
+
+
+def _is_product(binding: Binding) -> bool:
+    """Whether a binding is of a product with a matrix of known shape and datatype."""
+    value = binding.value
+    if not isinstance(binding, VarBinding) or not isinstance(value, Call):
+        return False
+    if value.op != Op("relax.matmul") or not isinstance(value.args[0], Var):
+        return False
+    result, weight = tensor_info(value), tensor_info(value.args[1])
+    if result is None or weight is None or result.dtype.is_void or weight.dtype.is_void:
+        return False
+    return result.ndim > 0 and len(shape_of(value.args[1]) or ()) > 1
+
+
+def _with_common_steps(
+    products: Sequence[VarBinding],
+    users: Mapping[Node, Sequence[Binding]],
+    depths: Mapping[Node, int],
+    depth: int,
+) -> list[_Branch]:
+    """The branches that begin with these products, with the steps that all of them have."""
+
+    def next_step(step: VarBinding) -> VarBinding | None:
+        match users.get(step.var):
+            case [VarBinding(value=Call()) as user] if isinstance(step.var, DataflowVar):
+                return user
+            case _:
+                return None
+
+    def with_bias(branch: _Branch) -> _Branch | None:
+        step = next_step(branch.steps[-1])
+        if step is None or cast("Call", step.value).op != Op("relax.add"):
+            return None
+        operands = cast("Call", step.value).args
+        others = [arg for arg in operands if arg is not branch.steps[-1].var]
+        if len(others) != 1 or depths.get(others[0], 0) >= depth:
+            return None
+        return _Branch((*branch.steps, step), others[0])
+
+    def with_activation(branch: _Branch) -> _Branch | None:
+        step = next_step(branch.steps[-1])
+        after = None if step is None else _Branch((*branch.steps, step), branch.bias)
+        return None if after is None or after.activation is None else after
+
+    branches = [_Branch((product,)) for product in products]
+    biased = list(map(with_bias, branches))
+    if all(biased) and len({_rank(b.bias) for b in biased if b is not None}) == 1:
+        branches = cast("list[_Branch]", biased)
+    active = list(map(with_activation, branches))
+    if all(active) and len({b.activation for b in active if b is not None}) == 1:
+        branches = cast("list[_Branch]", active)
+    return branches
+
+
+def _chosen(branches: list[_Branch]) -> list[_Branch]:
+    """Those of the branches that can be combined, in the order of their pieces."""
+    weights = [branch.weight for branch in branches]
+    if not _differ_in_last_axis(weights):
+        return []
+    fixed: list[_Branch] = []
+    symbolic: list[_Branch] = []
+    for branch in branches:
+        is_fixed = isinstance(_shape(branch.weight)[-1], tir.IntImm)
+        (fixed if is_fixed else symbolic).append(branch)
+    chosen = fixed + symbolic[:1]
+    products = [branch.product for branch in chosen]
+    if len(chosen) < 2 or not _have_one_type(products):
+        return []
+    if not _have_one_type([branch.weight for branch in chosen]):
+        return []
+    biases = [branch.bias for branch in chosen if branch.bias is not None]
+    if biases and not _are_rows(biases, chosen):
+        return []
+    return chosen
+
+
+def _are_rows(biases: Sequence[Expr], branches: Sequence[_Branch]) -> bool:
+    """Whether biases have the last axis of their products, and can be concatenated along it."""
+    if not _differ_in_last_axis(biases) or not _have_one_type(biases):
+        return False
+    return all(
+        prove_equal(_shape(bias)[-1], _shape(branch.weight)[-1])
+        for bias, branch in zip(biases, branches, strict=True)
+    )
+
+
+def _differ_in_last_axis(tensors: Sequence[Expr]) -> bool:
+    """Whether tensors have known shapes of one rank that are equal up to the last axis."""
+    first, *others = map(shape_of, tensors)
+    if not first:
+        return False
+    return all(
+        shape is not None
+        and len(shape) == len(first)
+        and all(prove_equal(m, n) for m, n in zip(first[:-1], shape[:-1], strict=True))
+        for shape in others
+    )
+
+
+def _have_one_type(tensors: Iterable[Expr]) -> bool:
+    """Whether tensors have one known datatype and one device."""
+    sinfos = [tensor_info(tensor) for tensor in tensors]
+    kinds = {(sinfo.dtype, sinfo.vdevice) for sinfo in sinfos if sinfo is not None}
+    return len(kinds) == 1 and None not in sinfos and not next(iter(kinds))[0].is_void
+
+
+def _shape(tensor: Expr) -> tuple[tir.PrimExpr, ...]:
+    shape = shape_of(tensor)
+    assert shape is not None
+    return shape
+
+
+def _rank(tensor: Expr | None) -> int:
+    sinfo = None if tensor is None else tensor_info(tensor)
+    return -1 if sinfo is None else sinfo.ndim
+
+
+def _pieces(branches: Sequence[_Branch]) -> Expr:
+    """The results of branches, computed by one product."""
+    first = branches[0]
+    span = first.product.span
+    product, result = tensor_info(first.product), tensor_info(first.steps[-1].var)
+    assert product is not None
+    assert result is not None
+    axis = len(_shape(first.weight)) - 1
+    weight = R.concat(tuple(branch.weight for branch in branches), axis=axis, span=span)
+    value = R.matmul(first.product.args[0], weight, out_dtype=product.dtype, span=span)
+    if first.bias is not None:
+        biases = tuple(branch.bias for branch in branches)
+        value = R.add(value, R.concat(biases, axis=_rank(first.bias) - 1, span=span), span=span)
+    if first.activation is not None:
+        value = Call(first.activation, (value,), span=span)
+    sizes = [cast("tir.IntImm", _shape(branch.weight)[-1]).value for branch in branches[:-1]]
+    return cast("Expr", R.split(value, list(accumulate(sizes)), axis=result.ndim - 1, span=span))

@@ -1,0 +1,141 @@
+"""FuseTransposeMatmul: a product with a transposed matrix becomes one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+)
+from relaxpy.ir.relax.op.definition.rules import te_kernel
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.map_with_builder import map_with_builder
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.algebra.products import is_transposition, shape_of, tensor_info
+from relaxpy.ir.relax.transform.legalize import is_known
+from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
+from relaxpy.ir.te.topi.elementwise import as_dtype
+from relaxpy.ir.tir.expr import PrimExpr
+
+_NAME = "NT_matmul"
+
+
+@dataclass(frozen=True)
+class FuseTransposeMatmul(Pass):
+    """Computes `x @ permute_dims(w)` of a dataflow block by a kernel that reads `w` in its order.
+
+    It is applied before LegalizeOps, to products of tensors of known shape and datatype. The
+    transposed matrix is removed if nothing else uses it.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32")):
+                with R.dataflow():
+                    transposed = R.permute_dims(w, axes=[1, 0])
+                    y = R.matmul(x, transposed)
+                    R.output(y)
+                return y
+
+        l, m, n = (T.int64(size) for size in (2, 3, 4))
+
+        @I.ir_module
+        class After:
+            @T.prim_func(private=True)
+            def NT_matmul(
+                x: T.Buffer((l, n), "float32"),
+                w: T.Buffer((m, n), "float32"),
+                y: T.Buffer((l, m), "float32"),
+            ):
+                T.func_attr({"tir.noalias": True})
+                for i, j, k in T.grid(l, m, n):
+                    with T.block("NT_matmul"):
+                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                        T.reads(x[vi, vk], w[vj, vk])
+                        T.writes(y[vi, vj])
+                        with T.init():
+                            y[vi, vj] = T.float32(0)
+                        y[vi, vj] = y[vi, vj] + x[vi, vk] * w[vj, vk]
+
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32")):
+                cls = After
+                with R.dataflow():
+                    y = R.call_tir(cls.NT_matmul, (x, w), R.Tensor((2, 3), "float32"))
+                    R.output(y)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def fused(func: Function, builder: BlockBuilder) -> Function:
+            after = _Fusing(builder).expr(func)
+            return func if after is func else remove_all_unused(after)
+
+        result = map_with_builder(mod, fused)
+        return mod if result is mod else normalize_module(result)
+
+
+class _Fusing(BindingRewriter):
+    """Replaces the products of one function."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        super().__init__()
+        self._builder = builder
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = _call_of("relax.matmul", binding.value)
+        if call is None or not isinstance(block, DataflowBlock):
+            return None
+        x, second = call.args
+        turned = _call_of("relax.permute_dims", self.value_of(second))
+        if turned is None or not isinstance(second, DataflowVar) or not is_transposition(turned):
+            return None
+        [w] = turned.args
+        sinfo = tensor_info(call)
+        if sinfo is None or not all(map(is_known, map(self._builder.struct_info_of, (x, w, call)))):
+            return None
+        if not prove_equal(_last_size(x), _last_size(w)):
+            return None
+        wide = call.attrs["out_dtype"]
+        kernel = te_kernel(
+            self._builder, _product, _NAME, x, w, out_dtype=wide, dtype=str(sinfo.dtype)
+        )
+        return replace(kernel, span=call.span)
+
+
+def _last_size(tensor: Expr) -> PrimExpr:
+    shape = shape_of(tensor)
+    assert shape is not None
+    return shape[-1]
+
+
+def _call_of(name: str, value: Expr | None) -> Call | None:
+    """The value if it is a call of an operator."""
+    return value if isinstance(value, Call) and value.op == Op(name) else None
+
+
+def _product(x: Tensor, w: Tensor, out_dtype: str | None, dtype: str) -> Tensor:
+    product = topi.matmul(x, w, transp_b=True, out_dtype=out_dtype, name=_NAME)
+    return as_dtype(product, DataType(dtype))

@@ -1,0 +1,184 @@
+"""AllocateWorkspace: parameters of functions for back ends, and allocations of their callers."""
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.errors import TransformError
+from relaxpy.relax.transform import AllocateWorkspace
+from relaxpy.script import ir as I, relax as R
+from tests.ir.relax.transform.before_after import check, stays
+
+
+def test_local_functions_and_both_kinds_of_blocks() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def one(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+
+            @R.function
+            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                R.func_attr({"Composite": "example.exp", "WorkspaceSize": 64})
+                with R.dataflow():
+                    z = R.abs(y)
+                    R.output(z)
+                return z
+
+            r = inner(x)
+            return r
+
+        @R.function(private=True)
+        def two(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Composite": "example.log", "WorkspaceSize": 32})
+            y = R.negative(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Before
+            with R.dataflow():
+                a = R.add(x, x)
+                b = cls.one(a)
+                c = cls.two(b)
+                R.output(b, c)
+            d = cls.two(c)
+            return d
+
+        @R.function
+        def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                y = R.add(x, x)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class After:
+        @R.function
+        def one1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            R.func_attr({"Codegen": "example"})
+
+            @R.function
+            def inner(
+                y: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")
+            ) -> R.Tensor((4,), "float32"):
+                R.func_attr({"Composite": "example.exp"})
+                with R.dataflow():
+                    z = R.abs(y)
+                    R.output(z)
+                return z
+
+            r = inner(x, workspace)
+            return r
+
+        @R.function(private=True)
+        def two1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            R.func_attr({"Composite": "example.log"})
+            y = R.negative(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = After
+            with R.dataflow():
+                w = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
+                a = R.add(x, x)
+                b = cls.one1(a, w)
+                c = cls.two1(b, w)
+                R.output(b, c)
+            v = R.builtin.alloc_tensor(R.shape([64]), "uint8", 0, "global")
+            d = cls.two1(c, v)
+            return d
+
+        @R.function
+        def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                y = R.add(x, x)
+                R.output(y)
+            return y
+
+    x = np.array([-1, 0, 2, 3], "float32")
+    check(AllocateWorkspace(), Before, After, x)
+    found = AllocateWorkspace()(Before)
+    assert AllocateWorkspace()(found) is found
+    np.testing.assert_array_equal(relaxpy.compile(found)["main"](x), np.abs(2 * x))
+
+
+def test_a_wrapper_passes_its_workspace_on_to_a_global_function() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def outer(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Codegen": "example", "WorkspaceSize": 64})
+            cls = Before
+            y = cls.inner(x)
+            return y
+
+        @R.function(private=True)
+        def inner(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Composite": "example.abs", "WorkspaceSize": 64})
+            y = R.abs(x)
+            return y
+
+    @I.ir_module
+    class After:
+        @R.function
+        def outer1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            R.func_attr({"Codegen": "example"})
+            cls = After
+            y = cls.inner1(x, workspace)
+            return y
+
+        @R.function(private=True)
+        def inner1(x: R.Tensor((4,), "float32"), workspace: R.Tensor((64,), "uint8")) -> R.Tensor(
+            (4,), "float32"
+        ):
+            R.func_attr({"Composite": "example.abs"})
+            y = R.abs(x)
+            return y
+
+    check(AllocateWorkspace(), Before, After)
+
+
+def function(attr: str) -> IRModule:
+    mod = relaxpy.script.from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def compiled(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        R.func_attr({attr})
+        y = R.abs(x)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        f = Module.compiled
+        y = f(x)
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+def test_functions_that_need_none_and_those_that_are_not_for_back_ends_stay() -> None:
+    stays(AllocateWorkspace(), function('{"Codegen": "example"}'))
+    stays(AllocateWorkspace(), function('{"WorkspaceSize": 64}'))
+
+
+def test_a_size_is_a_number_of_bytes() -> None:
+    mod = function('{"Codegen": "example", "WorkspaceSize": "much"}')
+    with pytest.raises(TransformError, match="WorkspaceSize is a number of bytes, found 'much'"):
+        AllocateWorkspace()(mod)
+
+
+def test_a_function_with_a_workspace_is_only_called() -> None:
+    mod = function('{"Codegen": "example", "WorkspaceSize": 64}')
+    with pytest.raises(TransformError, match="compiled is used as a value; only calls"):
+        AllocateWorkspace()(mod)

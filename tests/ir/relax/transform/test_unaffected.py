@@ -1,0 +1,87 @@
+"""Passes for tuning and for GPUs leave modules as they are; AttachExternModules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError, PackedFuncError
+from relaxpy.ir.pass_infra.passes import Pass
+from relaxpy.relax import transform
+from relaxpy.script import ir as I, relax as R
+
+
+@I.ir_module
+class Mod:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = R.call_pure_packed("test.halved", x, sinfo_args=R.Tensor((4,), "float32"))
+        return y
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        transform.MetaScheduleApplyDatabase(),
+        transform.MetaScheduleApplyDatabase("logs", enable_warning=True),
+        transform.MetaScheduleTuneTIR("logs", 4),
+        transform.MetaScheduleTuneIRMod({}, "logs", 4, max_trials_per_task=2, op_names=["add"]),
+        transform.FewShotTuning(valid_count=2, benchmark=True),
+        transform.RewriteCUDAGraph(),
+        transform.IPCAllReduceRewrite(1),
+        transform.LowerGPUIPCAllocStorage(),
+    ],
+)
+def test_tuning_and_gpus_change_nothing(step: Pass) -> None:
+    assert step(Mod) is Mod
+    assert step.info.name == type(step).__name__
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (lambda: transform.MetaScheduleApplyDatabase(3), "work_dir is a path, found 3"),
+        (lambda: transform.MetaScheduleTuneTIR(None, 4), "work_dir is a path, found None"),
+        (lambda: transform.MetaScheduleTuneTIR("logs", "4"), "max_trials_global is a number"),
+        (lambda: transform.MetaScheduleTuneIRMod([], "logs", 4), "params is a table of parameters"),
+        (lambda: transform.MetaScheduleTuneIRMod({}, "logs", 4, op_names="add"), "list of names"),
+        (lambda: transform.FewShotTuning(True), "valid_count is a number, found True"),
+        (lambda: transform.IPCAllReduceRewrite(3), "allreduce_strategy is 1 .* found 3"),
+        (lambda: transform.AttachExternModules("a.o"), "expected a list of extern modules"),
+    ],
+)
+def test_their_options_are_checked(create: Callable[[], Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        create()
+
+
+def halved(x: Any) -> Any:
+    return x / np.float32(2)
+
+
+class Extern:
+    """An extern module that has to be loaded."""
+
+    def load(self) -> Any:
+        return {"test.halved": halved}
+
+
+def test_functions_of_extern_modules_are_called() -> None:
+    after = transform.AttachExternModules([Extern(), {"test.square": np.square}])(Mod)
+    assert after.get_attr("external_mods") == ("test.halved", "test.square")
+    assert Mod.get_attr("external_mods") is None
+    assert transform.AttachExternModules([Extern()])(after) is after
+    x = np.arange(4, dtype="float32")
+    np.testing.assert_array_equal(relaxpy.compile(after)["main"](x), x / 2)
+
+
+def test_an_extern_module_is_a_table_and_takes_no_name_of_another_function() -> None:
+    relaxpy.register_func("test.taken", np.sin, override=True)
+    with pytest.raises(MisuseError, match=r"table of functions by name, found 'a.o'"):
+        transform.AttachExternModules(["a.o"])(Mod)
+    with pytest.raises(MisuseError, match=r"table of functions by name, found \{'f': 3\}"):
+        transform.AttachExternModules([{"f": 3}])(Mod)
+    with pytest.raises(PackedFuncError, match=r"test\.taken"):
+        transform.AttachExternModules([{"test.taken": np.cos}])(Mod)
