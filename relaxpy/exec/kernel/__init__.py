@@ -2,6 +2,7 @@
 
 from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
 from relaxpy.exec.kernel.emit.emitted import Unchecked
+from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
-__all__ = ["BlockReport", "Kernel", "KernelReport", "Unchecked", "compile_kernel"]
+__all__ = ["BlockReport", "Kernel", "KernelReport", "Unchecked", "compile_kernel", "overwritable"]

@@ -12,6 +12,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
+from relaxpy.exec.lower.reuse import KernelCalls
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
 from relaxpy.exec.runtime.checks import Signature
@@ -52,6 +53,7 @@ class CallLowering(ABC):
         self._may_warn: list[ast.stmt] = []
         self._calls_out = False
         self._branch_sinfos: dict[rx.If, rx.StructInfo] = {}
+        self._kernel_calls = KernelCalls(module.overwritable)
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
@@ -255,9 +257,18 @@ class CallLowering(ABC):
             literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
             small = len(literals) == len(dims) <= 32 and prod(literals) * sinfo.dtype.bits < _SMALL
             safe = small and min(literals, default=0) >= 0
-            return self._named(py.call("np.empty" if safe else "rx.empty", shape, dtype), hint)
+            return self._new(py.call("np.empty" if safe else "rx.empty", shape, dtype), hint)
         assert sinfo.shape is not None
-        return self._named(py.call("rx.empty", self._shape(sinfo.shape), dtype), hint)
+        return self._new(py.call("rx.empty", self._shape(sinfo.shape), dtype), hint)
+
+    def _new(self, allocation: ast.expr, hint: str) -> ast.expr:
+        """The name of a new tensor."""
+        name = self._named(allocation, hint)
+        assert isinstance(name, ast.Name)
+        stmt = self._out[-1]
+        assert isinstance(stmt, ast.Assign)
+        self._kernel_calls.add_allocation(name.id, stmt)
+        return name
 
     def _shape(self, expr: rx.Expr) -> ast.expr:
         """The shape that is the value of a variable."""
@@ -287,7 +298,9 @@ class CallLowering(ABC):
         args = [*inputs, *new, *scalars]
         sizes = self._matching_sizes(call, callee)
         if sizes is not None:
-            self._run_unchecked(callee, args, {var: self._sizes.write(sizes[var]) for var in sizes})
+            written = {var: self._sizes.write(sizes[var]) for var in sizes}
+            run = self._run_unchecked(callee, args, written)
+            self._kernel_calls.add_call(run, callee, new)
         else:
             self._run_checked(call, callee, args)
         return _result(call, outputs)
@@ -340,13 +353,14 @@ class CallLowering(ABC):
 
     def _run_unchecked(
         self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Mapping[tir.Var, ast.expr]
-    ) -> None:
+    ) -> ast.Expr:
         unchecked = self._module.unchecked(callee)
         passed = [sizes[var] for var in unchecked.sizes]
-        run = py.do(py.call(unchecked.name, *args, *passed))
+        run = ast.Expr(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
         if unchecked.may_warn:
             self._may_warn.append(run)
+        return run
 
     def _members(self, shape: rx.Expr) -> list[ast.expr]:
         """The members of a shape as arguments that are already evaluated."""

@@ -52,8 +52,13 @@ def _closed(run: list[ast.stmt], may_warn: Collection[int]) -> list[ast.stmt]:
 
 
 def is_allocation(stmt: ast.stmt, *modules: str) -> bool:
-    """Whether a statement only creates a tensor, by the function `empty` of these modules."""
+    """Whether a statement only creates a tensor, by the function `empty` of these modules.
+
+    Without modules, it may also be the tensor of another name.
+    """
     match stmt:
+        case ast.Assign(value=ast.Name()):
+            return not modules
         case ast.Assign(
             value=ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr="empty"))
         ):

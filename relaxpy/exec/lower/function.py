@@ -114,7 +114,8 @@ class FunctionLowering(CallLowering):
         if isinstance(func.body, rx.SeqExpr):
             set_span(self._out[-1:], func.body.body.span)
         set_span(self._out, func.span)
-        body = delete_after_last_use(self._out, self._owned)
+        calls = None if self._module.is_instrumented else self._kernel_calls
+        body = delete_after_last_use(self._out, self._owned, calls)
         doc = py.docstring(str(signature))
         definition = py.function(python_name, params, [doc, *body])
         suppress_warnings(

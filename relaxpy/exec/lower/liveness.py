@@ -8,19 +8,23 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.reuse import KernelCalls
 
 
-def delete_after_last_use(body: list[ast.stmt], owned: Collection[str]) -> list[ast.stmt]:
+def delete_after_last_use(
+    body: list[ast.stmt], owned: Collection[str], calls: KernelCalls | None = None
+) -> list[ast.stmt]:
     """`body` with a deletion of each name in `owned` after its last use.
 
     Names that nested functions capture are not deleted, nor are names that are used at the end.
+    Outputs of the `calls` of kernels have the memory of inputs that are not used any more.
     """
     captured: set[str] = set()
     counts = [Counter(_mentions(stmt, captured)) for stmt in body]
     totals: Counter[str] = Counter()
     for count in counts:
         totals.update(count)
-    return _with_deletions(body, counts, set(owned) - captured, totals)
+    return _with_deletions(body, counts, set(owned) - captured, totals, calls)
 
 
 def _mentions(stmt: ast.AST, captured: set[str]) -> Iterator[str]:
@@ -55,6 +59,7 @@ def _with_deletions(
     counts: Iterable[Counter[str]],
     names: Collection[str],
     totals: Counter[str],
+    calls: KernelCalls | None,
 ) -> list[ast.stmt]:
     counts_here: Counter[str] = Counter()
     last: dict[str, int] = {}
@@ -69,12 +74,14 @@ def _with_deletions(
     for name, i in last.items():
         if counts_here[name] == totals[name] and name not in only_in.get(i, ()):
             dying.setdefault(i, []).append(name)
+    if calls is not None:
+        calls.reuse(body, dying, totals)
     out: list[ast.stmt] = []
     for i, stmt in enumerate(body):
         if isinstance(stmt, ast.If):
             for suite in (stmt.body, stmt.orelse):
                 suite_counts = [Counter(_mentions(s, set())) for s in suite]
-                suite[:] = _with_deletions(suite, suite_counts, only_in.get(i, ()), totals)
+                suite[:] = _with_deletions(suite, suite_counts, only_in.get(i, ()), totals, calls)
         out.append(stmt)
         ends = py.leaves([stmt]) or (i + 2 == len(body) and _only_returns(body[-1]))
         if i in dying and not ends:

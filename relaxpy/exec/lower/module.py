@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Kernel, Unchecked
+from relaxpy.exec.kernel import Kernel, Unchecked, overwritable
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.lower.uses import written_params
@@ -62,6 +62,7 @@ class ModuleLowering:
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
+        self._overwritable: dict[str, frozenset[tuple[int, int]]] = {}
         functions = module.functions_by_name
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
         # An instrument observes every call, so that none of them can be a jump.
@@ -103,6 +104,21 @@ class ModuleLowering:
         assert callee.kernel.unchecked is not None
         self._without_checks.add(callee.name)
         return callee.kernel.unchecked
+
+    def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
+        """The pairs of an input and an output of a kernel that may be the same tensor."""
+        if callee.name not in self._overwritable:
+            tree = self.unchecked(callee).tree
+            assert callee.prim_func is not None
+            params = [arg.arg for arg in tree.args.args]
+            buffers = enumerate(callee.prim_func.buffer_map_items)
+            arrays = [index for index, buffer in buffers if buffer is not None]
+            inputs = [params[index] for index in arrays if index not in callee.written]
+            pairs = overwritable(tree, inputs, [params[index] for index in callee.written])
+            self._overwritable[callee.name] = frozenset(
+                (params.index(source), params.index(target)) for source, target in pairs
+            )
+        return self._overwritable[callee.name]
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The functions of the kernel of `callee`; the first one does the work."""

@@ -52,6 +52,9 @@ class ModuleContext(Protocol):
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which is added to the text."""
 
+    def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
+        """The pairs of an input and an output of a kernel that may be the same tensor."""
+
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
         """The function that a GlobalVar refers to, as a value."""
 

@@ -1,0 +1,277 @@
+"""Outputs of kernels in the memory of inputs that die in the call, and where that must not be."""
+
+import ast
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.exec.kernel import overwritable
+from relaxpy.script import from_source
+
+VECTOR = 'R.Tensor((4,), "float32")'
+X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
+
+
+def parse(body: str, params: str = f"x: {VECTOR}") -> IRModule:
+    lines = "\n".join("        " + line for line in body.strip().splitlines())
+    return from_source(f"""
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main({params}):
+        cls = Module
+{lines}
+""")
+
+
+def main_of(mod: IRModule) -> tuple[Callable[..., Any], str]:
+    """The function `main`, and its statements as text."""
+    executable = relaxpy.compile(mod)
+    tree = ast.parse(executable.source)
+    [found] = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "main")
+    return executable["main"], "\n".join(map(ast.unparse, found.body[1:]))
+
+
+@pytest.mark.rule("OPT-10")
+@pytest.mark.parametrize(
+    ("body", "reused"),
+    [
+        ("a = R.exp(x)\nb = R.add(a, x)\nreturn b", "b = a"),
+        ("a = R.exp(x)\nb = R.add(a, a)\nreturn b", "b = a"),
+        ("a = R.exp(x)\nb = R.subtract(x, a)\nreturn b", "b = a"),
+        ("a = R.exp(x)\nb = R.nn.softmax(a)\nreturn b", "b = a"),
+        ("a = R.exp(x)\nb = R.clip(a, 2, 9)\nc = R.negative(b)\nreturn c", "c = b"),
+        ("a = R.exp(x)\nb = R.where(R.greater(x, a), a, x)\nreturn b", None),  # may not be a ufunc
+        ("a = R.exp(x)\nb = R.astype(a, 'float64')\nreturn b", None),
+        ("a = R.exp(x)\nb = R.flip(a, axis=0)\nreturn b", None),
+        ("a = R.exp(x)\nb = R.cumsum(a)\nreturn b", None),
+    ],
+)
+def test_a_result_has_the_memory_of_a_dying_operand(body: str, reused: str | None) -> None:
+    mod = parse(body)
+    run, text = main_of(mod)
+    if reused is None:
+        assert " = a" not in text
+    else:
+        assert reused in text.splitlines()
+    expected = relaxpy.compile(mod, target="reference")["main"](X.copy())
+    x = X.copy()
+    np.testing.assert_allclose(run(x), expected, rtol=1e-6)
+    np.testing.assert_array_equal(x, X)
+
+
+@pytest.mark.rule("OPT-11")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = R.exp(x)\nb = R.add(a, x)\nreturn (a, b)",
+        "a = R.exp(x)\nt = (a, x)\nb = R.add(a, x)\nreturn (t, b)",
+        "a = R.exp(x)\nc = a\nb = R.add(a, x)\nreturn (c, b)",
+        "b = R.add(x, x)\nreturn (x, b)",
+        "a = R.const([1.0, 2.0, 3.0, 4.0], 'float32')\nb = R.add(a, x)\nreturn b",
+        """
+a = R.exp(x)
+_ = R.call_packed("keep", a, sinfo_args=R.Tuple())
+b = R.add(a, x)
+return b
+""",
+        """
+a = R.call_packed("kept", x, sinfo_args=R.Tensor((4,), "float32"))
+b = R.add(a, x)
+return b
+""",
+        """
+a = R.exp(x)
+@R.function(pure=True)
+def f(u: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+    c = R.add(u, a)
+    return c
+b = R.add(a, x)
+d = f(b)
+return (b, d)
+""",
+        """
+a = R.exp(x)
+if R.less(R.sum(x), R.const(0.0)):
+    b = R.add(a, x)
+    c = b
+else:
+    c = R.add(a, a)
+d = R.add(c, a)
+return (c, d)
+""",
+    ],
+)
+def test_values_that_are_still_referred_to_keep_their_memory(body: str) -> None:
+    kept: list[Any] = []
+    relaxpy.register_func("keep", kept.append, override=True)
+    stored = X.copy()
+    relaxpy.register_func("kept", lambda x: stored, override=True)
+    mod = parse(body)
+    results = []
+    for target in ("reference", "numpy"):
+        x = X.copy()
+        built = relaxpy.compile(mod, target=target)["main"]
+        first = built(x)
+        held = [v.copy() for v in leaves(first)]
+        built(X + 1)
+        for one, other in zip(leaves(first), held, strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(x, X)
+        results.append(leaves(first))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    np.testing.assert_array_equal(stored, X)
+    for value, size in zip(kept, (0, 1, 0, 1), strict=False):
+        np.testing.assert_allclose(value, np.exp(X + size), rtol=1e-6)
+
+
+def leaves(value: Any) -> list[Any]:
+    return [x for v in value for x in leaves(v)] if isinstance(value, tuple) else [value]
+
+
+def test_branches_reuse_memory_of_their_own() -> None:
+    mod = parse(
+        """
+if c:
+    a = R.exp(x)
+    b = R.add(a, x)
+    r = b
+else:
+    r = x
+d = R.negative(r)
+return d
+""",
+        f'x: {VECTOR}, c: R.Tensor((), "bool")',
+    )
+    run, text = main_of(mod)
+    assert "b = a" in text
+    for flag, expected in ((True, -np.exp(X) - X), (False, -X)):
+        x = X.copy()
+        np.testing.assert_allclose(run(x, np.array(flag)), expected, rtol=1e-6)
+        np.testing.assert_array_equal(x, X)
+
+
+def test_symbolic_sizes_have_to_be_the_same() -> None:
+    params = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor((1, "m"), "float32")'
+    _, text = main_of(parse("a = R.exp(x)\nb = R.add(a, y)\nreturn b", params))
+    assert "b = a" in text
+    run, text = main_of(parse("a = R.exp(y)\nb = R.add(a, x)\nreturn b", params))
+    assert "b = a" not in text
+    np.testing.assert_allclose(run(X[None], X[None]), [np.exp(X) + X], rtol=1e-6)
+
+
+def test_a_chain_needs_the_memory_of_one_tensor() -> None:
+    body = ["v0 = R.exp(x)", *(f"v{k + 1} = R.add(v{k}, x)" for k in range(20)), "return v20"]
+    run, _ = main_of(parse("\n".join(body), 'x: R.Tensor((1000, 1000), "float32")'))
+    x = np.zeros((1000, 1000), "float32")
+    run(x)
+    tracemalloc.start()
+    try:
+        result = run(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert result[0, 0] == 1
+    assert peak < 1.1 * x.nbytes
+
+
+def test_calls_at_the_same_time_have_memory_of_their_own() -> None:
+    body = ["v0 = R.exp(x)", *(f"v{k + 1} = R.add(v{k}, x)" for k in range(50)), "return v50"]
+    run, _ = main_of(parse("\n".join(body), 'x: R.Tensor(("n",), "float32")'))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda k: run(np.full(5000, k, "float32")), range(16)))
+    for k, result in enumerate(results):
+        np.testing.assert_allclose(result, np.exp(k) + 50 * k, rtol=1e-5)
+
+
+def test_instruments_see_what_calls_got() -> None:
+    virtual_machine = relaxpy.VirtualMachine(
+        relaxpy.compile(parse("a = R.exp(x)\nb = R.add(a, x)\nreturn b"))
+    )
+    seen: list[Any] = []
+    virtual_machine.set_instrument(lambda f, name, before, ret, *args: seen.append(args))
+    virtual_machine["main"](X)
+    *_, (a, _, b) = (args for args in seen if len(args) == 3)
+    np.testing.assert_allclose(a, np.exp(X), rtol=1e-6)
+    assert not np.shares_memory(a, b)
+
+
+def pairs(body: str) -> set[str]:
+    """The inputs, of `a` and `b`, that the output `o` of a kernel may share memory with."""
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    [function] = ast.parse(f"def kernel(a, b, o, n):\n{lines}").body
+    assert isinstance(function, ast.FunctionDef)
+    found = overwritable(function, ["a", "b"], ["o"])
+    assert {target for _, target in found} <= {"o"}
+    return {source for source, _ in found}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("np.add(a, b, out=o)", "ab"),
+        ("np.add(a[0], b, out=o[0])", "a"),
+        ("np.add(a[:, 0], b[:, 1], out=o[:, 0])", "a"),
+        ("np.add(a[::-1], b, out=o[::-1])", "a"),
+        ("np.matmul(a, b, out=o)", ""),
+        ("np.add.reduce(a, axis=0, out=o)", ""),
+        ("np.add(a, b, out=o, where=b)", ""),
+        ("np.add(a, np.exp(b), out=o)", "a"),
+        ("rt.erf(a, out=o)", ""),
+        ("np.exp(a, out=o)\nnp.add(o, b, out=o)", "a"),
+        ("t = np.exp(a)\nnp.add(t, b, out=o)", "ab"),
+        ("t = np.empty((n,), b.dtype)\nnp.exp(a, out=t)\nrt.erf(t, out=o)", "ab"),
+        ("t = rt.window(a, n)\nnp.exp(b, out=o)\nnp.add(t, o, out=o)", "b"),
+        ("t, u = a, b\nnp.exp(a, out=o)\nnp.add(u, o, out=o)", ""),
+        ("t = a.reshape(n, 2)\nnp.exp(t, out=o.reshape(n, 2))", "a"),
+        ("t = a.reshape(n, 2)\nnp.exp(t, out=o.reshape(2, n))", ""),
+        ("t = a[b]\nnp.exp(t, out=o)", ""),
+        ("for i in range(n):\n    np.add(a[i], b[i], out=o[i])", ""),
+        ("for i in range(n):\n    t = a[i]\nnp.exp(b, out=o)\no[0] = t", "b"),
+        ("o[...] = a\nnp.add(o, b, out=o)", ""),
+        ("t = np.empty((n,))\nt[...] = a\no[...] = t\no += b", "a"),
+        (
+            "def rows(lo, hi):\n"
+            "    s = a[lo:hi]\n"
+            "    t = o[lo:hi]\n"
+            "    np.add(s, b, out=t)\n"
+            "    np.exp(t, out=t)\n"
+            "rt.blocks(rows, 0, n, 8)",
+            "a",
+        ),
+        (
+            "def rows(lo, hi):\n"
+            "    s = a[lo:hi]\n"
+            "    u = np.empty((hi - lo,))\n"
+            "    rt.erf(s, out=u)\n"
+            "    np.add(u, b[lo], out=o[lo:hi])\n"
+            "rt.blocks(rows, 0, n, 8)",
+            "a",
+        ),
+        (
+            "def rows(lo, hi):\n"
+            "    np.add(a[lo:hi], b, out=o[lo:hi])\n"
+            "rt.blocks(rows, 0, n, 8)\n"
+            "np.add(o, a, out=o)",
+            "",
+        ),
+        (
+            "np.exp(b, out=b)\n"
+            "def rows(lo, hi):\n"
+            "    np.add(a[lo + 1:hi + 1], 1, out=o[lo:hi])\n"
+            "rt.blocks(rows, 0, n, 8)",
+            "b",
+        ),
+        ("def rows(lo, hi):\n    np.exp(a, out=o)\nrun(rows)", ""),
+        ("f = lambda: a\nnp.exp(b, out=o)\nf()", ""),
+    ],
+)
+def test_which_inputs_a_kernel_may_overwrite(body: str, expected: str) -> None:
+    assert pairs(body) == set(expected)
