@@ -21,7 +21,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
 
 
-def program(params: str, lines: str, *, inputs: int | None = None) -> IRModule:
+def program(params: str, lines: str, *, inputs: int | None = None, pure: bool = True) -> IRModule:
     """A function of tensors `name:size,size` of float32, with its last line returned."""
     typed = []
     for param in params.split():
@@ -32,7 +32,7 @@ def program(params: str, lines: str, *, inputs: int | None = None) -> IRModule:
     text = f"""
 @I.ir_module
 class Module:
-    @R.function
+    @R.function(pure={pure})
     def main({", ".join(typed)}):
         {attr}
         """
@@ -88,6 +88,9 @@ def test_the_cheaper_order_is_chosen(params: str, before: str, after: str) -> No
         # a vector before a stack: the product is not associative
         ("x:4 a:4,4,4 b:4,4,1", "w = x @ a; y = w @ b", None),
         ("a:4,4 b:4 c:4,1", "w = a @ b; y = w @ c", None),
+        # the inner product is computed anyway
+        ("x:16 a:16,2 b:2,2", "w = a @ b; y = x @ w; z = R.exp(w); t = (y, z)", None),
+        ("x:4 a:4,4", "b = a @ a; c = b @ b; y = x @ b; t = (y, c)", None),
         # a permutation of other axes
         ("x:1,2 a:2,4,2 b:2,2,2", "w = a @ b; t = R.permute_dims(w, (1, 2, 0)); y = x @ t", None),
     ],
@@ -102,6 +105,12 @@ def test_factors_that_are_known_early_are_multiplied_first() -> None:
     before = program("x:16 a:16,2 b:2,32", "w = x @ a; y = w @ b", inputs=1)
     after = program("x:16 a:16,2 b:2,32", "w = a @ b; y = x @ w", inputs=1)
     check(AdjustMatmulOrder(), before, after, numbers(16), numbers(16, 2), numbers(2, 32))
+
+
+def test_squares_of_squares_are_not_multiplied_one_by_one() -> None:
+    squares = [f"a{k + 1} = a{k} @ a{k}" for k in range(30)]
+    after = AdjustMatmulOrder()(program("x:4 a0:4,4", "; ".join([*squares, "y = x @ a30"])))
+    assert after.script().count("matmul") == 31
 
 
 def test_a_product_with_a_sum_is_expanded() -> None:
@@ -218,3 +227,34 @@ def test_tensors_are_joined_before_they_are_permuted() -> None:
 )
 def test_tensors_that_are_permuted_in_other_ways_stay(lines: str) -> None:
     stays(ReorderPermuteDimsAfterConcat(), program("x:3,3 y:3,3", lines))
+
+
+def test_a_term_of_several_sums_is_multiplied_once() -> None:
+    params = "x:2,3 a:3,4 b:3,4"
+    lines = "c = a + b; d = b + c; e = c + d; y = x @ e"
+    expected = "p = x @ a; q = x @ b; r = p + q; s = q + r; y = r + s"
+    arrays = numbers(2, 3), numbers(3, 4), numbers(3, 4, seed=1)
+    check(ExpandMatmulOfSum(), program(params, lines), program(params, expected), *arrays)
+
+
+def test_a_long_chain_of_sums_is_expanded() -> None:
+    names = ["a", "b", *(f"s{k}" for k in range(200))]
+    sums = [f"{z} = {x} + {y}" for x, y, z in zip(names, names[1:], names[2:], strict=False)]
+    mod = program("x:2,3 a:3,4 b:3,4", "; ".join([*sums, f"y = x @ {names[-1]}"]))
+    after = ExpandMatmulOfSum()(mod)
+    assert after.script().count("matmul") == 2
+    assert len(after["main"].body.blocks[0].bindings) == len(sums) + 2
+
+
+def test_a_sum_of_a_value_with_itself_is_expanded() -> None:
+    before, after = "w = a + a; y = x @ w", "p = x @ a; y = p + p"
+    params = "x:2,3 a:3,4"
+    arrays = numbers(2, 3), numbers(3, 4)
+    check(ExpandMatmulOfSum(), program(params, before), program(params, after), *arrays)
+
+
+@pytest.mark.rule("OPT-3")
+def test_terms_are_not_used_after_an_effect_that_may_change_them() -> None:
+    params = "x:2,3 a:3,4 b:3,4"
+    lines = 'w = a + b; _ = R.print(a, format="{}"); y = x @ w'
+    stays(ExpandMatmulOfSum(), program(params, lines, pure=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -9,14 +10,14 @@ from functools import reduce
 from typing_extensions import override
 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
 from relaxpy.ir.relax.dpl.pattern import DFPattern
 from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
-from relaxpy.ir.relax.nodes import Call, Expr
+from relaxpy.ir.relax.nodes import Call, Expr, Function, Var, VarBinding
 from relaxpy.ir.relax.transform.algebra.products import (
     is_transposition,
     known_early,
@@ -34,9 +35,10 @@ class AdjustMatmulOrder(Pass):
     """(a @ b) @ c -> a @ (b @ c), or the other way round, if that takes fewer multiplications.
 
     The inner product may also be transposed. Two of the factors that are known before the function
-    is called are multiplied first: see `relax.analysis.computable_at_compile_time`. If it depends
-    on symbolic sizes which order is better, the order is the one that is better for one matrix of
-    each stack, or else stays. Rounding may differ.
+    is called are multiplied first: see `relax.analysis.computable_at_compile_time`. A product that
+    has other uses is computed anyway, so that it costs nothing. If it depends on symbolic sizes
+    which order is better, the order is the one that is better for one matrix of each stack, or else
+    stays. Rounding may differ.
 
     Example:
         @I.ir_module
@@ -68,11 +70,13 @@ class AdjustMatmulOrder(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        early = known_early(mod)
+        early, shared = known_early(mod), _shared(mod)
         a, b, c = wildcard(), wildcard(), wildcard()
         matmul, permute_dims = is_op("relax.matmul"), is_op("relax.permute_dims")
-        left, right = matmul(matmul(a, b), c), matmul(a, matmul(b, c))
-        left_permuted, right_permuted = permute_dims(matmul(b, a)), permute_dims(matmul(c, b))
+        inner = [matmul(a, b), matmul(b, c), matmul(b, a), matmul(c, b)]
+        left, right = matmul(inner[0], c), matmul(a, inner[1])
+        left_permuted, right_permuted = permute_dims(inner[2]), permute_dims(inner[3])
+        computed = (*inner, left_permuted, right_permuted)
 
         def adjusted(expr: Call, matches: Mapping[DFPattern, Expr]) -> Expr | None:
             factors = [matches[a], matches[b], matches[c]]
@@ -86,10 +90,20 @@ class AdjustMatmulOrder(Pass):
                         return None
                     factors[first : first + 2] = [transposed(factor) for factor in pair]
             is_left = left in matches or left_permuted in matches
-            return _adjusted(expr, factors, early, is_left=is_left)
+            stays = any(matches.get(pattern) in shared for pattern in computed)
+            return _adjusted(expr, factors, early, is_left=is_left, inner_stays=stays)
 
         pattern = left | right | matmul(left_permuted, c) | matmul(a, right_permuted)
         return ExprPatternRewriter(pattern, adjusted).transform(mod, ctx)
+
+
+def _shared(mod: IRModule) -> set[Expr | None]:
+    """The values that are used more than once."""
+    functions = (f for f in mod.functions_by_name.values() if isinstance(f, Function))
+    nodes = [node for func in functions for node in walk(func)]
+    uses = Counter(child for node in nodes for child in children(node) if isinstance(child, Var))
+    # The definition of a variable is one of its uses here.
+    return {n.value for n in nodes if isinstance(n, VarBinding) and uses[n.var] > 2}
 
 
 def _is_matrix(expr: Expr) -> bool:
@@ -98,9 +112,17 @@ def _is_matrix(expr: Expr) -> bool:
 
 
 def _adjusted(
-    expr: Call, factors: list[Expr], early: Collection[Expr], *, is_left: bool
+    expr: Call,
+    factors: list[Expr],
+    early: Collection[Expr],
+    *,
+    is_left: bool,
+    inner_stays: bool,
 ) -> Expr | None:
-    """The product in the other order, or None if the given one is at least as good."""
+    """The product in the other order, or None if the given one is at least as good.
+
+    If the inner product stays, it counts for neither.
+    """
     a, b, c = factors
     if any(shape_of(factor) is None for factor in factors) or not _associative(*factors):
         return None
@@ -112,7 +134,9 @@ def _adjusted(
     if known[1] and (known[0] or known[2]):
         prefers_left: bool | None = known[0]
     else:
-        orders = (left_inner, left), (right_inner, right)
+        orders = [left_inner, left], [right_inner, right]
+        if inner_stays:
+            del orders[0 if is_left else 1][0]
         prefers_left = _is_less(*(_total(_cost(p) for p in order) for order in orders))
         if prefers_left is None:
             prefers_left = _is_less(*(_total(_cost(p, -2) for p in order) for order in orders))

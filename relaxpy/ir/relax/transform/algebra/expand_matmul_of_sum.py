@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.ir.core.node import Attr
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import Effects, may_fail
 from relaxpy.ir.relax.block_builder.derive import normalize_module
-from relaxpy.ir.relax.dpl.constructors import is_op, wildcard
-from relaxpy.ir.relax.dpl.pattern import DFPattern
-from relaxpy.ir.relax.dpl.rewriter import ExprPatternRewriter
-from relaxpy.ir.relax.nodes import Call, Expr
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    Var,
+    VarBinding,
+)
 from relaxpy.ir.relax.op.definition.registry import R
-from relaxpy.ir.relax.transform.algebra.products import has_same_sizes, known_early, product
+from relaxpy.ir.relax.relations.context import Context
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.relax.transform.algebra.products import (
+    has_same_sizes,
+    known_early,
+    product,
+    tensor_info,
+)
+
+_Term: TypeAlias = tuple[Expr, tuple[Attr, ...]]
+"""A factor, and the axes by which it is permuted, if it is."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +80,115 @@ class ExpandMatmulOfSum(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         early = known_early(mod)
-        x, a, b = wildcard(), wildcard(), wildcard()
-        total = is_op("relax.add")(a, b)
-        transposed = is_op("relax.permute_dims")(total)
 
-        def expanded(expr: Call, matches: Mapping[DFPattern, Expr]) -> Expr:
-            terms = matches[a], matches[b]
-            if all(term in early for term in terms) or not has_same_sizes(*terms):
-                return expr
-            permutation = matches.get(transposed)
-            if isinstance(permutation, Call):
-                axes = permutation.attrs["axes"]
-                terms = R.permute_dims(terms[0], axes), R.permute_dims(terms[1], axes)
-            left, right = (product(matches[x], term, expr) for term in terms)
-            return cast("Expr", R.add(left, right))
+        def expanded(func: Function) -> Function:
+            rewriter = _Expanding(early, Effects(Context(), mod.functions_by_name, func))
+            after = rewriter.expr(func)
+            superfluous = rewriter.taken_apart
+            return without_unused(after, lambda binding: binding.var not in superfluous)
 
-        pattern = is_op("relax.matmul")(x, total | transposed)
-        return ExprPatternRewriter(pattern, expanded).transform(mod, ctx)
+        return normalize_module(map_functions(mod, Function, expanded))
+
+
+class _Expanding(BindingRewriter):
+    """Expands the products of one function.
+
+    `sums` and `permuted` are calls whose operands may be used here, and `known` has what has been
+    computed of them: a term of several sums is multiplied once, else there could be exponentially
+    many products.
+    The variables that are `taken_apart` may have become unused.
+    """
+
+    def __init__(self, early: Collection[Expr], effects: Effects) -> None:
+        super().__init__()
+        self.early, self.effects = early, effects
+        self.taken_apart: set[Expr | None] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sums: dict[Expr, Call] = {}
+        self.permuted: dict[Expr, Call] = {}
+        self.known: dict[object, Expr] = {}
+
+    @override
+    def function(self, func: Function) -> Function:
+        outer = self.effects.in_pure_function
+        self.effects.enter_function(func)
+        after = super().function(func)
+        self.effects.in_pure_function = outer
+        return after
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        outer = self.sums, self.permuted, self.known
+        self._forget()
+        after = super().block(block)
+        self.sums, self.permuted, self.known = outer
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        if self.effects.is_barrier(binding):
+            self._forget()  # OPT-3
+        elif isinstance(binding, VarBinding) and isinstance(call, Call):
+            if call.op == Op.get("relax.matmul"):
+                return self._expanded(binding, call, block)
+            if not isinstance(block, DataflowBlock) and may_fail(binding):
+                return None  # OPT-8
+            if call.op == Op.get("relax.permute_dims"):
+                self.permuted[binding.var] = call
+            elif (
+                call.op == Op.get("relax.add")
+                and has_same_sizes(*call.args)
+                and not all(term in self.early for term in call.args)
+            ):
+                self.sums[binding.var] = call
+        return None
+
+    def _terms(self, factor: _Term) -> Sequence[_Term]:
+        """The terms of a factor that is a sum, or a permuted one; none of any other."""
+        expr, axes = factor
+        permuted = None if axes else self.permuted.get(expr)
+        if permuted is not None and permuted.args[0] in self.sums:
+            self.taken_apart.add(expr)
+            expr, axes = permuted.args[0], (permuted.attrs["axes"],)
+        total = self.sums.get(expr)
+        if total is None:
+            return ()
+        self.taken_apart.add(expr)
+        return [(term, axes) for term in total.args]
+
+    def _expanded(self, old: VarBinding, call: Call, block: BindingBlock) -> Rewritten:
+        """The bindings of the products with the terms of a sum, and of their sum."""
+        x, factor = call.args
+        sinfo = tensor_info(call)
+        dtype = None if sinfo is None else sinfo.dtype
+        kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        bindings: list[Binding] = []
+
+        def bound(key: object, value: Call) -> Expr:
+            if key not in self.known:
+                var = kind("lv", value.struct_info, old.span)
+                bindings.append(VarBinding(var, replace(value, span=old.span), old.span))
+                self.known[key] = var
+            return self.known[key]
+
+        waiting: list[_Term] = [(factor, ())]
+        while True:
+            term = expr, axes = waiting.pop()
+            key = (x, dtype, *term)
+            terms = self._terms(term)
+            missing = [t for t in terms if (x, dtype, *t) not in self.known]
+            if missing:
+                waiting += (term, *reversed(missing))
+            elif terms:
+                total = R.add(*(self.known[x, dtype, *t] for t in terms))
+                if not waiting:
+                    return [*bindings, replace(old, value=replace(total, span=call.span))]
+                bound(key, total)
+            elif not waiting:
+                return None
+            else:
+                permuted = bound(term, R.permute_dims(expr, *axes)) if axes else expr
+                bound(key, product(x, permuted, call))
