@@ -7,6 +7,7 @@ from typing import Final
 
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -29,6 +30,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 
+_MUTATING: Final = (CallKind.INPLACE_KERNEL, CallKind.INPLACE_PACKED)
 _KERNEL_CALLS: Final = ("relax.call_tir", "relax.call_tir_with_grad")
 
 _TOTAL: Final = tuple(f"relax.{n}" for n in ("add", "subtract", "multiply", "maximum", "minimum"))
@@ -74,9 +76,23 @@ class Effects:
         return call.op.is_pure if isinstance(call.op, Function) else self.in_pure_function
 
     def is_barrier(self, binding: Binding) -> bool:
-        """Whether nothing may move past a binding: it has effects or branches (OPT-3, OPT-4)."""
+        """Whether nothing may move past a binding (OPT-3, OPT-4).
+
+        It has effects, branches, or mutates operands.
+        """
         value = binding.value
-        return isinstance(value, If) or (isinstance(value, Call) and not self.is_pure(value))
+        if isinstance(value, Call):
+            return not self.is_pure(value) or mutates(binding)
+        return isinstance(value, If)
+
+
+def mutates(binding: Binding) -> bool:
+    """Whether a binding is of a call that stores its results in operands, such as call_tir_inplace.
+
+    It is declared pure, since only it and what comes before it uses those operands.
+    """
+    call = binding.value
+    return isinstance(call, Call) and isinstance(call.op, Op) and call.op.record.calls in _MUTATING
 
 
 def cast_may_fail(cast: MatchCast) -> bool:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from relaxpy.ir.core.traverse import rebuild, walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.normalize import is_leaf
 from relaxpy.ir.relax.dpl.cleanup import cleaned
@@ -139,19 +140,18 @@ class _Rewriting(BindingRewriter):
         return rebuild(seq, blocks=tuple(joined(new)), body=body)
 
     def _block(self, block: BindingBlock, rule: Rule) -> Sequence[Binding]:
-        bindings = block.bindings
-        if isinstance(block, DataflowBlock):
-            result = rule.sweep(bindings, self.replacer, DataflowBlock, ordered=False)
-            self._enter_all(result)
-            self.replacer.leave(result)
-            return result
-        result = []
-        for is_barrier, group in groupby(bindings, self.replacer.effects.is_barrier):
+        in_dataflow = isinstance(block, DataflowBlock)
+        kind = DataflowBlock if in_dataflow else BindingBlock
+        is_barrier = mutates if in_dataflow else self.replacer.effects.is_barrier
+        result: list[Binding] = []
+        for separates, group in groupby(block.bindings, is_barrier):
             run: Sequence[Binding] = list(group)
-            if not is_barrier:
-                run = rule.sweep(run, self.replacer, BindingBlock, ordered=True)
+            if not separates:
+                run = rule.sweep(run, self.replacer, kind, ordered=not in_dataflow)
             self._enter_all(run)
             result += run
+        if in_dataflow:
+            self.replacer.leave(result)
         return result
 
     def _enter_all(self, bindings: Iterable[Binding]) -> None:

@@ -12,7 +12,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.analysis.effects import Effects, may_fail
+from relaxpy.ir.relax.analysis.effects import Effects, may_fail, mutates
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
 from relaxpy.ir.relax.nodes import (
@@ -152,4 +152,5 @@ class _Converter(BindingRewriter):
         if isinstance(callee, GlobalVar) and callee.name_hint in self.recursive:
             return False  # WF-7b
         is_check = binding.var is None or binding.var not in self.needed
-        return not self.effects.is_barrier(binding) and not (is_check and may_fail(binding))
+        is_pure = mutates(binding) or not self.effects.is_barrier(binding)
+        return is_pure and not (is_check and may_fail(binding))

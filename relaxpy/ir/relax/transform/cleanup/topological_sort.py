@@ -15,6 +15,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -163,9 +164,18 @@ class _Dependencies:
         known: dict[object, None] = dict.fromkeys(params)
         for param in params:
             self._depends(param, _INPUT)
+        last_mutation: object = None
+        since: list[object] = []
         for binding in bindings:
             node = _node(binding)
             known[node] = None
+            if last_mutation is not None:
+                self._depends(node, last_mutation)
+            if mutates(binding):
+                for earlier in since:
+                    self._depends(node, earlier)
+                last_mutation, since = node, []
+            since.append(node)
             for operand in binding_operands(binding):
                 self._use(operand, node, known, casts)
             if isinstance(binding, MatchCast):

@@ -13,6 +13,7 @@ from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.analysis.effects import mutates
 from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars, used_shape_vars
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
@@ -44,7 +45,6 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
-_MUTATING: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +129,7 @@ class _Grouper(BindingRewriter):
     ) -> Sequence[Binding]:
         """The call of the function of a group, and the bindings of its outputs."""
         if not outputs:
-            return bindings if any(map(_is_mutating, bindings)) else ()
+            return bindings if any(map(mutates, bindings)) else ()
         creator = _FunctionOf(bindings, outputs, lift_constants=self.lift_constants)
         built = creator.build(group.attrs)
         if built is None:
@@ -152,11 +152,6 @@ class _Grouper(BindingRewriter):
 def _sinfos(variables: Sequence[Var]) -> tuple[StructInfo, ...]:
     sinfos = (var.struct_info for var in variables)
     return tuple(sinfo for sinfo in sinfos if sinfo is not None)
-
-
-def _is_mutating(binding: Binding) -> bool:
-    call = binding.value
-    return isinstance(call, Call) and isinstance(call.op, Op) and call.op.name in _MUTATING
 
 
 def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> None:
@@ -209,7 +204,7 @@ def _needs(block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]) -> _Ne
             required[homes.get(used, unit)] = None
         if last_mutation is not None:
             required[last_mutation] = None
-        if _is_mutating(binding):
+        if mutates(binding):
             required.update(dict.fromkeys(since))
             last_mutation, since = unit, []
         since.append(unit)
