@@ -19,6 +19,7 @@ from relaxpy.ir.relax.nodes import (
     DataflowVar,
     Expr,
     Function,
+    GlobalVar,
     SeqExpr,
     TensorStructInfo,
     Tuple,
@@ -26,7 +27,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.rewrite.arguments import in_place_of_parameters
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars, replace_variables
-from relaxpy.ir.relax.transform.find_function import find_function
+from relaxpy.ir.relax.transform.find_function import find_function, name_of_function
 
 
 @dataclass(frozen=True)
@@ -81,23 +82,24 @@ class AppendLoss(Pass):
     Errors:
         UnknownNameError (also KeyError, ValueError): the module has no such function.
         MisuseError (also TypeError): an option has another type.
+        TransformError: the module has a function of the new name.
         TransformError: one of the functions has another form, or the loss takes fewer results, or
             is not a float of rank 0.
         StructInfoError: a result does not fit the parameter of the loss.
 
     """
 
-    func_name: str
+    func_name: str | GlobalVar
     loss_function: Function
     num_backbone_outputs: int = 1
-    new_func_name: str | None = None
+    new_func_name: str | GlobalVar | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("func_name", str),
-            ("loss_function", Function),
-            ("num_backbone_outputs", int),
-        ):
+        object.__setattr__(self, "func_name", name_of_function(self.func_name))
+        if self.new_func_name is not None:
+            name = name_of_function(self.new_func_name, "new_func_name")
+            object.__setattr__(self, "new_func_name", name)
+        for name, kind in (("loss_function", Function), ("num_backbone_outputs", int)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise MisuseError(f"{name} is a {kind.__name__}, found {value!r:.60}", about=value)
@@ -105,10 +107,16 @@ class AppendLoss(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
-        _, model = find_function(mod, self.func_name, "AppendLoss")
-        name = self.new_func_name or f"{self.func_name}_loss"
+        old_name, model = find_function(mod, self.func_name, "AppendLoss")
+        name = f"{old_name}_loss" if self.new_func_name is None else str(self.new_func_name)
+        if name in mod.functions_by_name:
+            raise TransformError(
+                f"AppendLoss: the module has a function {name} already",
+                hint="name the new function in new_func_name",
+                about=mod[name],
+            )
         loss = BlockBuilder().normalize_function(self.loss_function)
-        combined = _combined(model, loss, self.num_backbone_outputs, self.func_name)
+        combined = _combined(model, loss, self.num_backbone_outputs, old_name)
         if "global_symbol" in model.attrs:
             combined = combined.with_attr("global_symbol", name)
         result = mod.clone()

@@ -7,7 +7,7 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 
 
-def name_of_function(func_name: object) -> str:
+def name_of_function(func_name: object, option: str = "func_name") -> str:
     """The name that an option gives as a string or as a GlobalVar.
 
     Errors:
@@ -17,7 +17,7 @@ def name_of_function(func_name: object) -> str:
         return func_name.name_hint
     if isinstance(func_name, str):
         return func_name
-    raise MisuseError(f"func_name names a function, found {func_name!r:.60}", about=func_name)
+    raise MisuseError(f"{option} names a function, found {func_name!r:.60}", about=func_name)
 
 
 def find_function(mod: IRModule, func_name: object, pass_name: str) -> tuple[str, Function]:

@@ -57,8 +57,10 @@ def test_results_that_the_loss_does_not_take_are_returned() -> None:
     found = AppendLoss("main", sum_of_both, 2)(Before)
     assert_structural_equal(found["main_loss"], After["main_loss"])
     assert found["main"] is Before["main"]
-    renamed = AppendLoss("main", sum_of_both, 2, new_func_name="trained")(Before)
-    assert renamed["trained"].attrs["global_symbol"] == "trained"
+    main = Before.get_global_var("main")
+    for name in ("trained", relax.GlobalVar("trained")):
+        renamed = AppendLoss(main, sum_of_both, 2, new_func_name=name)(Before)
+        assert renamed["trained"].attrs["global_symbol"] == "trained"
 
 
 def test_the_sizes_of_the_loss_are_those_of_the_model() -> None:
@@ -128,13 +130,25 @@ def of_doubles(a: R.Tensor((3,), "float64")):
         ("one", vector, 0, TransformError, "no 0 to pass"),
         ("none", sum_of_both, 1, UnknownNameError, "no function 'none'"),
         ("one", 3, 1, MisuseError, "loss_function is a Function"),
+        (3, sum_of_both, 1, MisuseError, "func_name names a function, found 3"),
     ],
 )
 def test_losses_that_do_not_fit(
-    name: str, loss: Any, count: int, error: type[Exception], message: str
+    name: Any, loss: Any, count: int, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         AppendLoss(name, loss, count)(Two)
+
+
+def test_a_loss_replaces_no_function() -> None:
+    vector = relax.TensorStructInfo((3,), "float32")
+    loss = L1Loss()(vector, vector)
+    once = AppendLoss("one", loss)(Two)
+    for again in (AppendLoss("one", loss), AppendLoss("main", loss, new_func_name="one_loss")):
+        with pytest.raises(TransformError, match="has a function one_loss already"):
+            again(once)
+    with pytest.raises(MisuseError, match="new_func_name names a function"):
+        AppendLoss("one", loss, new_func_name=3)
 
 
 @I.ir_module
