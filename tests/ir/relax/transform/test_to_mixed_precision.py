@@ -307,6 +307,44 @@ def test_parameters_of_these_names_become_narrow() -> None:
     assert well_formed(found)
 
 
+def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(private=True)
+        def double(w: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                y = R.matmul(w, w)
+                R.output(y)
+            return y
+
+        @R.function
+        def public(w: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                y = R.matmul(w, w)
+                R.output(y)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32"), w: R.Tensor((2, 2), "float32")):
+            cls = Before
+            with R.dataflow():
+                a = cls.double(x)
+                b = cls.public(a)
+                z = R.add(b, w)
+                R.output(z)
+            return z
+
+    found = ToMixedPrecision(fp16_input_names=["w"])(Before)
+    assert well_formed(found)
+    plain = ToMixedPrecision()(Before)
+    for name in ("double", "public"):
+        assert_structural_equal(found[name], plain[name])
+    assert [p.struct_info.dtype for p in found["main"].params] == ["float32", "float16"]
+    x, w = (RANDOM.integers(-3, 4, (2, 2)).astype(dtype) for dtype in ("float32", "float16"))
+    result = relaxpy.compile(found)["main"](x, w)
+    np.testing.assert_array_equal(result, x @ x @ (x @ x) + w)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

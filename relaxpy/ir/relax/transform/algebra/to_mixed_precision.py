@@ -21,6 +21,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.call_graph import call_graph
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
@@ -59,8 +60,8 @@ class ToMixedPrecision(Pass):
     float16; their sums are of `out_dtype`, and their results are stored in float16. Operators that
     follow use float16 if all operands have it or are constants in its range. All others use what
     the program says. Parameters, results of blocks, and code outside of blocks keep their
-    datatypes, except for parameters in `fp16_input_names`, which become float16, but not those of
-    local functions.
+    datatypes. Parameters in `fp16_input_names` become float16, but not those of local functions and
+    of functions that the module mentions, whose arguments stay as they are.
 
     Example:
         @I.ir_module
@@ -110,12 +111,14 @@ class ToMixedPrecision(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         names = frozenset(self.fp16_input_names or ())
+        called = {mod.find_function(n) for mentioned in call_graph(mod).values() for n in mentioned}
         builder = BlockBuilder(mod, suppress_warnings=True)
-        return normalize_module(
-            map_functions(
-                mod, Function, lambda func: _Function(builder, self.out_dtype, names).expr(func)
-            )
-        )
+
+        def converted(func: Function) -> Function:
+            narrow = frozenset() if func in called else names
+            return _Function(builder, self.out_dtype, narrow).expr(func)
+
+        return normalize_module(map_functions(mod, Function, converted))
 
 
 class _Function(BindingRewriter):
