@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import RelaxpyError
+from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.transform import LambdaLift
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
@@ -217,3 +219,43 @@ def test_a_call_that_fails_still_fails(target: str) -> None:
         np.testing.assert_array_equal(executable["main"](X, X), X + X)
         with pytest.raises(RelaxpyError):
             executable["main"](X, X[:3])
+
+
+@I.ir_module
+class Recursive:
+    @R.function
+    def main(n: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+        with R.dataflow():
+            one = R.const(1, "int32")
+            three = R.add(one, R.const(2, "int32"))
+
+            @R.function
+            def local(k: R.Tensor((), "int32")):
+                c = R.less(k, R.const(1, "int32"))
+                if c:
+                    r = k
+                else:
+                    m = R.subtract(k, R.const(1, "int32"))
+                    r = Recursive.main(m)
+                return r
+
+            w = local(n)
+            a = R.add(w, one)
+            b = R.add(a, three)
+            R.output(b)
+        return b
+
+
+@pytest.mark.rule("WF-7b", "WF-25", "WF-8b")
+def test_calls_that_become_recursive_are_moved_out_of_dataflow_blocks() -> None:
+    after = LambdaLift()(Recursive)
+    assert check_well_formed(Recursive) == []
+    assert check_well_formed(after, normal_form=True) == []
+    first, call, last = after["main"].body.blocks
+    assert [type(block) for block in (first, last)] == [relax.DataflowBlock] * 2
+    assert len(call.bindings) == 1
+    assert LambdaLift()(after) is after
+    for target in ("numpy", "reference"):
+        results = [relaxpy.compile(m, target=target)["main"](5) for m in (Recursive, after)]
+        np.testing.assert_array_equal(*results)
+        assert int(results[0]) == 24

@@ -38,6 +38,7 @@ from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.transform.cleanup.recursive_calls import outside_dataflow
 from relaxpy.ir.tir import expr as tir
 
 
@@ -48,7 +49,7 @@ class LambdaLift(Pass):
     One that captures variables takes them as its last parameters. A closure binds them, and
     `invoke_pure_closure` or `invoke_closure` calls it; it calls itself directly. Of a closure only
     is known that it is an object. Captured shape variables are passed, too, unless the arguments of
-    all calls are known to have them.
+    all calls are known to have them. Calls that become recursive are moved out of dataflow blocks.
 
     Example:
         @I.ir_module
@@ -93,7 +94,7 @@ class LambdaLift(Pass):
                 result[var] = lifter.expr(func)
                 for name, lifted in lifter.lifted.items():
                     result[name] = lifted
-        return normalize_module(result)
+        return normalize_module(outside_dataflow(result))
 
 
 def _places(seq: SeqExpr, path: tuple[str, ...]) -> Iterator[tuple[Var, tuple[str, ...]]]:
@@ -260,7 +261,13 @@ class _Lifter(BindingRewriter):
     def _renewed(
         self, func: Function, params: tuple[Var, ...], closure: tuple[VarBinding, ...]
     ) -> Function:
-        """The function with more parameters, and with new variables, so that it stands alone."""
+        """The function with more parameters, and with new variables, so that it stands alone.
+
+        It states what it returns, since it may be recursive now (WF-8b).
+        """
+        sinfo = func.struct_info
+        if func.ret_struct_info is None and isinstance(sinfo, FuncStructInfo):
+            func = rebuild(func, ret_struct_info=sinfo.ret)
         after = self.function(self._with_images(func))
         body = after.body
         if any(binding.var in free_vars(body) for binding in closure):
