@@ -19,7 +19,6 @@ from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.runtime.implementations import UsersImplementation, implementation
 from relaxpy.exec.runtime.operands import OperatorCall
-from relaxpy.exec.runtime.python_functions import symbol_of
 from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
 from relaxpy.exec.runtime.support import CompiledPackedCall
 from relaxpy.ir.core.dtype import DataType
@@ -155,7 +154,7 @@ class CallLowering(ABC):
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
         """The function that looks up a packed function and calls it."""
         packed_call = CompiledPackedCall(
-            symbol_of(func),
+            self._module.packed_symbol(func),
             call.sinfo_args if call is not None else (),
             packed_keywords(call) if call is not None else {},
             self._module.module_functions,

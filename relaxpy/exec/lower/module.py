@@ -25,6 +25,7 @@ from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, render, spans_by_line
 
@@ -97,6 +98,17 @@ class ModuleLowering:
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
         return resolve_python_callee(self._module, name)
+
+    def packed_symbol(self, func: rx.ExternFunc) -> str:
+        """The symbol of a packed function; if the node has the function, one of its own."""
+        symbol, function = symbol_of(func), python_function_of(func)
+        if function is None:
+            return symbol
+        name, count = symbol, 0
+        while self.module_functions.setdefault(name, function) is not function:
+            count += 1
+            name = f"{symbol} {count}"
+        return name
 
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which is added to the text."""

@@ -49,6 +49,9 @@ class ModuleContext(Protocol):
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
 
+    def packed_symbol(self, func: rx.ExternFunc) -> str:
+        """The symbol of a packed function."""
+
     def unchecked(self, callee: GlobalCallee) -> Unchecked:
         """The kernel of `callee` without its checks, which is added to the text."""
 

@@ -1,4 +1,4 @@
-"""Python functions in a module (`@I.pyfunc`)."""
+"""Python functions in a module (`@I.pyfunc`), and in calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_STRINGS: Final = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", token
 
 
 class PythonText(str):
-    """The source text of a function, with the function itself if Python has defined it."""
+    """The source text or the name of a function, with the function if Python has defined it."""
 
     __slots__ = ("function",)
     function: Callable[..., Any] | None
@@ -33,6 +33,14 @@ def python_function(name: str, text: str, function: Callable[..., Any] | None = 
     return ExternFunc(name, attrs=Attrs(attrs))
 
 
+def compiled_function(name: str, function: Callable[..., Any]) -> ExternFunc:
+    """The callee for a Python function: as a packed function of the name, which is not registered.
+
+    The text and the JSON of a program have only the name.
+    """
+    return ExternFunc(PythonText(name, function))
+
+
 def is_python_function(func: BaseFunc) -> bool:
     """Whether an entry of a module is a Python function."""
     return isinstance(func, ExternFunc) and func.attrs.get(IS_PYTHON) is True
@@ -44,8 +52,10 @@ def text_of(func: BaseFunc) -> str:
 
 
 def python_function_of(func: BaseFunc) -> Callable[..., Any] | None:
-    """The Python function of a module's entry, or None if there is only a text, or neither."""
-    text = func.attrs.get(SOURCE) if is_python_function(func) else None
+    """The Python function of a callee or of a module's entry, or None if there is none."""
+    text: object = func.attrs.get(SOURCE) if is_python_function(func) else None
+    if isinstance(func, ExternFunc) and isinstance(func.global_symbol, PythonText):
+        text = func.global_symbol
     return text.function if isinstance(text, PythonText) else None
 
 

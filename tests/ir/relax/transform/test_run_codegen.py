@@ -1,5 +1,7 @@
 """RunCodegen: what a back end receives, and what takes the place of its functions."""
 
+import gc
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,11 +11,12 @@ import pytest
 import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError, TransformError, UnknownPackedFuncError
+from relaxpy.ir import assert_structural_equal, load_json, save_json
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
-from relaxpy.runtime import get_global_func
-from relaxpy.script import ir as I, relax as R
+from relaxpy.runtime import get_global_func, list_global_func_names
+from relaxpy.script import from_source, ir as I, relax as R
 from tests.ir.relax.transform.before_after import stays
 
 X = np.arange(4, dtype="float32")
@@ -100,6 +103,51 @@ def test_functions_of_one_name_in_two_modules_stay_different(back_end: BackEnd) 
     np.testing.assert_allclose(relaxpy.compile(second)["main"](X), X + 5)
     actual = relaxpy.compile(first)["main"](X)
     np.testing.assert_allclose(actual, np.exp(X + ONE_TO_4), rtol=1e-6)
+
+
+def test_what_a_back_end_returns_belongs_to_the_module(back_end: BackEnd) -> None:
+    names = list_global_func_names()
+    functions = []
+    back_end.compiled = lambda func: functions.append(lambda x: x) or functions[-1]  # type: ignore[method-assign]
+    after = RunCodegen()(partitioned(merge=True))
+    assert list_global_func_names() == names
+    executable = relaxpy.compile(after)
+    np.testing.assert_array_equal(executable["main"](X), X)
+    lifetime = weakref.ref(functions.pop())
+    del after, executable
+    gc.collect()
+    assert lifetime() is None
+
+
+def test_a_saved_module_names_what_is_missing(back_end: BackEnd) -> None:
+    after = RunCodegen()(partitioned(merge=True))
+    name = "fused_relax_add_relax_exp_testing"
+    for mod in (load_json(save_json(after)), from_source(after.script())):
+        assert_structural_equal(mod, after)
+        for target in ("numpy", "reference"):
+            with pytest.raises(UnknownPackedFuncError, match=f"registered as '{name}'"):
+                relaxpy.compile(mod, target=target)["main"](X)
+
+
+def test_functions_of_one_name_in_one_module_stay_different(back_end: BackEnd) -> None:
+    @I.ir_module
+    class Other:
+        @R.function
+        def other(x: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.add(x, R.const([5, 5, 5, 5], "float32"))
+                R.output(a)
+            return a
+
+    first, second = (
+        RunCodegen()(FuseOpsByPattern(PATTERNS[:1], annotate_codegen=True)(mod))
+        for mod in (Module, Other)
+    )
+    both = relaxpy.IRModule({"main": first["main"], "other": second["other"]})
+    for target in ("numpy", "reference"):
+        executable = relaxpy.compile(both, target=target)
+        np.testing.assert_array_equal(executable["other"](X), X + 5)
+        np.testing.assert_allclose(executable["main"](X), np.exp(X + ONE_TO_4), rtol=1e-6)
 
 
 def test_modules_without_such_functions_stay() -> None:

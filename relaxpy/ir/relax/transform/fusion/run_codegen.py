@@ -24,6 +24,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     GlobalVar,
 )
+from relaxpy.ir.relax.nodes.python_function import compiled_function
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import DeadCodeElimination
 
@@ -38,8 +39,9 @@ class RunCodegen(Pass):
     list of its functions, with its options in `target_options`, and with a table of the constants
     in the functions to names for them. It returns a table, or a list of tables, with a Python
     function for the `global_symbol` of each of its functions, which takes the arguments and returns
-    the result, and which has no visible effect. These functions are registered as packed functions
-    and called in place of the functions of the module, which are removed.
+    the result, and which has no visible effect. Calls of the functions of the module, which are
+    removed, become calls of these Python functions. They belong to the calls: no name is registered
+    for them, and a saved module does not contain them.
 
     Example:
         @relaxpy.register_func("relax.ext.example", override=True)
@@ -100,7 +102,7 @@ class RunCodegen(Pass):
                 by_target.setdefault(target, {})[name] = func
         if not by_target:
             return mod
-        packed: dict[str, str] = {}
+        packed: dict[str, ExternFunc] = {}
         for target, functions in by_target.items():
             options = (self.target_options or {}).get(target, {})
             packed |= _compiled(target, functions, options)
@@ -115,8 +117,8 @@ class RunCodegen(Pass):
 
 def _compiled(
     target: str, functions: Mapping[str, Function], options: Mapping[str, object]
-) -> dict[str, str]:
-    """The packed functions that a back end provides for functions, by the names of the latter."""
+) -> dict[str, ExternFunc]:
+    """What a back end provides for functions, by the names of the latter."""
     backend = hooks.call("packed_function", f"{_PREFIX}{target}")
     tables = backend(list(functions.values()), dict(options), _constant_names(functions, target))
     found: dict[str, Callable[..., Any]] = {}
@@ -127,7 +129,7 @@ def _compiled(
                 hint="it returns a table of functions by global_symbol, or a list of tables",
             )
         found |= table
-    packed: dict[str, str] = {}
+    packed: dict[str, ExternFunc] = {}
     for name, func in functions.items():
         symbol = str(func.attrs.get("global_symbol", name))
         if not func.is_pure:
@@ -136,19 +138,8 @@ def _compiled(
             raise TransformError(
                 f"back end {_PREFIX}{target} returned no function for {symbol}", span=func.span
             )
-        packed[name] = _registered(symbol, found[symbol])
+        packed[name] = compiled_function(symbol, found[symbol])
     return packed
-
-
-def _registered(symbol: str, function: Callable[..., Any]) -> str:
-    """The name of a packed function: the symbol, with a number if another function has it."""
-    name, count = symbol, 0
-    while (known := hooks.call("packed_function", name, True)) not in (None, function):
-        count += 1
-        name = f"{symbol}_{count}"
-    if known is None:
-        hooks.call("register_packed", name, function, pure=True)
-    return name
 
 
 def _constant_names(functions: Mapping[str, Function], target: str) -> dict[Constant, str]:
@@ -163,7 +154,7 @@ def _constant_names(functions: Mapping[str, Function], target: str) -> dict[Cons
 class _Caller(BindingRewriter):
     """Calls packed functions in place of functions of the module."""
 
-    def __init__(self, packed: Mapping[str, str]) -> None:
+    def __init__(self, packed: Mapping[str, ExternFunc]) -> None:
         super().__init__()
         self.packed = packed
 
@@ -172,13 +163,13 @@ class _Caller(BindingRewriter):
         call = binding.value
         if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
             return None
-        name = self.packed.get(call.op.name_hint)
-        if name is None:
+        callee = self.packed.get(call.op.name_hint)
+        if callee is None:
             return None
         assert call.struct_info is not None
         new = Call(
             Op.get("relax.call_pure_packed"),
-            (ExternFunc(name), *call.args),
+            (callee, *call.args),
             sinfo_args=(call.struct_info,),
             span=call.span,
         )
