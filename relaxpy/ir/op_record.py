@@ -56,6 +56,12 @@ class CallKind(Enum):
         return self not in (CallKind.PYTHON, CallKind.CLOSURE)
 
     @property
+    def takes_packed(self) -> bool:
+        """Whether only a packed function can be the callee."""
+        packed = (CallKind.PACKED, CallKind.INPLACE_PACKED, CallKind.PACKED_WITH_CONTEXT)
+        return self in packed or self is CallKind.DPS_PACKED
+
+    @property
     def has_outputs(self) -> bool:
         """Whether `sinfo_args` describe outputs that the callee writes."""
         kernels = (CallKind.KERNEL, CallKind.INPLACE_KERNEL, CallKind.LOCAL_KERNEL)

@@ -706,3 +706,40 @@ def func(x: R.Tensor) -> R.Tensor:
     run = relaxpy.compile(relaxpy.IRModule({"func": module}), target=target)["func"]
     assert run(x) is x
     assert capsys.readouterr().out == "1\n[2 3]\n"
+
+
+@pytest.mark.rule("PX-9")
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [("T.int64(16)", 16), ("R.prim_value(16)", 16), ("n * 4", "n * 4"), ("16 // 2 * n", "8 * n")],
+)
+def test_a_scalar_of_known_value_is_a_dimension(value: str, size: object) -> None:
+    func = graph(f"""
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            n = T.int64()
+            size = {value}
+            y: R.Tensor((size, 4), "float32") = R.zeros((size, 4), "float32")
+            z = R.broadcast_to(y, R.shape([2, size, 4]))
+            return z
+    """)
+    assert str(bindings(func)[1].var.struct_info) == f'R.Tensor(({size}, 4), dtype="float32")'
+
+
+@pytest.mark.rule("PX-9")
+def test_a_scalar_of_unknown_value_is_not_a_dimension() -> None:
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), size: R.Prim("int64")):
+            y = R.zeros((size, 4), "float32")
+            #            ^^^^ relax.zeros: expected a scalar expression, found Var size
+            # hint: name its value: R.match_cast(..., R.Prim(value=m)) binds m
+            return y
+    """)
+    check_marks("""
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y: R.Tensor((x, 4), "float32") = R.zeros((4, 4), "float32")
+            #            ^ expected a scalar expression, found Var x
+            return y
+    """)

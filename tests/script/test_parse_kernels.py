@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxpy.errors import ParseError
+from relaxpy.errors import ParseError, RelaxpyError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.short_text.nodes import short_text
@@ -201,6 +201,22 @@ def test_let_statements() -> None:
         "z": ("int64", "T.int64(3)"),
         "w": ("int32", "5"),
     }
+
+
+def test_a_variable_of_a_let_may_be_a_dimension_of_an_allocation() -> None:
+    func = kernel("""
+size = T.int64(16)
+half = size // T.int64(2)
+B = T.alloc_buffer((size, half), "float32")
+B[0, 0] = x
+A[0, 0] = B[0, 0]
+""")
+    [block] = [node for node in walk(func.body) if isinstance(node, stmt.Block)]
+    assert [str(size) for size in block.alloc_buffers[0].shape] == ["T.int64(16)", "T.int64(8)"]
+    with pytest.raises(RelaxpyError, match="a variable is used without a definition: 'size'"):
+        from_source(
+            HEADER + '    size = T.Cast("int64", A[0, 0])\n    B = T.alloc_buffer((size,))\n'
+        )
 
 
 def test_an_inner_scope_may_use_a_name_again() -> None:

@@ -18,7 +18,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import static_type as ty
 from relaxpy.ir.relax.nodes.base import checked_node_count
 from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
-from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint
+from relaxpy.ir.relax.nodes.struct_info import check_sizes, integer_hint, scalar_value
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.script.language.devices import Devices
 from relaxpy.script.language.records import DeviceForm, UnknownShape, as_dtype
@@ -126,6 +126,8 @@ def _plain(value: object) -> object:
 def _checked_dim(value: object) -> object:
     if isinstance(value, TypeVar):  # `def f[n](x: R.Tensor((n, 4)))`, which Python evaluates
         return value.__name__
+    if isinstance(value, rx.Expr):
+        value = scalar_value(value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer, str, PrimExpr)):
         raise MisuseError(
             f"a dimension is an integer expression or a name, found {value!r:.60}",

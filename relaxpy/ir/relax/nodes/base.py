@@ -16,6 +16,7 @@ from relaxpy.ir.op import Op
 if TYPE_CHECKING:
     from relaxpy.errors import Span
     from relaxpy.ir.relax.nodes.expr import Call
+    from relaxpy.ir.tir.expr import PrimExpr
 
 M = TypeVar("M")
 
@@ -83,6 +84,16 @@ class Expr(Node):
         from relaxpy.ir.relax.op.operators import convert
 
         return convert(self, dtype)
+
+    def __prim_expr__(self) -> PrimExpr:
+        """The value of this scalar, where a dimension or a number is expected.
+
+        Errors:
+            MisuseError (also TypeError): its struct info is not that of a scalar of known value.
+        """
+        from relaxpy.ir.relax.nodes.struct_info import scalar_value
+
+        return scalar_value(self)
 
     def __call__(self, *args: object, attrs: Mapping[str, object] | None = None) -> Call:
         """A call of this expression; Python numbers, strings and sequences become expressions."""

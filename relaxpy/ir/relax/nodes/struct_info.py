@@ -206,6 +206,24 @@ class PrimStructInfo(StructInfo):
         set_fields(self, dtype=kind, value=value)
 
 
+def scalar_value(expr: Expr) -> tir.PrimExpr:
+    """The value of a scalar, as its struct info states it.
+
+    Errors:
+        MisuseError (also TypeError): it is not a scalar, or its value is not known.
+    """
+    sinfo = expr.struct_info
+    if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
+        return sinfo.value
+    raise MisuseError(
+        f"expected a scalar expression, found {type(expr).__name__} {expr!r:.60}",
+        about=expr,
+        hint="name its value: R.match_cast(..., R.Prim(value=m)) binds m"
+        if isinstance(sinfo, PrimStructInfo)
+        else None,
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShapeStructInfo(StructInfo):
     """A shape value, whose members or rank may be known (SI-4)."""

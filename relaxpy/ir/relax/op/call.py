@@ -479,10 +479,23 @@ def packed_derivation(call: Call, ctx: Context) -> EnvFunc:
         raise StructInfoTypeError("takes what to call", about=call)
     sinfo = ctx.sinfo_of(call.args[0])
     if not isinstance(sinfo, FuncStructInfo) or sinfo.params is not None or not sinfo.derive_func:
-        raise StructInfoTypeError(
-            f"expected a packed function, found {sinfo}", rule="OP-9", about=call.args[0]
-        )
+        raise _not_packed(call.args[0], sinfo, ctx)
     return sinfo.derive_func
+
+
+def _not_packed(callee: Expr, sinfo: StructInfo, ctx: Context) -> StructInfoTypeError:
+    """The error for a callee that is not a packed function."""
+    function = ctx.function_of(callee) if isinstance(callee, GlobalVar) else None
+    found, hint = str(sinfo), None
+    if isinstance(callee, GlobalVar) and isinstance(function, Function):
+        found = f"the Relax function {callee.name_hint}"
+        hint = f"call it directly: {callee.name_hint}(...)"
+    elif isinstance(callee, GlobalVar) and function is not None:
+        found = f"the PrimFunc {callee.name_hint}"
+        hint = f"R.call_tir({callee.name_hint}, (...), out_sinfo=...) allocates its outputs"
+    return StructInfoTypeError(
+        f"expected a packed function, found {found}", rule="OP-9", hint=hint, about=callee
+    )
 
 
 def _infer_dps_packed(call: Call, ctx: Context) -> StructInfo:

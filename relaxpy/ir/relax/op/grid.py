@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -87,7 +87,8 @@ def _sampled(
             f"{shown(sizes[0])} and {shown(positions[0])}",
             grid,
         )
-    result_shape = (*sizes[:2], *positions[2:]) if same(sizes[0], positions[0]) else None
+    fits = same(sizes[0], positions[0]) and is_const(positions[1], rank - 2)
+    result_shape = (*sizes[:2], *positions[2:]) if fits else None
     return tensor(result_shape, data.dtype, data.vdevice, rank)
 
 
@@ -134,7 +135,30 @@ def grid_sample(
     return _sampled(data, grid, method, layout)
 
 
+def _is_gradient(gradient: TensorStructInfo, result: TensorStructInfo) -> bool:
+    """Whether a gradient is known to have the shape of the result.
+
+    Errors:
+        StructInfoError: it has another rank or shape.
+    """
+    _require_rank(gradient, "output_grad", result.ndim, ", as the result")
+    shape, expected = literal_shape(gradient), literal_shape(result)
+    if shape is None or expected is None:
+        return False
+    if any(differ(n, size) for n, size in zip(shape, expected, strict=True)):
+        raise refuse(
+            f"output_grad has the shape of the result, {shape_text(expected)}, found "
+            f"{shape_text(shape)}",
+            gradient,
+        )
+    return all(same(n, size) for n, size in zip(shape, expected, strict=True))
+
+
 def _legalize_backward(builder: BlockBuilder, call: Call) -> Expr:
+    gradient, *operands = (builder.struct_info_of(arg) for arg in call.args)
+    attrs: Any = {name: call.attrs[name] for name in ("method", "layout")}
+    if not _is_gradient(cast("Any", gradient), _sampled(*cast("Any", operands), **attrs)):
+        return call
     kernels = (
         te_kernel(builder, function, f"grid_sample_backward_{name}", *call.args, **call.attrs)
         for name, function in (
@@ -163,11 +187,10 @@ def grid_sample_backward(
         result       a tuple of tensors as data and grid
     Errors:
         StructInfoError: `image.grid_sample` does not take these operands, or the gradient has
-            another rank.
+            another shape than the result.
         MisuseError: an attribute has a value that it does not have.
     """
-    _sampled(data, grid, method, layout)
-    _require_rank(output_grad, "output_grad", len(layout), f" for layout {layout!r}")
+    _is_gradient(output_grad, _sampled(data, grid, method, layout))
     return TupleStructInfo((data, grid))
 
 

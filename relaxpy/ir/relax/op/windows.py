@@ -53,7 +53,9 @@ def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
 
 
 def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[str, PrimExpr] | None:
-    """The dimensions by the letters of whole axes; None if the shape is unknown.
+    """The dimensions by the letters of whole axes; None if the shape is unknown or not in blocks.
+
+    A block whose size is symbolic is compared with that of the layout when values arrive.
 
     Errors:
         StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
@@ -67,14 +69,18 @@ def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[st
     shape = literal_shape(sinfo)
     if shape is None:
         return None
+    is_in_blocks = True
     for axis, (letter, size) in enumerate(zip(layout.names, shape, strict=True)):
         block = layout.factors.get(letter)
+        is_in_blocks = is_in_blocks and (block is None or same(size, number(block)))
         if block is not None and differ(size, number(block)):
             raise refuse(
                 f"dimension {axis} of {name} {shape_text(shape)} is {shown(size)}, "
                 f"blocks in {layout.name} have {block}",
                 sinfo,
             )
+    if not is_in_blocks:
+        return None
     order = [axis for axis in layout.names if axis.isupper()]
     return dict(zip(order, whole_shape(shape, layout), strict=True))
 

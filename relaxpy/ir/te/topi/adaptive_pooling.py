@@ -62,7 +62,7 @@ def _adaptive(x: Tensor, axis: int, count: PrimExpr, kind: Literal["sum", "max"]
         return (reduction.sum if kind == "sum" else reduction.max)(x, axis, keepdims=True)
     combine = ops.add if kind == "sum" else ops.maximum
     shortest, longest = _lengths(size, count)
-    if shortest == longest and isinstance(size, tir.IntImm):
+    if shortest == longest > 0 and isinstance(size, tir.IntImm):
         k = longest
         if is_const(size, k * count.value if isinstance(count, tir.IntImm) else -1):
             along = Along(axis, size, k, k, 1, 0, 0, ceil=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import always, simplify
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import accumulator, as_dtype, computed, injective
@@ -13,7 +14,7 @@ from relaxpy.ir.te.topi.shapes import broadcast_index, broadcast_shapes, normal_
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
-from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt, stmt_seq
+from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, For, ForKind, Stmt, stmt_seq
 
 __all__ = [
     "adv_index",
@@ -301,12 +302,38 @@ def index_put(
     return _scattered(data, full_values, list(indices), mode, "index_put", target_of)
 
 
+def _slice_checks(
+    data: Tensor, src: Tensor, bounds: tuple[PrimExpr, PrimExpr, PrimExpr], axis: int
+) -> Iterator[tuple[PrimExpr, str]]:
+    """What is not known of the bounds of a slice and the shape of src, and how an error says it."""
+    start, end, step = bounds
+    one, size = ops.const(1, "int64"), ops.cast_to(data.shape[axis], "int64")
+    shape = [ops.cast_to(n, "int64") for n in data.shape]
+    shape[axis] = simplify(ops.floordiv(ops.sub(ops.add(end, ops.sub(step, one)), start), step))
+    conditions = [
+        (ops.compare(tir.GE, step, one), "step is positive"),
+        (ops.compare(tir.GE, start, ops.const(0, "int64")), "start is 0 at least"),
+        (ops.compare(tir.LE, start, end), "end is not before start"),
+        (ops.compare(tir.LE, end, size), f"end is at most the size of axis {axis}"),
+    ]
+    for k, (n, expected) in enumerate(zip(src.shape, shape, strict=True)):
+        is_equal = ops.compare(tir.EQ, ops.cast_to(n, "int64"), expected)
+        conditions.append((is_equal, f"dimension {k} of src is that of the slice"))
+    for condition, message in conditions:
+        if not always(condition):
+            yield condition, message
+
+
 def slice_scatter(
     input_tensor: Tensor, src: Tensor, start: ExprLike, end: ExprLike, step: ExprLike, axis: int
 ) -> Tensor:
-    """A copy of a tensor with `src` stored at `start:end:step` along an axis."""
+    """A copy of a tensor with `src` stored at `start:end:step` along an axis.
+
+    The kernel checks the bounds and sizes that are not known to fit.
+    """
     axis = normal_axis(axis, input_tensor.ndim)
-    first, by = (ops.cast_to(ops.convert(v), "int64") for v in (start, step))
+    first, last, by = (ops.cast_to(ops.convert(v), "int64") for v in (start, end, step))
+    checks = list(_slice_checks(input_tensor, src, (first, last, by), axis))
 
     def store(ins: list[Buffer], out: Buffer) -> Stmt:
         def update(index: list[PrimExpr]) -> Stmt:
@@ -314,7 +341,10 @@ def slice_scatter(
             target[axis] = ops.add(first, ops.mul(target[axis], by))
             return BufferStore(out, load(ins[0], tuple(index)), tuple(target))
 
-        return loops(src.shape, update)
+        body: Stmt = loops(src.shape, update)
+        for condition, message in reversed(checks):
+            body = AssertStmt(condition, tir.StringImm(message), body)
+        return body
 
     dtype = str(input_tensor.dtype)
     return stored_in_copy(input_tensor, input_tensor.shape, dtype, [src], "slice_scatter", store)

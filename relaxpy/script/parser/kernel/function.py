@@ -13,14 +13,15 @@ from typing_extensions import override
 
 from relaxpy.entry import argument_node
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, warn
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, intrin, ops, stmt
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, index_count, vector_index
+from relaxpy.ir.tir.buffer import Buffer, IterVar, index_count, vector_index
 from relaxpy.ir.tir.expr import PrimExpr, StringImm, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
 from relaxpy.script.language import records, tir_directives
 from relaxpy.script.language.kernel_builder import FRAMES, NAMED, SCOPED, KernelBuilder
 from relaxpy.script.language.kernel_values import result_type, scalar, typed_var
@@ -28,7 +29,7 @@ from relaxpy.script.language.wording import as_parse_error, describe, shown
 from relaxpy.script.parser.evaluate import displays
 from relaxpy.script.parser.evaluate.displays import VALUE_ERRORS, Lambda, lambda_named
 from relaxpy.script.parser.evaluate.guard import OPEN, Guard
-from relaxpy.script.parser.kernel.values import KernelEvaluator, parameter_hint
+from relaxpy.script.parser.kernel.values import KernelEvaluator, is_same, may_read, parameter_hint
 from relaxpy.script.parser.source.report import (
     Report,
     Statements,
@@ -67,6 +68,7 @@ class KernelReader(KernelBuilder):
         self.returns = returns
         self.values = KernelEvaluator(program, scope, guard, self)
         self.shape_vars: dict[str, Var] = {}
+        self.lets: dict[Var, PrimExpr] = {}
 
     @property
     def program(self) -> Program:
@@ -276,7 +278,7 @@ class KernelReader(KernelBuilder):
             ParseError: the name is already bound to something else in this scope.
         """
         present = self.scope.frames[-1].get(name, POISON)
-        if present is not POISON and not _same(present, value):
+        if present is not POISON and not is_same(present, value):
             raise self.error(
                 target,
                 f"{name!r} is already defined in this scope",
@@ -329,8 +331,7 @@ class KernelReader(KernelBuilder):
         if isinstance(value, records.MetaVar):
             return value.value
         if isinstance(value, PrimExpr):
-            reads = any(isinstance(child, (BufferLoad, tir.Call)) for child in walk(value))
-            return self.let(name, value, at) if reads and value.dtype else value
+            return self.let(name, value, at) if may_read(value) and value.dtype else value
         if type(value) not in (list, tuple, dict):
             return value
         members = list(value.values() if isinstance(value, dict) else value)
@@ -352,7 +353,15 @@ class KernelReader(KernelBuilder):
         bound = var if var is not None else self.new_var(name, value.dtype)
         span = self.program.span(at)
         self.add(lambda body: stmt.LetStmt(bound, value, body, span))
+        if not may_read(value):
+            self.lets[bound] = simplify(substitute(value, self.lets))
         return bound
+
+    @override
+    def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
+        # A block allocates before its statements, so values stand for the variables of lets.
+        shape = tuple(substitute(ops.convert(size), self.lets) for size in spec.shape)
+        return KernelBuilder.alloc_buffer(self, name, replace(spec, shape=shape), at)
 
     def annotated(self, node: ast.AnnAssign) -> None:
         """Read `name: T.int32 = value`."""
@@ -581,12 +590,3 @@ class KernelReader(KernelBuilder):
                 )
             case _:
                 raise self.error(node, f"{describe(value)} does nothing here")
-
-
-def _same(present: object, value: object) -> bool:
-    """Return whether a name for `present` may be bound again, to `value`."""
-    if isinstance(value, records.MetaVar):
-        value = value.value
-        if isinstance(value, (bool, int, float, str)):
-            return type(present) is type(value) and present == value
-    return present is value

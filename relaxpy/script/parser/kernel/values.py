@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar
 from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion
+from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.script.language.annotations import is_annotation
 from relaxpy.script.language.eager import PendingFrame, handling, is_helper
 from relaxpy.script.language.kernel_builder import FRAMES
-from relaxpy.script.language.records import BufferSpec, Form
+from relaxpy.script.language.records import BufferSpec, Form, MetaVar
 from relaxpy.script.language.wording import describe
 from relaxpy.script.parser.evaluate import door
 from relaxpy.script.parser.evaluate.evaluator import Evaluator
@@ -130,3 +132,17 @@ def parameter_hint(annotation: object) -> str | None:
     if isinstance(annotation, str):
         return "annotations are not strings: write n: T.int32"
     return None
+
+
+def is_same(present: object, value: object) -> bool:
+    """Return whether a name for `present` may be bound again, to `value`."""
+    if isinstance(value, MetaVar):
+        value = value.value
+        if isinstance(value, (bool, int, float, str)):
+            return type(present) is type(value) and present == value
+    return present is value
+
+
+def may_read(value: PrimExpr) -> bool:
+    """Return whether `value` may depend on memory, which later stores change."""
+    return any(isinstance(child, (BufferLoad, tir.Call)) for child in walk(value))

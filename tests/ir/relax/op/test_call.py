@@ -413,3 +413,30 @@ def test_indices_are_integers(indices: object) -> None:
         op.call_tir_inplace(ONE, X, indices, tensor(2))
     with pytest.raises(MisuseError, match=message):
         op.call_inplace_packed("f", X, inplace_indices=indices, sinfo_args=tensor(2))
+
+
+PACKED_CALLS: list[Callable[[rx.Expr], rx.Call]] = [
+    lambda f: op.call_pure_packed(f, X, sinfo_args=tensor(N, 4)),
+    lambda f: op.call_dps_packed(f, [X], tensor(N, 4)),
+    lambda f: op.call_inplace_packed(f, X, inplace_indices=[0], sinfo_args=tensor(N, 4)),
+]
+
+
+@pytest.mark.rule("OP-9")
+@pytest.mark.parametrize("call", PACKED_CALLS)
+def test_only_a_packed_function_of_the_module_is_called_as_one(
+    call: Callable[[rx.Expr], rx.Call],
+) -> None:
+    p = var("p", tensor(2))
+    mod = IRModule({"k": kernel((2,), (2,)), "g": function([p], p), "e": rx.ExternFunc("my.f")})
+    bb = BlockBuilder(mod)
+    bb.begin_scope([X])
+    assert bb.emit(call(rx.GlobalVar("e"))).struct_info == tensor(N, 4)
+    for name, found, hint in (
+        ("k", "the PrimFunc k", "R.call_tir(k, (...), out_sinfo=...) allocates its outputs"),
+        ("g", "the Relax function g", "call it directly: g(...)"),
+    ):
+        with pytest.raises(StructInfoTypeError, match=f"a packed function, found {found}") as error:
+            bb.emit(call(rx.GlobalVar(name)))
+        assert error.value.diagnostic.hint == hint
+    bb.end_scope()

@@ -32,6 +32,7 @@ INFERRED: list[tuple[Made, Infos, rx.StructInfo]] = [
     ),
     (grid_sample, (X, tensor(M, 2, 3, 3)), rank(4)),
     (grid_sample, (X, rank(4)), rank(4)),
+    (grid_sample, (X, tensor(N, M, 2, 2)), rank(4)),
     (grid_sample, (OPEN, GRID), rank(4)),
     (grid_sample, (UNKNOWN, UNKNOWN), rank(4, "")),
     (in_volume, (VOLUME, PLACES), tensor(1, 3, 2, 2, M)),
@@ -70,6 +71,11 @@ REFUSED: list[tuple[Made, Infos, str]] = [
         "'bicubic' is a method for layout 'NCHW'",
     ),
     (op.grad.grid_sample_backward, (tensor(2), X, GRID), "output_grad has rank 4"),
+    (
+        op.grad.grid_sample_backward,
+        (tensor(N, 3, M, 6), X, GRID),
+        "output_grad has the shape of the result, (n, 3, m, 7), found (n, 3, m, 6)",
+    ),
     (affine_grid, (tensor(2, 3), shape(4, 5)), "data has rank 3, found R.Tensor((2, 3)"),
     (
         affine_grid,

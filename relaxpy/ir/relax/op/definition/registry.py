@@ -42,6 +42,7 @@ from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
     ExternFunc,
+    GlobalVar,
     ObjectStructInfo,
     StructInfo,
     TupleStructInfo,
@@ -144,6 +145,8 @@ class OpDef:
             return call
         if isinstance(callee, BaseFunc) and not isinstance(callee, ExternFunc):
             return call  # a module refers to this function by a GlobalVar
+        if isinstance(callee, GlobalVar) and kind is not None and kind.takes_packed:
+            return call  # the module says whether this is a packed function
         try:
             sinfo = self.infer(call, _NO_CONTEXT)
         except RelaxpyError as error:

@@ -91,9 +91,11 @@ def _legalize_adaptive(count: int) -> Legalize:
         attrs: Any = call.attrs
         axes = f"NC{spatial_axes(count)}"
         layout = parsed_layout(attrs["layout"], axes, "layout")
+        out_layout = parsed_layout(attrs["out_layout"], axes, "out_layout")
         x = sizes_of(builder, call.args[0], layout)
-        result = _adaptive_result(x, count, attrs["output_size"])
-        if not fills_blocks(result, parsed_layout(attrs["out_layout"], axes, "out_layout")):
+        if x is None:
+            return call
+        if not fills_blocks(_adaptive_result(x, count, attrs["output_size"]), out_layout):
             return call
         name = f"adaptive_avg_pool{count}d"
         return te_kernel(builder, _adaptive, name, *call.args, **attrs, count=count)
@@ -123,6 +125,7 @@ Errors:
 Rule:
     Window k of m in an axis of n elements runs from floor(k * n / m) to ceil((k + 1) * n / m).
     Floats narrower than float32 are summed in float32, integers in int64 and rounded toward zero.
+    A window in an axis without elements has the mean 0.
 """
 
 

@@ -133,11 +133,9 @@ class _Pool:
         return tensor(in_blocks(self.result(x), self.out), data.dtype, data.vdevice)
 
 
-def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes:
-    """The dimensions of an operand of a call that is legalised."""
-    sizes = sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
-    assert sizes is not None
-    return sizes
+def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes | None:
+    """The dimensions of an operand of a call that is legalised; None if its blocks are symbolic."""
+    return sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
 
 
 def _pool(
@@ -164,7 +162,8 @@ def _legalize_pool(count: int, kind: Kind) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
-        if not fills_blocks(pool.result(sizes_of(builder, call.args[0], pool.layout)), pool.out):
+        x = sizes_of(builder, call.args[0], pool.layout)
+        if x is None or not fills_blocks(pool.result(x), pool.out):
             return call
         name = f"{kind}_pool{count}d"
         return te_kernel(builder, _pool, name, *call.args, **attrs, kind=kind, count=count)
@@ -278,8 +277,8 @@ def _legalize_pool_backward(count: int, kind: Kind) -> Legalize:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
         gradient = tensor(known_shape(builder, call.args[0]), VOID)
-        result = pool.result(sizes_of(builder, call.args[1], pool.layout))
-        if not is_gradient(gradient, pool.out, result):
+        x = sizes_of(builder, call.args[1], pool.layout)
+        if not is_gradient(gradient, pool.out, None if x is None else pool.result(x)):
             return call
         name = f"{kind}_pool{count}d_backward"
         return te_kernel(builder, _pool_backward, name, *call.args, **attrs, kind=kind)
@@ -393,6 +392,8 @@ def _legalize_selected(count: int) -> Legalize:
         attrs: Any = call.attrs
         pool = _Pool.of(count, **attrs)
         values, data = (sizes_of(builder, arg, pool.layout) for arg in call.args)
+        if values is None or data is None:
+            return call
         alike = all(same(size, data[axis]) for axis, size in values.items())
         if not alike or not fills_blocks(pool.result(data), pool.out):
             return call

@@ -26,6 +26,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     literal_shape,
     refuse,
     require_float,
+    same,
     shape_text,
     shown,
     tensor,
@@ -33,7 +34,7 @@ from relaxpy.ir.relax.op.definition.rules import (
 from relaxpy.ir.te.topi.elementwise import accumulator
 from relaxpy.ir.te.topi.shapes import tidy
 from relaxpy.ir.tir import intrin, ops
-from relaxpy.ir.tir.expr import IntImm
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -72,7 +73,7 @@ def check_operands(
                 named[second],
             )
     if q is not None and k is not None:
-        remainder = ops.floormod(q[2], k[2]) if not is_zero(k[2]) else k[2]
+        remainder = q[2] if is_zero(k[2]) else ops.floormod(q[2], k[2])
         if isinstance(remainder, IntImm) and remainder.value:
             raise refuse(
                 f"the heads of key divide those of query, found {shown(k[2])} and {shown(q[2])}: "
@@ -87,6 +88,23 @@ def check_operands(
 def is_zero(size: Any) -> bool:
     """Whether a size is the literal 0."""
     return isinstance(size, IntImm) and size.value == 0
+
+
+def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
+    """Whether the heads of keys are known to divide those of queries."""
+    if is_zero(key_heads):
+        return is_zero(heads)
+    return same(heads, key_heads) or is_zero(tidy(ops.floormod(heads, key_heads)))
+
+
+def _group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
+    """How many heads of queries share a head of keys."""
+    one = ops.const(1, "int64")
+    if same(heads, key_heads):
+        return one
+    if is_zero(key_heads) or not _divides(key_heads, heads):
+        key_heads = ops.maximum(key_heads, one)
+    return tidy(ops.floordiv(heads, key_heads))
 
 
 def _check_bias(query: TensorStructInfo, key: TensorStructInfo, bias: TensorStructInfo) -> None:
@@ -138,8 +156,7 @@ class _Heads:
         )
         q, k = (require_shape(x, "attention") for x in (self.query, self.key))
         self.shape: Sizes = q
-        heads = k[2]
-        group = ops.floordiv(q[2], heads)
+        heads, group = k[2], _group_size(q[2], k[2])
         self.grouped = ShapeExpr((q[0], q[1], heads, group, q[3]))
         self.weights = ShapeExpr((q[0], q[2], q[1], k[1]))
         self.weights_grouped = ShapeExpr((q[0], heads, group, q[1], k[1]))
@@ -173,6 +190,9 @@ def is_absent(operand: Expr) -> bool:
 
 
 def _legalize(builder: BlockBuilder, call: Call) -> Expr:
+    query, key = (require_shape(x, "attention") for x in call.args[:2])
+    if not _divides(key[2], query[2]):
+        return call
     heads = _Heads(call)
     weights = heads.by_groups(heads.probabilities)
     result = R.einsum((weights, heads.value), "bhgqk,bkhv->bqhgv")

@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
         "inside",
         (floats(4, 6),),
         lambda v: op.strided_slice(v, [0], [1], [3], assume_inbound=True),
-        lambda v: v[1:3],
+        lambda v: np.take(v, [1, 2], 0),  # elsewhere it is not defined
     )
 
 
