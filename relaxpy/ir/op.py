@@ -30,6 +30,8 @@ class Op(Node):
     _table: ClassVar[dict[str, Op]] = {}
     changes: ClassVar[int] = 0
     """How often the record of an operator was set; code compiled before that may be outdated."""
+    normalizations: ClassVar[int] = 0
+    """How often a rule of normalisation was set; what was in normal form before may not be now."""
     name: str
     record: OpRecord
     _others: dict[str, object]
@@ -90,6 +92,8 @@ class Op(Node):
 
     def enter(self, record: OpRecord) -> None:
         """Set the record of the operator."""
+        if record.normalize is not self.record.normalize:
+            Op.normalizations += 1
         object.__setattr__(self, "record", record)
         Op.changes += 1
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.relations.context import Context
 
 InferRule: TypeAlias = "Callable[[Call, Context], StructInfo]"
+Normalization: TypeAlias = "Callable[[BlockBuilder, Call], Expr]"
 Legalization: TypeAlias = "Callable[[BlockBuilder, Call], Any]"
 Gradient: TypeAlias = "Callable[[Var, Call, Expr, BlockBuilder], Sequence[Expr]]"
 LayoutRule: TypeAlias = "Callable[[Call, Mapping[str, Sequence[str]], Mapping[Var, Any]], Any]"
@@ -88,6 +89,7 @@ class Columns(TypedDict, total=False):
 
     pure: bool | None
     infer: InferRule | None
+    normalize: Normalization | None
     legalize: Legalization | None
     gradient: Gradient | None
     layout: LayoutRule | None
@@ -111,6 +113,7 @@ class Columns(TypedDict, total=False):
 _FUNCTIONS = frozenset(
     (
         "infer",
+        "normalize",
         "legalize",
         "gradient",
         "layout",
@@ -185,6 +188,8 @@ class OpRecord:
     """Whether a call has no side effects (PU-14)."""
     infer: InferRule | None = None
     """The struct info rule of a call (DER-35)."""
+    normalize: Normalization | None = None
+    """Returns what normalisation puts in place of a call in normal form: itself, to keep it."""
     legalize: Legalization | None = None
     """Lowers a call to a call of a kernel, or to simpler operators."""
     gradient: Gradient | None = None
@@ -236,6 +241,7 @@ def is_of_relaxpy(function: object) -> bool:
 COLUMNS: Mapping[str, str] = {
     "FPurity": "pure",
     "FInferStructInfo": "infer",
+    "FNormalize": "normalize",
     "FLegalize": "legalize",
     "FPrimalGradient": "gradient",
     "FRelaxInferLayout": "layout",

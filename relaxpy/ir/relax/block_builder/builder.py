@@ -75,7 +75,7 @@ class BlockBuilder:
     """
 
     def __init__(self, mod: IRModule | None = None, *, suppress_warnings: bool = False) -> None:
-        if mod is not None and not isinstance(mod, IRModule):
+        if not isinstance(mod, IRModule | None):
             raise MisuseError(f"a builder starts from an IRModule, found {mod!r:.60}", about=mod)
         copy = IRModule() if mod is None else mod.clone()
         self._out = Emitter(copy, Signatures(copy))
@@ -84,6 +84,7 @@ class BlockBuilder:
         self._preceding: list[BindingBlock] = []
         self._normalizer = Normalizer(self._out)
         self._normalizer.add_callee = self._add_callee
+        self._normalizer.builder = lambda: self
         self._functions: list[_OpenFunction] = []
         self.kernels = KernelTable()
 

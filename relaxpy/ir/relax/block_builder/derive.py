@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Final
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.block_builder.claims import FalseClaims
 from relaxpy.ir.relax.block_builder.emitter import Emitter
 from relaxpy.ir.relax.block_builder.normalize import Normalizer
@@ -24,6 +27,14 @@ _NORMAL: Final[NodeTable[dict[str, object]]] = NodeTable()
 """Functions in normal form, with the signatures that they were derived from."""
 
 
+class _RuleBuilder(BlockBuilder):
+    """The builder for rules of operators: what they emit is added to what a normaliser writes."""
+
+    def __init__(self, mod: IRModule, normalizer: Normalizer) -> None:
+        super().__init__(mod)
+        self._out, self._normalizer = normalizer.out, normalizer
+
+
 def _emitter_for(
     mod: IRModule, signature: Callable[[BaseFunc], StructInfo] = known_signature
 ) -> Emitter:
@@ -34,12 +45,14 @@ def _emitter_for(
 
 
 def _environment(func: Function, mod: IRModule, out: Emitter) -> dict[str, object]:
-    """The signatures and kinds of the functions that a function mentions."""
+    """What a normal form depends on: the functions that are mentioned, and rules of operators."""
     signatures = out.ctx.signatures
-    return {
+    environment: dict[str, object] = {
         name: (signatures.get(name), type(mod.find_function(name)))
         for name in mentioned_globals(func)
     }
+    environment[""] = Op.normalizations
+    return environment
 
 
 def _normalized(
@@ -52,7 +65,9 @@ def _normalized(
     """
     environment = _environment(func, mod, out)
     if _NORMAL.get(func) != environment:
-        func = Normalizer(out, false_claims).function(func)
+        normalizer = Normalizer(out, false_claims)
+        normalizer.builder = cache(partial(_RuleBuilder, mod, normalizer))
+        func = normalizer.function(func)
         _NORMAL[func] = environment
     return func
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from operator import is_
-from typing import TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Final, TypeVar, assert_never, cast
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import RelaxpyError, WellFormedError
+from relaxpy.errors import MisuseError, RelaxpyError, WellFormedError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -22,6 +22,7 @@ from relaxpy.ir.relax.block_builder.infer import (
     is_pure_call,
     signature_of,
 )
+from relaxpy.ir.relax.block_builder.own_forms import own_form
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
     Binding,
@@ -58,6 +59,9 @@ from relaxpy.ir.relax.relations.compatibility import shape_rank
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.substitution import substitute
 
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
 S = TypeVar("S", bound=StructInfo)
 N = TypeVar("N", Call, If, TupleGetItem)
 
@@ -65,6 +69,8 @@ ATOMS: frozenset[type] = frozenset(
     (Var, DataflowVar, GlobalVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm)
 )
 _VARIABLES = frozenset((Var, DataflowVar))
+MAX_RULES: Final = 50
+"""How many normalisations of operators may follow one from another."""
 _VISIT_COST = 16
 """How many times as long as a visit of a node it takes to normalise a sequence or an operand."""
 
@@ -144,6 +150,9 @@ class Normalizer:
         self._visits: VisitBudget | None = None
         #: Adds a public function that is an operand to the module that is built, if there is one.
         self.add_callee: Callable[[BaseFunc, str], GlobalVar] | None = None
+        #: The builder that rules of operators use.
+        self.builder: Callable[[], BlockBuilder] | None = None
+        self._rules_inside = 0
 
     def value(self, expr: Expr) -> Expr:
         """`expr` as the value of a binding, after its operands are bound.
@@ -307,15 +316,39 @@ class Normalizer:
         operator = find(op) if type(op) is Op else None
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
+            sinfo = infer_call(call, self.out.ctx)
             if operator is not None:
                 call = operator.signature.completed(call)
-            call = self._with_sinfo(call, infer_call(call, self.out.ctx), rule, original)
+            call = self._with_sinfo(call, sinfo, rule, original)
             set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
             sinfo = call.struct_info
             if isinstance(sinfo, PrimStructInfo) and sinfo.value is not None:
                 return PrimValue(sinfo.value, span=call.span)
+        if type(op) is Op and op.record.normalize is not None and self.builder is not None:
+            return self._own_form(call, self.builder())
         return call
+
+    def _own_form(self, call: Call, builder: BlockBuilder) -> Expr:
+        """The form that the operator of a call defines for it, itself in normal form.
+
+        Errors:
+            MisuseError: the rule of the operator never keeps a call.
+        """
+        result = own_form(call, builder)
+        if result is call:
+            return call
+        if self._rules_inside >= MAX_RULES:
+            raise MisuseError(
+                f"the normalisation of {call.op} does not end",
+                span=call.span,
+                hint="for a call in normal form, return the call itself",
+            )
+        self._rules_inside += 1
+        try:
+            return self.value(result)
+        finally:
+            self._rules_inside -= 1
 
     def _atom(self, expr: Expr) -> Expr:
         """A variable or literal, with its variables replaced."""

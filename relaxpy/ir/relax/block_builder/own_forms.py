@@ -1,0 +1,51 @@
+"""The normal forms that operators define for their own calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import is_
+from typing import TYPE_CHECKING
+
+from relaxpy.errors import MisuseError
+from relaxpy.ir.op import Op
+from relaxpy.ir.op_record import apply_column
+from relaxpy.ir.relax.nodes import Call, Expr
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+
+
+def own_form(call: Call, builder: BlockBuilder) -> Expr:
+    """What the rule of its operator puts in place of a call in normal form: itself to keep it.
+
+    Errors:
+        MisuseError: the rule does not return an expression.
+    """
+    op = call.op
+    assert isinstance(op, Op)
+    rule = op.record.normalize
+    assert rule is not None
+    result = apply_column(op.name, "normalisation", rule, builder=builder, call=call)
+    if not isinstance(result, Expr):
+        raise MisuseError(
+            f"the normalisation of {op.name} returns an expression, found {result!r:.60}",
+            span=call.span,
+            about=result,
+        )
+    if _is_same_call(result, call):
+        return call
+    if result.span is None and isinstance(result, Call):
+        return replace(result, span=call.span)
+    return result
+
+
+def _is_same_call(value: Expr, call: Call) -> bool:
+    """Whether a value is a call of the same operator with the same operands and attributes."""
+    return (
+        isinstance(value, Call)
+        and value.op is call.op
+        and len(value.args) == len(call.args)
+        and all(map(is_, value.args, call.args))
+        and value.attrs == call.attrs
+        and value.sinfo_args == call.sinfo_args
+    )
