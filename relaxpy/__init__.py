@@ -7,7 +7,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxpy import arith, errors, ir, relax, runtime, script, te, testing, tir, topi, transform
+    from relaxpy import (
+        arith,
+        errors,
+        ir,
+        relax,
+        relay,
+        runtime,
+        script,
+        te,
+        testing,
+        tir,
+        topi,
+        transform,
+    )
     from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.executable import Executable
     from relaxpy.exec.runtime.registry import (
@@ -46,6 +59,7 @@ __all__ = [
     "register_func",
     "register_global_func",
     "relax",
+    "relay",
     "runtime",
     "script",
     "te",
@@ -76,6 +90,7 @@ _LOCATIONS = {
     "register_func": "relaxpy.exec.runtime.registry:register_func",
     "register_global_func": "relaxpy.exec.runtime.registry:register_func",
     "relax": "relaxpy.relax",
+    "relay": "relaxpy.relay",
     "runtime": "relaxpy.runtime",
     "script": "relaxpy.script",
     "te": "relaxpy.te",

@@ -356,6 +356,10 @@ class StructInfoTypeError(StructInfoError, TypeError):
     """A StructInfoError because of a wrong kind or datatype."""
 
 
+class RelayTypeError(RelaxpyError, TypeError):
+    """A Relay program is not well-typed (RLY-n): its types, kinds, relations or patterns."""
+
+
 class TransformError(RelaxpyError, ValueError):
     """A pass cannot be applied to this module, or is misused."""
 

@@ -41,7 +41,7 @@ DEPENDENCIES = {"astor", "ml_dtypes", "numpy", "rich", "typing_extensions"}
 LOADED_BY = {"pytest_plugin": {"pytest"}}
 LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
-    "relaxpy/ir/te/topi/__init__.py",
+    *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
 }
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
@@ -55,16 +55,19 @@ FLOORS = {
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
         relax/transform relax/training relax/dump_ast.py relax/pipelines.py transform.py
+        relay/ty.py relay/type_text.py relay/expr.py relay/analysis/variables.py relay/module.py
+        relay/op/relations.py relay/op/registry.py relay/op/struct_info.py relay/op/lookup.py
+        relay/op relay/analysis relay/infer relay/bind.py relay/transform
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py explain.py executable.py
         kernel/nest kernel/plan kernel/emit kernel lower reference
-        vm.py compile.py python_module.py eager.py
+        vm.py compile.py python_module.py eager.py relay
     """,
     "relaxpy/script": """
         diagnostics.py printer language dist.py ir_builder
         parser/source parser/evaluate parser/graph parser/kernel parser
-        tir.py relax.py ir.py read.py ir_builder/ir ir_builder/tir ir_builder/relax
+        tir.py relax.py ir.py read.py relay ir_builder/ir ir_builder/tir ir_builder/relax
     """,
 }
 #: Nodes some of whose methods are performed by a room above, which they import when called.
@@ -72,10 +75,12 @@ PERFORMED_ABOVE = {
     *("relaxpy/ir/core/node.py", "relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
     *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
     "relaxpy/ir/relax/nodes/function.py",
+    *("relaxpy/ir/relay/ty.py", "relaxpy/ir/relay/expr.py"),
 }
 FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),
     *("relaxpy/script/__init__.py", "relaxpy/script/ir_builder/__init__.py"),
+    "relaxpy/ir/relay/__init__.py",
 }
 
 

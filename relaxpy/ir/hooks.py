@@ -20,6 +20,8 @@ Hook = Literal[
     "packed_is_pure",
     "register_packed",
     "python_module",
+    "relay_text",
+    "relay_std",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -31,6 +33,8 @@ _TARGETS: dict[Hook, str] = {
     "packed_is_pure": "relaxpy.exec.runtime.registry:is_registered_pure",
     "register_packed": "relaxpy.exec.runtime.registry:register_func",
     "python_module": "relaxpy.exec.python_module:BasePyModule",
+    "relay_text": "relaxpy.script.relay.printer:text",
+    "relay_std": "relaxpy.script.relay.std:load",
 }
 
 

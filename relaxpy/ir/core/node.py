@@ -26,7 +26,8 @@ class Node:
     variable that `_defines_itself` is defined at its first use if it is not defined elsewhere.
     `_compared_as` maps a field to the attribute that structural equality compares in its place.
     `_derived_from` are the fields from whose struct info that of the node follows; None means that
-    it depends on all fields.
+    it depends on all fields. Nodes that are `_shared` form a graph: two programs are equal only if
+    they use the same ones several times.
     """
 
     __slots__ = ("__weakref__",)
@@ -39,6 +40,7 @@ class Node:
     _scope: ClassVar[bool] = False
     _variable: ClassVar[bool] = False
     _defines_itself: ClassVar[bool] = False
+    _shared: ClassVar[bool] = False
 
     def same_as(self, other: object) -> bool:
         """Return whether `other` is this node itself."""

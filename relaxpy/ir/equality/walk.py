@@ -41,6 +41,7 @@ class _Kind(NamedTuple):
     variable: bool
     scope: bool
     operation: bool
+    shared: bool
     leaf: Callable[[Any], object] | None
     fields: tuple[tuple[str, str, bool, bool], ...]
 
@@ -75,6 +76,7 @@ class _Kinds(dict[type[Node], _Kind]):
             kind._variable,
             kind._scope,
             issubclass(kind, (BinaryOpExpr, LogicalExpr, Select, Cast)),
+            kind._shared and not kind._variable,
             _leaf(kind),
             tuple(
                 (
@@ -121,8 +123,9 @@ class Walk:
     tokens of their own. A variable is numbered where it is defined. A use is that number, or the
     identity of a free variable (a number with `map_free_vars`, and always for a buffer). An
     operation on scalars that was visited before is a back reference, since structurally equal ones
-    are one object. The walk keeps an explicit stack, so that depth is not limited. `visit` is the
-    visit of the last token, or None before the first node.
+    are one object. So is a node of a graph (`_shared`), whose sharing is compared. The walk keeps
+    an explicit stack, so that depth is not limited. `visit` is the visit of the last token, or None
+    before the first node.
 
     `used` has the bits of the variables used. While `changes` and `renamings` do not change, no
     variable changes its name.
@@ -138,6 +141,7 @@ class Walk:
         self.counter = 0
         self.announced: set[int] = set()
         self.shared: dict[int, int] = {}
+        self.graph: dict[int, int] = {}
         self.stack: list[Visit | EndScope | EndPair | None] = []
         self.level = 0
         self.used = 0
@@ -180,7 +184,12 @@ class Walk:
             if number is not None:
                 return "again", number
             self.shared[id(subject)] = len(self.shared)
-        elif kind.scope:
+        elif kind.shared:
+            number = self.graph.get(id(subject))
+            if number is not None:
+                return "again", number
+            self.graph[id(subject)] = len(self.graph)
+        if kind.scope:
             self.begin_scope(subject)
         pending: list[Visit] = []
         complete = self.complete(token, subject, kind, binds_dims, path, pending, 0)
@@ -240,7 +249,7 @@ class Walk:
                     return name
                 if name is None and not (binds_dims or self.map_free_vars or value._defines_itself):
                     return self.free(value)
-            elif not (kind.operation or kind.scope):
+            elif not (kind.operation or kind.scope or kind.shared):
                 return self.complete([kind.name], value, kind, binds_dims, path, pending, depth + 1)
             pending.append((value, defines, binds_dims, path))
             return _PENDING

@@ -23,6 +23,7 @@ from relaxpy.errors import (
     WellFormedError,
     close_names,
 )
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes.evaluation import evaluating
@@ -68,6 +69,7 @@ class Pass(ABC):
 
     opt_level: ClassVar[int] = 0
     required: ClassVar[tuple[Requirement, ...]] = ()
+    module_kind: ClassVar[type[Node]] = IRModule
 
     @override
     def __init_subclass__(cls) -> None:
@@ -86,6 +88,14 @@ class Pass(ABC):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """The module after the pass; `mod` itself if nothing changed."""
 
+    def verify(self, mod: IRModule) -> None:
+        """Check that the result is well-formed.
+
+        Errors:
+            WellFormedError: it is not; the error has all violations.
+        """
+        verify(mod)
+
     @user_facing
     def __call__(self, mod: IRModule) -> IRModule:
         """The module after the pass, run in the current PassContext.
@@ -94,7 +104,7 @@ class Pass(ABC):
             MisuseError (also TypeError): `mod` is not an IRModule.
             TransformError: the pass cannot be applied to it.
         """
-        if not isinstance(mod, IRModule):
+        if not isinstance(mod, self.module_kind):
             raise MisuseError(
                 f"pass {self.info.name} takes an IRModule, found {type(mod).__name__}",
                 hint="decorate the class with @I.ir_module"
@@ -276,13 +286,13 @@ class PassContext:
                 instrument.run_before_pass(mod, info)
             with _noting(f"in pass {info.name}"):
                 result = step.transform(mod, self)
-            if not isinstance(result, IRModule):
+            if not isinstance(result, step.module_kind):
                 raise TransformError(
                     f"pass {info.name} returned {type(result).__name__}, not an IRModule"
                 )
             if self.check and result is not mod:
                 with _noting(f"after pass {info.name}"):
-                    verify(result)
+                    step.verify(result)
             for instrument in instruments:
                 instrument.run_after_pass(result, info)
         finally:
@@ -347,6 +357,17 @@ class Sequential(Pass):
                     hint=f"create an instance: {step.__name__}()" if is_class else None,
                 )
         object.__setattr__(self, "passes", tuple(self.passes or ()))
+
+    @property
+    @override
+    def module_kind(self) -> type[Node]:  # type: ignore[override]
+        """The kind of module that its first pass takes."""
+        return self.passes[0].module_kind if self.passes else IRModule
+
+    @override
+    def verify(self, mod: IRModule) -> None:
+        for step in self.passes[-1:]:
+            step.verify(mod)
 
     @property
     @override

@@ -1,0 +1,1 @@
+"""Execution of Relay: values, the reference evaluator, and executors."""

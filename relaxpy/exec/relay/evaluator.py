@@ -1,0 +1,297 @@
+"""The reference evaluator of Relay, which follows the rules literally."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from relaxpy.errors import MisuseError, RuntimeCheckError, counted
+from relaxpy.exec.relay.operators import run_operator
+from relaxpy.exec.relay.values import (
+    ConstructorValue,
+    FunctionValue,
+    RefValue,
+    check_value,
+    from_python,
+    value_text,
+)
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.trampoline import Task, run
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.scopes import Scope, Scopes
+from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.ty import FuncType, Type, UnknownDim
+
+
+class _Frame:
+    """The values of an activation of a function: of its variables and expressions by identity."""
+
+    __slots__ = ("parent", "scopes", "values")
+
+    def __init__(self, scopes: Scopes, parent: _Frame | None) -> None:
+        self.scopes = scopes
+        self.parent = parent
+        self.values: dict[int, Any] = {}
+
+    def find(self, expr: rl.RelayExpr) -> Any:
+        """Return the value of a variable or an expression that was evaluated before."""
+        frame: _Frame | None = self
+        while frame is not None:
+            if id(expr) in frame.values:
+                return frame.values[id(expr)]
+            frame = frame.parent
+        name = f"%{expr.name_hint}" if isinstance(expr, rl.Var) else type(expr).__name__
+        raise RuntimeCheckError(f"{name} has no value here", rule="RLY-95", span=expr.span)
+
+
+class _Closure(FunctionValue):
+    """A function with the values of its free variables (RLY-15)."""
+
+    __slots__ = ("frame", "function")
+
+    def __init__(self, evaluator: Evaluator, function: rl.Function, frame: _Frame | None) -> None:
+        self.function = function
+        self.frame = frame
+        super().__init__("closure", function.checked_type_, lambda args: evaluator.call(self, args))
+
+
+class _TailCall(NamedTuple):
+    """A call in the last place of a function body, which needs no activation of its own."""
+
+    callee: FunctionValue
+    args: tuple[Any, ...]
+    call: rl.Call
+
+
+class Evaluator:
+    """An evaluator of the functions of a typed module."""
+
+    def __init__(self, module: RelayModule) -> None:
+        self.module = module
+        self.scopes: dict[int, tuple[rl.RelayExpr, Scopes]] = {}
+        self.checked: dict[int, bool] = {}
+        self.alive: list[Type] = []
+
+    def evaluate(self, function: rl.Function) -> Any:
+        """Return the value of the body of a function without parameters."""
+        return run(self._apply(_Closure(self, function, None), (), None))
+
+    def closure(self, function: rl.Function) -> FunctionValue:
+        """Return a function of the module as a value."""
+        return _Closure(self, function, None)
+
+    def call(self, callee: FunctionValue, args: Sequence[Any]) -> Any:
+        """Return the value of a call from Python, whose arguments are checked.
+
+        Errors:
+            RuntimeCheckError: an argument has another type than the parameter.
+        """
+        ty = callee.type
+        types: Sequence[Type | None] = [None] * len(args)
+        if isinstance(ty, FuncType):
+            if len(args) != len(ty.arg_types):
+                raise RuntimeCheckError(
+                    f"{callee.name} takes {counted(len(ty.arg_types), 'argument')}, "
+                    f"found {len(args)}",
+                    rule="RLY-94",
+                )
+            types = ty.arg_types
+        values = tuple(from_python(a, t) for a, t in zip(args, types, strict=True))
+        for number, (value, expected) in enumerate(zip(values, types, strict=True), 1):
+            if expected is not None:
+                check_value(value, expected, f"argument {number}", "RLY-12", None)
+        return run(self._apply(callee, values, None))
+
+    def _apply(
+        self, callee: FunctionValue, args: tuple[Any, ...], call: rl.Call | None
+    ) -> Task[Any]:
+        """Call functions until one returns a value instead of a call in its last place."""
+        while True:
+            if not isinstance(callee, _Closure):
+                return callee.call(args)
+            function = callee.function
+            scopes = self._scopes_of(function)
+            frame = _Frame(scopes, callee.frame)
+            for param, arg in zip(function.params, args, strict=True):
+                frame.values[id(param)] = arg
+            self._check_args(function, args, call)
+            result = yield self._scope(
+                scopes.inner[id(function)][0], frame, tail=not self._result_is_checked(function)
+            )
+            if not isinstance(result, _TailCall):
+                self._check_result(function, result)
+                return result
+            callee, args, call = result
+
+    def _scopes_of(self, function: rl.Function) -> Scopes:
+        known = self.scopes.get(id(function))
+        if known is None:
+            known = self.scopes[id(function)] = function, Scopes(function)
+        return known[1]
+
+    # Sizes that are known only now (RLY-88)
+
+    def _is_open(self, ty: Type | None) -> bool:
+        """Return whether a type contains `?`."""
+        if ty is None:
+            return False
+        known = self.checked.get(id(ty))
+        if known is None:
+            known = self.checked[id(ty)] = any(isinstance(n, UnknownDim) for n in walk(ty))
+            self.alive.append(ty)
+        return known
+
+    def _check_args(
+        self, function: rl.Function, args: tuple[Any, ...], call: rl.Call | None
+    ) -> None:
+        if call is None:
+            return
+        for param, arg, expr in zip(function.params, args, call.args, strict=True):
+            if param.type_annotation is not None and self._is_open(expr.checked_type_):
+                what = f"the argument %{param.name_hint}"
+                check_value(arg, param.type_annotation, what, "RLY-88", expr.span or call.span)
+
+    def _result_is_checked(self, function: rl.Function) -> bool:
+        return function.ret_type is not None and self._is_open(function.body.checked_type_)
+
+    def _check_result(self, function: rl.Function, result: Any) -> None:
+        if function.ret_type is not None and self._result_is_checked(function):
+            check_value(result, function.ret_type, "the result", "RLY-88", function.span)
+
+    # Expressions
+
+    def _scope(self, scope: Scope, frame: _Frame, *, tail: bool) -> Task[Any]:
+        """Evaluate the expressions of a scope in order; the value is that of its root."""
+        scopes = frame.scopes
+        while True:
+            root = scope.root
+            last = root if scopes.of.get(id(root)) is scope else None
+            for node in scope.nodes:
+                if node is not last:
+                    frame.values[id(node)] = yield from self._node(node, frame, tail=False)
+            if not isinstance(last, rl.Let):
+                break
+            self._bind(last, frame)
+            scope = scopes.inner[id(last)][0]
+        if last is None:
+            return self._value(root, frame)
+        return (yield from self._node(last, frame, tail=tail))
+
+    def _bind(self, let: rl.Let, frame: _Frame) -> None:
+        value = self._value(let.value, frame)
+        annotation = let.var.type_annotation
+        if annotation is not None and self._is_open(let.value.checked_type_):
+            what = f"the value of %{let.var.name_hint}"
+            check_value(value, annotation, what, "RLY-88", let.value.span or let.span)
+        frame.values[id(let.var)] = value
+
+    def _value(self, expr: rl.RelayExpr, frame: _Frame) -> Any:
+        """Return the value of an operand."""
+        match expr:
+            case rl.Constant(data=data):
+                return data
+            case rl.GlobalVar(name_hint=name):
+                return self.closure(self.module[name])
+            case rl.Constructor():
+                return self._constructor(expr)
+            case Op():
+                return FunctionValue(
+                    expr.name, None, lambda args: run_operator(expr, args, Attrs())
+                )
+            case _:
+                return frame.find(expr)
+
+    def _constructor(self, constructor: rl.Constructor) -> FunctionValue:
+        return FunctionValue(
+            constructor.name_hint,
+            constructor.checked_type_,
+            lambda args: ConstructorValue(constructor.tag, tuple(args), constructor),
+        )
+
+    def _node(self, node: rl.RelayExpr, frame: _Frame, *, tail: bool) -> Task[Any]:
+        """Evaluate an expression whose operands have values."""
+        match node:
+            case rl.Tuple(fields=fields):
+                return tuple(self._value(field, frame) for field in fields)
+            case rl.TupleGetItem(tuple_value=value, index=index):
+                return self._value(value, frame)[index]
+            case rl.Function():
+                return _Closure(self, node, frame)
+            case rl.Call():
+                return (yield from self._call(node, frame, tail=tail))
+            case rl.If(cond=cond):
+                chosen = not bool(np.asarray(self._value(cond, frame)))
+                scope = frame.scopes.inner[id(node)][chosen]
+                return (yield self._scope(scope, frame, tail=tail))
+            case rl.Match():
+                return (yield from self._match(node, frame, tail=tail))
+            case rl.Let():
+                self._bind(node, frame)
+                scope = frame.scopes.inner[id(node)][0]
+                return (yield self._scope(scope, frame, tail=False))
+            case rl.RefCreate(value=value):
+                return RefValue(self._value(value, frame))
+            case rl.RefRead(ref=ref):
+                return self._value(ref, frame).value
+            case rl.RefWrite(ref=ref, value=value):
+                self._value(ref, frame).value = self._value(value, frame)
+                return ()
+            case _:
+                raise MisuseError(
+                    f"a program contains no {type(node).__name__}", rule="RLY-56", about=node
+                )
+
+    def _call(self, node: rl.Call, frame: _Frame, *, tail: bool) -> Task[Any]:
+        callee = node.op
+        args = tuple(self._value(arg, frame) for arg in node.args)
+        if isinstance(callee, Op):
+            try:
+                return run_operator(callee, args, node.attrs, node.checked_type_)
+            except RuntimeCheckError as error:
+                raise error.located(node.span) from None
+        if isinstance(callee, rl.Constructor):
+            return ConstructorValue(callee.tag, args, callee)
+        function = self._value(callee, frame)
+        if tail:
+            return _TailCall(function, args, node)
+        return (yield self._apply(function, args, node))
+
+    def _match(self, node: rl.Match, frame: _Frame, *, tail: bool) -> Task[Any]:
+        value = self._value(node.data, frame)
+        scopes = frame.scopes.inner.get(id(node), ())
+        for clause, scope in zip(node.clauses, scopes, strict=True):
+            bound = fitting(clause.lhs, value)
+            if bound is not None:
+                for var, part in bound.items():
+                    if var.type_annotation is not None and self._is_open(node.data.checked_type_):
+                        what = f"the pattern %{var.name_hint}"
+                        check_value(part, var.type_annotation, what, "RLY-88", clause.span)
+                    frame.values[id(var)] = part
+                return (yield self._scope(scope, frame, tail=tail))
+        raise RuntimeCheckError(
+            f"no clause fits {value_text(value)}", rule="RLY-55", span=node.span
+        )
+
+
+def fitting(pattern: rl.Pattern, value: Any) -> dict[rl.Var, Any] | None:
+    """Return what the variables of a pattern are bound to, or None if it does not fit."""
+    bound: dict[rl.Var, Any] = {}
+    stack: list[tuple[rl.Pattern, Any]] = [(pattern, value)]
+    while stack:
+        part, subject = stack.pop()
+        match part:
+            case rl.PatternVar(var=var):
+                bound[var] = subject
+            case rl.PatternConstructor(constructor=constructor, patterns=patterns):
+                if subject.tag != constructor.tag:
+                    return None
+                stack += zip(patterns, subject.fields, strict=True)
+            case rl.PatternTuple(patterns=patterns):
+                stack += zip(patterns, subject, strict=True)
+            case _:
+                pass
+    return bound

@@ -1,0 +1,106 @@
+"""Executors of Relay modules: `relay.create_executor` (RLY-112)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, close_names
+from relaxpy.exec.relay.evaluator import Evaluator
+from relaxpy.exec.relay.values import FunctionValue
+from relaxpy.ir.relay.expr import Function, GlobalVar, RelayExpr, Var
+from relaxpy.ir.relay.infer.module import infer_module
+from relaxpy.ir.relay.module import RelayModule, as_function
+
+_KINDS: Final = ("debug", "vm", "graph", "aot")
+
+
+class Executor:
+    """An executor of expressions in the scope of a module."""
+
+    def __init__(self, mod: RelayModule, params: Mapping[str, Any]) -> None:
+        self.mod = mod
+        self.params = params
+
+    @user_facing
+    def evaluate(
+        self, expr: RelayExpr | None = None, binds: Mapping[Var, Any] | None = None
+    ) -> Any:
+        """Return the value of an expression; functions are values that Python can call.
+
+        Without an expression, it is the function `main` of the module. `binds` are values of free
+        variables.
+
+        Errors:
+            RelayTypeError: the program is not well-typed.
+            UnknownNameError: the module has no function `main`.
+            RuntimeCheckError: a check at run time fails.
+        """
+        if expr is None:
+            expr = self.mod.get_global_var("main")
+        if not isinstance(expr, RelayExpr):
+            raise MisuseError(f"expected a Relay expression, found {expr!r:.60}", about=expr)
+        if binds:
+            with_params = Function(tuple(binds), expr)
+            return self.evaluate(with_params)(*binds.values())
+        if isinstance(expr, GlobalVar):
+            module = infer_module(self.mod)
+            function = Evaluator(module).closure(module[expr])
+        else:
+            module = self.mod.clone()
+            name = "main"
+            while name in module:
+                name += "_"
+            module[name] = as_function(expr)
+            module = infer_module(module)
+            if not isinstance(expr, Function):
+                return Evaluator(module).evaluate(module[name])
+            function = Evaluator(module).closure(module[name])
+        return self._with_params(function, module[expr] if isinstance(expr, GlobalVar) else expr)
+
+    def _with_params(self, function: FunctionValue, declared: Function) -> Any:
+        """Return a function that Python calls with arguments by position or by name."""
+        names = [param.name_hint for param in declared.params]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = {**self.params, **kwargs}
+            for name in kwargs:
+                if name not in names:
+                    raise MisuseError(
+                        f"the function has no parameter {name}", hint=close_names(name, names)
+                    )
+            rest = names[len(args) :]
+            missing = [name for name in rest if name not in given]
+            if missing and (kwargs or self.params):
+                raise MisuseError(f"there is no argument for {', '.join(missing)}", rule="RLY-94")
+            return function(*args, *(given[name] for name in rest if name in given))
+
+        return user_facing(call)
+
+
+@user_facing
+def create_executor(
+    kind: str = "debug",
+    mod: RelayModule | None = None,
+    device: object = None,
+    target: object = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """Return an executor of expressions in the scope of `mod`.
+
+    All kinds give the same values. `device` and `target` exist for programs of TVM; `params` are
+    arguments by the names of parameters.
+
+    Errors:
+        MisuseError (also ValueError): the kind is unknown.
+    """
+    if kind not in _KINDS:
+        raise MisuseError(
+            f"there is no executor {kind!r:.60}; kinds are {', '.join(_KINDS)}",
+            hint=close_names(str(kind), _KINDS),
+            about=kind,
+        )
+    if not isinstance(mod, RelayModule | None):
+        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+    return Executor(RelayModule() if mod is None else mod, dict(params or {}))

@@ -1,0 +1,221 @@
+"""Values of Relay programs, and their checks against types (RLY-34, RLY-88, RLY-107)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError, RuntimeCheckError, Span
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relay.expr import Constructor
+from relaxpy.ir.relay.ty import (
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    UnknownDim,
+)
+
+_MAX_SHOWN = 1_000
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConstructorValue:
+    """An instance of a data type: the tag of its constructor, and its fields (RLY-34)."""
+
+    tag: int
+    fields: tuple[Any, ...]
+    constructor: Constructor
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fields)
+
+    @override
+    def __repr__(self) -> str:
+        return value_text(self)
+
+
+class RefValue:
+    """A reference cell with its present content (RLY-107)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @override
+    def __repr__(self) -> str:
+        return f"ref({value_text(self.value)})"
+
+
+class FunctionValue:
+    """A function as a value: a closure, a constructor or an operator, callable from Python."""
+
+    __slots__ = ("call", "name", "type")
+
+    def __init__(self, name: str, ty: Type | None, call: Callable[[Sequence[Any]], Any]) -> None:
+        self.name = name
+        self.type = ty
+        self.call = call
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the value of a call; Python numbers take the datatypes of the parameters."""
+        return self.call(args)
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.type}>"
+
+
+def value_text(value: Any) -> str:
+    """Return the text of a value, shortened where it is large."""
+    pieces: list[str] = []
+    stack: list[Any] = [value]
+    while stack and len(pieces) < _MAX_SHOWN:
+        part = stack.pop()
+        if isinstance(part, _Text):
+            pieces.append(part)
+        elif isinstance(part, ConstructorValue):
+            pieces.append(part.constructor.name_hint)
+            if part.fields:
+                stack += reversed([_Text("("), *_listed(part.fields), _Text(")")])
+        elif isinstance(part, tuple):
+            end = _Text(",)" if len(part) == 1 else ")")
+            stack += reversed([_Text("("), *_listed(part), end])
+        elif isinstance(part, np.ndarray):
+            shown = str(part[()]) if part.ndim == 0 else f"{part.dtype}{list(part.shape)}"
+            pieces.append(shown)
+        else:
+            pieces.append(f"{part!r:.60}")
+    return "".join(pieces) + ("…" if stack else "")
+
+
+class _Text(str):
+    """Text in the representation of a value, as opposed to a string that is a value."""
+
+    __slots__ = ()
+
+
+def _listed(values: Sequence[Any]) -> list[Any]:
+    """Return values with commas between them."""
+    listed: list[Any] = []
+    for value in values:
+        listed += (_Text(", "), value) if listed else (value,)
+    return listed
+
+
+def mismatch(value: Any, ty: Type) -> str | None:
+    """Return what is wrong with a value of a type, or None; sizes of `?` are free (RLY-88)."""
+    stack: list[tuple[Any, Type]] = [(value, ty)]
+    while stack:
+        part, expected = stack.pop()
+        match expected:
+            case TensorType():
+                error = _tensor_mismatch(part, expected)
+                if error is not None:
+                    return error
+            case TupleType(fields=fields):
+                if not isinstance(part, tuple) or len(part) != len(fields):
+                    return f"expected {expected}, found {value_text(part)}"
+                stack += zip(part, fields, strict=True)
+            case TypeCall(func=func):
+                known = isinstance(part, ConstructorValue) and part.constructor.belong_to == func
+                if not known:
+                    return f"expected {expected}, found {value_text(part)}"
+            case RefType():
+                if not isinstance(part, RefValue):
+                    return f"expected {expected}, found {value_text(part)}"
+            case FuncType():
+                if not isinstance(part, FunctionValue):
+                    return f"expected {expected}, found {value_text(part)}"
+            case _:
+                pass
+    return None
+
+
+def _tensor_mismatch(value: Any, ty: TensorType) -> str | None:
+    if not isinstance(value, np.ndarray):
+        return f"expected {ty}, found {value_text(value)}"
+    found = TensorType(value.shape, DataType(value.dtype))
+    if not isinstance(ty.dtype, TypeVar) and found.dtype != ty.dtype:
+        return f"expected {ty}, found {found}"
+    if not isinstance(ty.shape, tuple):
+        return None
+    fits = len(ty.shape) == value.ndim and all(
+        dim == size or isinstance(dim, (UnknownDim, TypeVar))
+        for dim, size in zip(ty.shape, value.shape, strict=True)
+    )
+    return None if fits else f"expected {ty}, found {found}"
+
+
+def check_value(value: Any, ty: Type, what: str, rule: str, span: Span | None) -> None:
+    """Check that a value has a type.
+
+    Errors:
+        RuntimeCheckError: it has not.
+    """
+    error = mismatch(value, ty)
+    if error is not None:
+        raise RuntimeCheckError(f"{what}: {error}", rule=rule, span=span)
+
+
+def from_python(value: Any, ty: Type | None) -> Any:
+    """Return an argument as a value: a number, a list or an array becomes a tensor.
+
+    Numbers take the datatype of the type (a Python integer is int32 and a float float32 without
+    one); lists and tuples become tuples where the type is one.
+    """
+    if isinstance(value, (ConstructorValue, RefValue, FunctionValue)):
+        return value
+    if isinstance(ty, TupleType) and isinstance(value, (tuple, list)):
+        if len(value) == len(ty.fields):
+            return tuple(from_python(v, t) for v, t in zip(value, ty.fields, strict=True))
+        return tuple(from_python(v, None) for v in value)
+    if isinstance(value, tuple) and not isinstance(ty, TensorType):
+        return tuple(from_python(v, None) for v in value)
+    return _tensor(value, ty)
+
+
+def _tensor(value: Any, ty: Type | None) -> npt.NDArray[Any]:
+    dtype = ty.dtype if isinstance(ty, TensorType) and isinstance(ty.dtype, DataType) else None
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if not isinstance(value, (bool, int, float)) and hasattr(value, "__array__"):
+        return np.asarray(value)
+    if not isinstance(value, (bool, int, float, list, tuple)):
+        raise MisuseError(
+            f"expected a tensor, a tuple or a value of Relay, found {value!r:.60}", about=value
+        )
+    try:
+        data = np.array(value)
+        narrow = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
+        target = str(dtype) if dtype is not None else narrow or data.dtype.name
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = np.array(value, target)
+        exact = data.dtype.kind == "f" or bool(np.all(converted == data))
+        if data.dtype.kind == "f" and converted.dtype.kind not in "fV":
+            exact = False
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MisuseError(f"cannot make a tensor of {value!r:.60}: {error}", about=value) from None
+    if not exact:
+        raise MisuseError(f"{value!r:.60} does not fit {target}", about=value)
+    return converted

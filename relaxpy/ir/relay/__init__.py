@@ -1,0 +1,1 @@
+"""Relay, the predecessor of Relax: types, expressions, modules, inference and passes."""

@@ -1,0 +1,77 @@
+"""Free and bound variables and type parameters, in the order of their first occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
+from relaxpy.ir.relay.expr import Function, Let, PatternVar, Var
+from relaxpy.ir.relay.ty import FuncType, TypeData, TypeVar
+
+
+def free_vars(expr: Node) -> list[Var]:
+    """Return the variables that an expression uses and does not bind."""
+    bound = set(bound_vars(expr))
+    return [var for var in _variables(expr) if var not in bound]
+
+
+def bound_vars(expr: Node) -> list[Var]:
+    """Return the variables that parameters, lets and patterns in an expression bind."""
+    bound: dict[Var, None] = {}
+    for node in _in_order(expr):
+        match node:
+            case Function(params=params):
+                bound.update(dict.fromkeys(params))
+            case Let(var=var) | PatternVar(var=var):
+                bound[var] = None
+            case _:
+                pass
+    return list(bound)
+
+
+def all_vars(expr: Node) -> list[Var]:
+    """Return all variables in an expression."""
+    return _variables(expr)
+
+
+def free_type_vars(node: Node) -> list[TypeVar]:
+    """Return the type parameters that an expression or a type uses and does not bind."""
+    bound = set(bound_type_vars(node))
+    return [var for var in all_type_vars(node) if var not in bound]
+
+
+def bound_type_vars(node: Node) -> list[TypeVar]:
+    """Return the type parameters that functions, function types and data types bind."""
+    bound: dict[TypeVar, None] = {}
+    for part in _in_order(node):
+        match part:
+            case Function(type_params=params) | FuncType(type_params=params):
+                bound.update(dict.fromkeys(params))
+            case TypeData(type_vars=params):
+                bound.update(dict.fromkeys(params))
+            case _:
+                pass
+    return list(bound)
+
+
+def all_type_vars(node: Node) -> list[TypeVar]:
+    """Return all type parameters in an expression or a type."""
+    return [part for part in _in_order(node) if isinstance(part, TypeVar)]
+
+
+def _variables(expr: Node) -> list[Var]:
+    return [node for node in _in_order(expr) if isinstance(node, Var)]
+
+
+def _in_order(root: Node) -> Iterator[Node]:
+    """Visit each node once, parents before children, in the order of the text."""
+    visited: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in visited:
+            continue
+        visited.add(id(node))
+        yield node
+        stack += reversed(list(children(node)))

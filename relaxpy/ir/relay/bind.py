@@ -1,0 +1,35 @@
+"""Substitution of expressions for free variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.relay.expr import RelayExpr, Var
+
+E = TypeVar("E", bound=RelayExpr)
+
+
+@user_facing
+def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
+    """Return an expression in which free variables are replaced.
+
+    Errors:
+        MisuseError (also TypeError): a key is not a variable, or a value not an expression.
+    """
+    for var, value in binds.items():
+        if not isinstance(var, Var) or not isinstance(value, RelayExpr):
+            raise MisuseError(
+                f"expected expressions by variables, found {var!r:.60}: {value!r:.60}", about=var
+            )
+
+    def replaced(node: Node) -> Node | None:
+        return binds.get(node) if isinstance(node, Var) else None
+
+    result = rewrite(expr, replaced)
+    assert isinstance(result, RelayExpr)
+    return result

@@ -1,0 +1,591 @@
+"""Expressions and patterns of Relay (RLY-82, RLY-83), compared by identity."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError, RelayTypeError
+from relaxpy.ir import hooks
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.relay.ty import (
+    FuncType,
+    GlobalTypeVar,
+    TensorType,
+    Type,
+    TypeCall,
+    TypeRelation,
+    TypeVar,
+    check_instance,
+    check_name,
+    nodes_tuple,
+    scalar_type,
+    set_fields,
+)
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+
+Array: TypeAlias = npt.NDArray[Any]
+Component: TypeAlias = Any
+"""A type argument: a type, a shape, a dimension or a datatype, by the kind of the parameter."""
+
+
+def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """Return the method of a Python operator; the reflected one has the expression on the right."""
+
+    def apply(self: RelayExpr, other: object) -> Call:
+        from relaxpy.ir.relay.op.registry import Op
+
+        if not isinstance(other, RelayExpr):
+            raise MisuseError(
+                f"expected a Relay expression, found {other!r:.60}",
+                hint=f"write relay.const({other!r:.60})",
+                about=other,
+            )
+        return Call(Op.get(name), (other, self) if reflected else (self, other))
+
+    apply.__doc__ = f"Return the call of the operator `{name}`."
+    return apply
+
+
+class RelayExpr(Node):
+    """The base class of all expressions; inference builds them anew with their types."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
+    _shared = True
+    checked_type_: Type | None
+    span: Span | None
+
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", reflected=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+
+    def __neg__(self) -> Call:
+        """Return the call of the operator `negative`."""
+        from relaxpy.ir.relay.op.registry import Op
+
+        return Call(Op.get("negative"), (self,))
+
+    def __call__(self, *args: RelayExpr) -> Call:
+        """Return a call of this expression."""
+        return Call(self, args)
+
+    @property
+    def checked_type(self) -> Type:
+        """The type that inference found.
+
+        Errors:
+            RelayTypeError: inference has not visited this expression.
+        """
+        if self.checked_type_ is None:
+            raise RelayTypeError(
+                "this expression has no type yet",
+                hint="relay.transform.InferType()(mod) returns the module with types",
+                about=self,
+            )
+        return self.checked_type_
+
+    def with_type(self, ty: Type) -> Self:
+        """Return a copy of this node with another `checked_type`."""
+        return replace(self, checked_type_=ty)  # type: ignore[type-var]
+
+    def astext(
+        self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
+    ) -> str:
+        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
+        text: str = hooks.call("relay_text", self, show_meta_data, annotate)
+        return text
+
+    @override
+    def script(self, **options: object) -> str:
+        """Return the program text."""
+        text: str = hooks.call("relay_text", self, **options)
+        return text
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalVar(RelayExpr):
+    """A reference to a function of the module by name (RLY-5)."""
+
+    _fields = ("name_hint",)
+    _variable = True
+    name_hint: str
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.name_hint, "the name of a global function")
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """The identity of a variable, with its name (`Var.vid`)."""
+
+    var: Var
+
+    @property
+    def name_hint(self) -> str:
+        """The name of the variable."""
+        return self.var.name_hint
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(RelayExpr):
+    """A local variable, identified by the object; the name is a hint (RLY-7, RLY-9)."""
+
+    _fields = ("type_annotation",)
+    _variable = True
+    name_hint: str
+    type_annotation: Type | None = None
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.name_hint, Id):
+            set_fields(self, name_hint=self.name_hint.name_hint)
+        if not isinstance(self.name_hint, str):
+            check_name(self.name_hint, "the name of a variable")
+        if self.type_annotation is not None:
+            check_instance(self.type_annotation, Type, "a type")
+
+    @property
+    def vid(self) -> Id:
+        """The identity of this variable."""
+        return Id(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Constant(RelayExpr):
+    """A tensor (RLY-39); the array is copied unless it is already read-only."""
+
+    _fields = ("data",)
+    _shared = False
+    data: Array
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        try:
+            data = np.asarray(self.data)
+        except ValueError as error:
+            raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
+        dtype = DataType(data.dtype)
+        if not data.dtype.isnative:
+            data = data.astype(data.dtype.newbyteorder("="))
+        if data is not self.data or data.flags.writeable or data.base is not None:
+            data = data.copy()
+            data.flags.writeable = False
+        set_fields(self, data=data, checked_type_=TensorType(data.shape, dtype))
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the rank is 0."""
+        return self.data.ndim == 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Literal(RelayExpr):
+    """A number in text whose datatype its uses decide (RLY-63); inference makes it a Constant."""
+
+    _fields = ("value",)
+    _shared = False
+    value: int | float
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def as_constant(self, dtype: DataType | None = None) -> Constant:
+        """Return the constant of this datatype, or of the default one (RLY-63)."""
+        return Constant(np.array(self.value, dtype or self.default_dtype), span=self.span)
+
+    @property
+    def default_dtype(self) -> DataType:
+        """float32, int32, or int64 where the number does not fit int32."""
+        if isinstance(self.value, float):
+            return DataType("float32")
+        return DataType("int32" if -(1 << 31) <= self.value < 1 << 31 else "int64")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tuple(RelayExpr):
+    """A tuple of expressions (RLY-40)."""
+
+    _fields = ("fields",)
+    fields: tuple[RelayExpr, ...]
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        set_fields(self, fields=nodes_tuple(self.fields, RelayExpr, "Relay expressions"))
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> RelayExpr:
+        return self.fields[index]
+
+    def __iter__(self) -> Iterator[RelayExpr]:
+        return iter(self.fields)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleGetItem(RelayExpr):
+    """Field `index` of a tuple, counted from 0 (RLY-41)."""
+
+    _fields = ("tuple_value", "index")
+    tuple_value: RelayExpr
+    index: int
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.tuple_value, RelayExpr, "a Relay expression")
+        index: object = self.index
+        if isinstance(index, (bool, np.bool_)) or not isinstance(index, (int, np.integer)):
+            raise MisuseError(
+                f"a tuple index is an integer, found {index!r:.60}", rule="RLY-41", about=index
+            )
+        if index < 0:
+            raise MisuseError(
+                f"a tuple index is at least 0, found {index}", rule="RLY-41", about=index
+            )
+        set_fields(self, index=int(index))
+
+    @property
+    def tuple(self) -> RelayExpr:
+        """The tuple, under the name of RLY-82."""
+        return self.tuple_value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Function(RelayExpr):
+    """A function, polymorphic in `type_params` and subject to `constraints` (RLY-16, RLY-21)."""
+
+    _fields = ("type_params", "params", "ret_type", "constraints", "body", "attrs")
+    _binds = frozenset(("type_params", "params"))
+    _scope = True
+    params: tuple[Var, ...]
+    body: RelayExpr
+    ret_type: Type | None = None
+    type_params: tuple[TypeVar, ...] = ()
+    attrs: Attrs = EMPTY_ATTRS
+    constraints: tuple[TypeRelation, ...] = field(default=(), kw_only=True)
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.body, RelayExpr, "a Relay expression as the body")
+        if self.ret_type is not None:
+            check_instance(self.ret_type, Type, "a type")
+        set_fields(
+            self,
+            params=nodes_tuple(self.params, Var, "variables"),
+            type_params=nodes_tuple(self.type_params or (), TypeVar, "type parameters"),
+            constraints=nodes_tuple(self.constraints or (), TypeRelation, "type relations"),
+            attrs=as_attrs(self.attrs),
+        )
+
+    def with_attr(self, key: str | Mapping[str, object], value: object = None) -> Function:
+        """Return this function with one attribute, or several, added or replaced."""
+        changes = key if isinstance(key, Mapping) else {key: value}
+        return replace(self, attrs=self.attrs.updated(changes))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(RelayExpr):
+    """A call of a function, an operator or a constructor (RLY-35)."""
+
+    _fields = ("op", "args", "attrs", "type_args")
+    op: RelayExpr
+    args: tuple[RelayExpr, ...]
+    attrs: Attrs = EMPTY_ATTRS
+    type_args: tuple[Component, ...] = ()
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.op, RelayExpr, "a Relay expression as the callee")
+        set_fields(
+            self,
+            args=nodes_tuple(self.args, RelayExpr, "Relay expressions"),
+            attrs=as_attrs(self.attrs),
+            type_args=tuple(self.type_args or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Let(RelayExpr):
+    """`let var = value; body` (RLY-42)."""
+
+    _fields = ("var", "value", "body")
+    _binds = frozenset(("var",))
+    var: Var
+    value: RelayExpr
+    body: RelayExpr
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.var, Var, "a variable")
+        check_instance(self.value, RelayExpr, "a Relay expression as the value")
+        check_instance(self.body, RelayExpr, "a Relay expression as the body")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class If(RelayExpr):
+    """A choice between two branches (RLY-49, RLY-50)."""
+
+    _fields = ("cond", "true_branch", "false_branch")
+    cond: RelayExpr
+    true_branch: RelayExpr
+    false_branch: RelayExpr
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in self._fields:
+            check_instance(getattr(self, name), RelayExpr, "a Relay expression")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Constructor(RelayExpr):
+    """A constructor of a data type (RLY-32); its `tag` is set when the TypeData is built."""
+
+    _fields = ("name_hint", "belong_to")
+    _shared = False
+    name_hint: str
+    inputs: tuple[Type, ...]
+    belong_to: GlobalTypeVar
+    tag: int = field(default=-1, kw_only=True)
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.name_hint, "the name of a constructor")
+        check_instance(self.belong_to, GlobalTypeVar, "the name of a data type")
+        set_fields(self, inputs=nodes_tuple(self.inputs, Type, "types"))
+
+    def enter(self, header: GlobalTypeVar, type_vars: tuple[TypeVar, ...], index: int) -> None:
+        """Set the tag and the type of constructor number `index` of the data type `header`.
+
+        Errors:
+            MisuseError: the constructor belongs to another data type.
+        """
+        if self.belong_to != header:
+            raise MisuseError(
+                f"constructor {self.name_hint} belongs to {self.belong_to}, not to {header}",
+                rule="RLY-31",
+                about=self,
+            )
+        tag = (zlib.crc32(header.name_hint.encode()) & 0xFF) << 24 | index
+        ty = FuncType(self.inputs, TypeCall(header, type_vars), type_vars)
+        set_fields(self, tag=tag, checked_type_=ty)
+
+
+class Pattern(Node):
+    """The base class of patterns."""
+
+    __slots__ = ()
+    span: Span | None
+
+    @override
+    def script(self, **options: object) -> str:
+        """Return the text of the pattern."""
+        text: str = hooks.call("relay_text", self, **options)
+        return text
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PatternWildcard(Pattern):
+    """`_`, which fits everything (RLY-54)."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    span: Span | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PatternVar(Pattern):
+    """A variable, which fits everything and is bound to it (RLY-109)."""
+
+    _fields = ("var",)
+    _binds = frozenset(("var",))
+    var: Var
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.var, Var, "a variable")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PatternConstructor(Pattern):
+    """An instance of a constructor whose fields fit the inner patterns (RLY-52)."""
+
+    _fields = ("constructor", "patterns")
+    constructor: Constructor
+    patterns: tuple[Pattern, ...] = ()
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.constructor, Constructor, "a constructor")
+        set_fields(self, patterns=nodes_tuple(self.patterns or (), Pattern, "patterns"))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PatternTuple(Pattern):
+    """A tuple whose fields fit the inner patterns (RLY-109)."""
+
+    _fields = ("patterns",)
+    patterns: tuple[Pattern, ...] = ()
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        set_fields(self, patterns=nodes_tuple(self.patterns or (), Pattern, "patterns"))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Clause(Node):
+    """A pattern, and the expression that is evaluated where it fits (RLY-83)."""
+
+    _fields = ("lhs", "rhs")
+    _scope = True
+    lhs: Pattern
+    rhs: RelayExpr
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.lhs, Pattern, "a pattern")
+        check_instance(self.rhs, RelayExpr, "a Relay expression")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Match(RelayExpr):
+    """`match`, or with `complete` false `match?` (RLY-51, RLY-55)."""
+
+    _fields = ("data", "clauses", "complete")
+    data: RelayExpr
+    clauses: tuple[Clause, ...]
+    complete: bool = True
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.data, RelayExpr, "a Relay expression")
+        set_fields(
+            self,
+            clauses=nodes_tuple(self.clauses, Clause, "clauses"),
+            complete=bool(self.complete),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RefCreate(RelayExpr):
+    """A new reference cell (RLY-81)."""
+
+    _fields = ("value",)
+    value: RelayExpr
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.value, RelayExpr, "a Relay expression")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RefRead(RelayExpr):
+    """The content of a reference cell (RLY-81)."""
+
+    _fields = ("ref",)
+    ref: RelayExpr
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.ref, RelayExpr, "a Relay expression")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RefWrite(RelayExpr):
+    """The replacement of the content of a reference cell, which is the unit (RLY-81)."""
+
+    _fields = ("ref", "value")
+    ref: RelayExpr
+    value: RelayExpr
+    checked_type_: Type | None = field(default=None, kw_only=True)
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.ref, RelayExpr, "a Relay expression")
+        check_instance(self.value, RelayExpr, "a Relay expression")
+
+
+class TempExpr(RelayExpr):
+    """The base class of the temporary nodes of passes (RLY-56), which users derive from."""
+
+    __slots__ = ()
+    checked_type_ = None
+    span = None
+
+    def realize(self) -> RelayExpr:
+        """Return the expression that this node stands for."""
+        raise MisuseError(f"{type(self).__name__} does not define realize()", about=self)
+
+
+def var(
+    name_hint: str,
+    type_annotation: Type | str | None = None,
+    shape: object = None,
+    dtype: str = "float32",
+) -> Var:
+    """Return a variable; a datatype as annotation stands for a scalar, and a shape for a tensor.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there are both an annotation and a shape.
+    """
+    if type_annotation is not None and shape is not None:
+        raise MisuseError("a variable has a type annotation or a shape, not both", about=shape)
+    if shape is not None:
+        return Var(name_hint, TensorType(shape, dtype))  # type: ignore[arg-type]
+    if isinstance(type_annotation, str):
+        return Var(name_hint, scalar_type(type_annotation))
+    return Var(name_hint, type_annotation)
+
+
+def const(value: object, dtype: str | None = None) -> Constant:
+    """Return a constant; Python integers are int32 and floats float32, as 64-bit lists are.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): the value is not a tensor.
+    """
+    if isinstance(value, np.ndarray):
+        data = value if dtype is None else value.astype(DataType(dtype))
+    else:
+        try:
+            data = np.array(value, None if dtype is None else DataType(dtype))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise MisuseError(
+                f"cannot make a tensor of {value!r:.60}: {error}", about=value
+            ) from None
+        narrow = {"int64": "int32", "float64": "float32"}.get(data.dtype.name)
+        if dtype is None and narrow and not isinstance(value, np.generic):
+            data = data.astype(narrow)
+    return Constant(data)
+
+
+def function_type(function: Function) -> FuncType | None:
+    """Return the type that the annotations of a function declare; None if one is missing."""
+    args = [p.type_annotation for p in function.params]
+    if function.ret_type is None or any(ty is None for ty in args):
+        return None
+    return FuncType(args, function.ret_type, function.type_params, function.constraints)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Type inference of Relay: unification, type relations, generalisation."""

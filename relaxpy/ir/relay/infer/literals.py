@@ -1,0 +1,18 @@
+"""Open literals of programs that are not checked (RLY-63)."""
+
+from __future__ import annotations
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.relay.expr import Constant, Literal, RelayExpr
+
+
+def with_default_literals(expr: RelayExpr) -> RelayExpr:
+    """Return an expression in which literals have their default datatypes."""
+
+    def constant(node: Node) -> Constant | None:
+        return node.as_constant() if isinstance(node, Literal) else None
+
+    result = rewrite(expr, constant)
+    assert isinstance(result, RelayExpr)
+    return result

@@ -1,0 +1,202 @@
+"""Type inference of a whole module (RLY-98, RLY-101)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relaxpy.errors import Diagnostic, RelayTypeError, Span
+from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.ir.core.trampoline import run
+from relaxpy.ir.relax.call_graph import strongly_connected
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.matches import unmatched_cases
+from relaxpy.ir.relay.analysis.variables import free_type_vars
+from relaxpy.ir.relay.infer.exprs import ExprInference, declared_type
+from relaxpy.ir.relay.infer.rebuild import Rebuild
+from relaxpy.ir.relay.infer.solver import Solver, UnifyError, check_literal
+from relaxpy.ir.relay.module import RelayModule, global_names
+from relaxpy.ir.relay.ty import FuncType, IncompleteType, TypeKind, TypeVar
+
+
+@gc_paused
+def infer_module(module: RelayModule) -> RelayModule:
+    """Return a module whose expressions have types; the module itself if all had them.
+
+    Errors:
+        RelayTypeError: the module is not well-typed; all errors are reported.
+    """
+    inference = ExprInference(module, Solver())
+    functions = module.functions_by_name
+    graph = {name: tuple(global_names(function)) for name, function in functions.items()}
+    for group in strongly_connected(graph):
+        _infer_group(inference, {name: functions[name] for name in reversed(group)})
+    _default_literals(inference)
+    if not inference.diagnostics:
+        inference.diagnostics += _open_types(inference, functions)
+    if not inference.diagnostics:
+        inference.diagnostics += _unmatched(inference, module)
+    if inference.diagnostics:
+        raise RelayTypeError(_ordered(inference.diagnostics))
+    return _rebuilt(inference, module)
+
+
+def _infer_group(inference: ExprInference, group: dict[str, rl.Function]) -> None:
+    """Infer the types of functions that refer to each other (RLY-37)."""
+    solver = inference.solver
+    module = inference.module
+    solver.level += 1
+    types: dict[str, FuncType] = {}
+    for name, function in group.items():
+        for param in free_type_vars(function):
+            inference.report(
+                f"the type parameter {param.name_hint} is not bound", "RLY-95", param.span
+            )
+        declared = declared_type(function)
+        inference.signatures[name] = declared or solver.hole(span=function.span)
+        if declared is None:
+            inference.recursive_calls[module.get_global_var(name)] = []
+    for name, function in group.items():
+        ty = run(inference.infer(function))
+        assert isinstance(ty, FuncType)
+        types[name] = ty
+        if declared_type(function) is None:
+            inside = replace(ty, type_params=(), type_constraints=())
+            known = inference.signatures[name]
+            inference.expect(inside, known, f"the function @{name}", "RLY-12", function.span)
+        inference.solve()
+    solver.level -= 1
+    shared: set[TypeVar] = set()
+    for name, function in group.items():
+        variable = module.get_global_var(name)
+        ty = inference.generalise(variable, function, types[name], shared)
+        inference.signatures[name] = ty
+        shared.update(ty.type_params)
+
+
+def _default_literals(inference: ExprInference) -> None:
+    """Give open literals their default datatypes once everything has come to rest (RLY-63)."""
+    solver = inference.solver
+    inference.solve()
+    while solver.literals:
+        hole, numbers = next(iter(solver.literals.items()))
+        kinds = [rl.Literal(number).default_dtype for number in numbers]
+        floats = [dtype for dtype in kinds if dtype.family == "float"]
+        dtype = floats[0] if floats else max(kinds, key=lambda dtype: dtype.bits)
+        try:
+            solver.unify(hole, dtype)
+        except UnifyError as error:
+            inference.report(str(error), "RLY-63", None)
+            solver.literals.pop(hole, None)
+        inference.solve()
+    for literal, hole in () if inference.diagnostics else inference.literals.values():
+        try:
+            check_literal(literal.value, solver.resolve(hole))
+        except UnifyError as error:
+            if not isinstance(solver.resolve(hole), IncompleteType):
+                inference.report(str(error), "RLY-63", literal.span)
+
+
+def _open_types(
+    inference: ExprInference, functions: dict[str, rl.Function]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each relation and hole that is left (RLY-101)."""
+    solver = inference.solver
+    reported: set[Span | None] = set()
+    holes: set[IncompleteType] = set()
+    for relation in solver.open:
+        left = {h for arg in relation.args for h in solver.holes(arg)}
+        holes |= left
+        if relation.span in reported:
+            continue
+        reported.add(relation.span)
+        described = relation.describe() if relation.describe else relation.name
+        yield Diagnostic(
+            f"{described} cannot be decided: the types are not known",
+            "RLY-101",
+            relation.span,
+            "annotate the parameters or variables that it uses",
+        )
+    for call, args in inference.instantiated:
+        for hole in {h for arg in args for h in solver.holes(arg)} - holes:
+            holes.add(hole)
+            if call.span not in reported:
+                reported.add(call.span)
+                yield Diagnostic(
+                    "a type argument of this call cannot be inferred",
+                    "RLY-101",
+                    call.span,
+                    "annotate its result, as in `let %e : List[int32] = Nil;`, or write type "
+                    "arguments, as in `%f<int32>()`",
+                )
+    for function in functions.values():
+        for hole in solver.holes(inference.types[id(function)]):
+            holes.add(hole)
+            if function.span not in reported:
+                reported.add(function.span)
+                yield _open_hole(hole, function.span)
+    for var, ty in inference.env.items():
+        for hole in solver.holes(ty):
+            if hole not in holes and var.span not in reported:
+                reported.add(var.span)
+                holes.add(hole)
+                yield _open_hole(hole, var.span or hole.span, f"the type of %{var.name_hint}")
+    for ty in inference.types.values():
+        for hole in solver.holes(ty):
+            if hole not in holes:
+                holes.add(hole)
+                if hole.span not in reported:
+                    reported.add(hole.span)
+                    yield _open_hole(hole, hole.span)
+
+
+def _open_hole(hole: IncompleteType, span: Span | None, what: str = "a type") -> Diagnostic:
+    component = {
+        TypeKind.Type: what,
+        TypeKind.BaseType: f"the datatype in {what}",
+        TypeKind.Shape: f"the shape in {what}",
+        TypeKind.ShapeVar: f"a dimension in {what}",
+    }.get(hole.kind, what)
+    return Diagnostic(
+        f"{component} cannot be inferred: nothing determines it",
+        "RLY-101",
+        span,
+        "annotate it, as in `let %x : List[int32] = Nil;`",
+    )
+
+
+def _unmatched(inference: ExprInference, module: RelayModule) -> Iterator[Diagnostic]:
+    """Yield an error for each `match` under which some value fits no clause (RLY-93)."""
+    for match in inference.matches:
+        if match.complete:
+            cases = unmatched_cases(match, module)
+            if cases:
+                yield Diagnostic(
+                    f"the match has no clause for {cases[0]}",
+                    "RLY-93",
+                    match.span,
+                    "add a clause, or write match? so that it fails at run time",
+                )
+
+
+def _ordered(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Return each diagnostic once, in the order of the text."""
+    unique = {str(d): d for d in diagnostics}
+    return sorted(
+        unique.values(), key=lambda d: (0, 0) if d.span is None else (d.span.line, d.span.column)
+    )
+
+
+def _rebuilt(inference: ExprInference, module: RelayModule) -> RelayModule:
+    complete = inference.solver.complete
+    variables: dict[str, rl.GlobalVar] = {}
+    for variable in module.get_global_vars():
+        ty = complete(inference.signatures[variable.name_hint])
+        same = variable.checked_type_ is not None and variable.checked_type_ == ty
+        variables[variable.name_hint] = variable if same else replace(variable, checked_type_=ty)
+    rebuild = Rebuild(inference, variables)
+    old = module.functions
+    functions = {variables[v.name_hint]: rebuild(function) for v, function in old.items()}
+    if all(variables[v.name_hint] is v and functions[v] is f for v, f in old.items()):
+        return module
+    return RelayModule(functions, module.type_definitions, module.attrs)

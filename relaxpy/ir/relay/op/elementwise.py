@@ -1,0 +1,48 @@
+"""Elementwise operators, unary and binary, with and without broadcasting (RLY-24, RLY-102)."""
+
+from __future__ import annotations
+
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.relax import nodes as rx, op as relax_op
+from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
+from relaxpy.ir.relay.op.relations import Relation, broadcast, broadcast_comp, identity
+
+_UNARY = """
+    abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative round rsqrt
+    sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not zeros_like ones_like
+"""
+_BINARY = """
+    add subtract multiply divide floor_divide power mod floor_mod maximum minimum
+    left_shift right_shift logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
+"""
+_COMPARISONS = "equal not_equal less less_equal greater greater_equal"
+
+
+def _of(name: str) -> Translate:
+    """Return the translation to the Relax operator of this name, without attributes."""
+    function = getattr(relax_op, name)
+
+    def translate(args: tuple[rx.Expr, ...], attrs: Attrs) -> rx.Expr:
+        expr: rx.Expr = function(*args)
+        return expr
+
+    return translate
+
+
+def _register(names: str, operands: tuple[str, ...], relation: Relation, title: str) -> None:
+    """Register operators that have the names of their Relax operators."""
+    for name in names.split():
+        Op.enter(
+            OpRecord(
+                name,
+                operands,
+                relation=relation,
+                relation_name=title,
+                translate=_of(name),
+            )
+        )
+
+
+_register(_UNARY, ("data",), identity, "Identity")
+_register(_BINARY, ("lhs", "rhs"), broadcast, "Broadcast")
+_register(_COMPARISONS, ("lhs", "rhs"), broadcast_comp, "BroadcastComp")

@@ -1,0 +1,257 @@
+"""The registry of operators: one record for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from enum import Enum
+from typing import Any, ClassVar, Final, Self, TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import MisuseError, UnknownNameError, close_names
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relay.expr import RelayExpr
+from relaxpy.ir.relay.op.relations import RELATIONS, Relation, relation_of
+from relaxpy.ir.relay.ty import FuncType, Type, TypeRelation, TypeVar
+
+Translate: TypeAlias = Callable[[tuple[rx.Expr, ...], Attrs], rx.Expr]
+"""The Relax expression of a call: of its operands, Relax variables, and its attributes."""
+Compute: TypeAlias = Callable[[Attrs, Sequence[Any], Type | None], Sequence[Any]]
+"""The `te` tensors of a call: of its attributes, of `te` operands and of the result type."""
+
+
+class Missing(Enum):
+    """The default of an attribute that every call has to give."""
+
+    REQUIRED = "required"
+
+
+REQUIRED: Final = Missing.REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """What is known of an operator.
+
+    `attributes` are the defaults of the text (RLY-71), `maker_defaults` those of the Python
+    function where they differ. Without a `relation`, the type follows from the struct info of the
+    Relax expression that `translate` returns.
+    """
+
+    name: str
+    operands: tuple[str, ...] = ()
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    maker_defaults: Mapping[str, object] = field(default_factory=dict)
+    relation: Relation | None = None
+    relation_name: str = ""
+    translate: Translate | None = None
+    compute: Compute | None = None
+    is_stateful: bool = False
+    description: str = ""
+
+    def text_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
+        """Return the attributes of a call in text, completed with their defaults.
+
+        Errors:
+            MisuseError (also TypeError): an attribute without default is missing.
+        """
+        return self._completed(attrs, self.attributes)
+
+    def maker_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
+        """Return the attributes of a call in Python, completed with their defaults.
+
+        Errors:
+            MisuseError (also TypeError): an attribute is unknown or missing.
+        """
+        return self._completed(attrs, {**self.attributes, **self.maker_defaults})
+
+    def _completed(
+        self, attrs: Mapping[str, object], defaults: Mapping[str, object]
+    ) -> dict[str, object]:
+        for name in attrs:
+            if name not in self.attributes:
+                raise MisuseError(
+                    f"{self.name} has no attribute {name}",
+                    rule="RLY-71",
+                    hint=close_names(name, self.attributes),
+                    about=name,
+                )
+        completed = {name: attrs.get(name, default) for name, default in defaults.items()}
+        for name, value in completed.items():
+            if value is REQUIRED:
+                raise MisuseError(
+                    f"{self.name} needs the attribute {name}", rule="RLY-71", about=attrs
+                )
+        return completed
+
+
+class Op(RelayExpr):
+    """An operator; there is one object for each name (RLY-29)."""
+
+    __slots__ = ("_columns", "checked_type_", "name", "record")
+    __match_args__ = ("name",)
+    _fields = ("name",)
+    _shared = False
+    _table: ClassVar[dict[str, Op]] = {}
+    name: str
+    record: OpRecord
+    _columns: dict[str, object]
+    span: ClassVar[None] = None  # type: ignore[misc]
+
+    def __new__(cls, name: str) -> Self:
+        """Return the registered operator `name`."""
+        return cls.get(name)  # type: ignore[return-value]
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """Return the registered operator `name`.
+
+        Errors:
+            UnknownNameError (also ValueError, KeyError): it is not registered.
+        """
+        op = Op._table.get(name) if isinstance(name, str) else None
+        if op is None:
+            raise UnknownNameError(
+                f"no operator is registered as {name!r:.60}",
+                rule="RLY-95",
+                hint=close_names(str(name), Op._table),
+                about=name,
+            )
+        return op
+
+    @staticmethod
+    def enter(record: OpRecord) -> Op:
+        """Register a new operator.
+
+        Errors:
+            MisuseError (also ValueError): the name is taken.
+        """
+        if record.name in Op._table:
+            raise MisuseError(f"an operator is already called {record.name}", rule="RLY-29")
+        op = object.__new__(Op)
+        op.name, op.record, op._columns, op.checked_type_ = record.name, record, {}, None
+        Op._table[record.name] = op
+        return op
+
+    @property
+    @override
+    def checked_type(self) -> Type:
+        """The type as a function: of any types under the relation of the operator (RLY-28)."""
+        args = tuple(TypeVar(f"a{i}") for i in range(len(self.record.operands)))
+        result = TypeVar("r")
+        relation = TypeRelation(self.record.relation_name or self.name, (*args, result))
+        return FuncType(args, result, (*args, result), (relation,))
+
+    def extend(self, **changes: object) -> None:
+        """Replace fields of the record."""
+        self.record = replace(self.record, **changes)  # type: ignore[arg-type]
+
+    def get_attr(self, key: str) -> object | None:
+        """Return the value of the column `key` for this operator, or None (RLY-27)."""
+        return self._columns.get(key)
+
+    def has_attr(self, key: str) -> bool:
+        """Return whether the column `key` has a value for this operator."""
+        return self._columns.get(key) is not None
+
+    def set_attr(self, key: str, value: object) -> None:
+        """Set the value of the column `key` for this operator."""
+        self._columns[key] = value
+
+    def reset_attr(self, key: str) -> None:
+        """Remove the value of the column `key`."""
+        self._columns.pop(key, None)
+
+    # The names under which a user describes a new operator, one property at a time.
+
+    def set_num_inputs(self, number: int) -> None:
+        """Set the number of operands."""
+        names = self.record.operands[:number]
+        self.extend(operands=(*names, *(f"arg{i}" for i in range(len(names), number))))
+
+    def add_argument(self, name: str, type: str = "", description: str = "") -> None:
+        """Name the next operand; `type` and `description` have no effect."""
+        operands = list(self.record.operands)
+        unnamed = [i for i, operand in enumerate(operands) if operand == f"arg{i}"]
+        if unnamed:
+            operands[unnamed[0]] = name
+        else:
+            operands.append(name)
+        self.extend(operands=tuple(operands))
+
+    def set_support_level(self, level: int) -> None:
+        """Accept TVM's level of support, which has no effect."""
+
+    def set_attrs_type_key(self, key: str) -> None:
+        """Accept the name of TVM's table of attributes, which has no effect."""
+
+    @user_facing
+    def add_type_rel(
+        self, name: str, func: Callable[[Sequence[Type], Attrs], Type | None] | None = None
+    ) -> None:
+        """Set the relation: a registered one, or a function from operand types to the result type.
+
+        The function returns None as long as it cannot tell (RLY-100).
+
+        Errors:
+            UnknownNameError: without a function, `name` is not a registered relation.
+        """
+        if func is not None:
+            relation = relation_of(func)
+        elif name in RELATIONS:
+            relation = RELATIONS[name]
+        else:
+            raise UnknownNameError(
+                f"there is no type relation {name!r:.60}",
+                rule="RLY-95",
+                hint=close_names(str(name), RELATIONS),
+                about=name,
+            )
+        self.extend(relation=relation, relation_name=name)
+
+    @override
+    def __setattr__(self, key: str, value: object) -> None:
+        object.__setattr__(self, key, value)
+
+    @override
+    def __str__(self) -> str:
+        return f"Op({self.name})"
+
+    @override
+    def __reduce__(self) -> tuple[type[Op], tuple[str]]:
+        return Op, (self.name,)
+
+
+def list_op_names() -> list[str]:
+    """Return the names of all registered operators."""
+    return list(Op._table)
+
+
+def is_op_name(name: str) -> bool:
+    """Return whether an operator is registered under a name."""
+    return name in Op._table
+
+
+@user_facing
+def register(name: str, describe: str = "") -> Op:
+    """Register an operator of the user (RLY-28).
+
+    Errors:
+        MisuseError (also ValueError): the name is taken.
+    """
+    return Op.enter(OpRecord(name, description=describe))
+
+
+@user_facing
+def register_compute(name: str, compute: Compute | None = None) -> Any:
+    """Set the function that computes a user's operator; without one, return a decorator."""
+
+    def enter(function: Compute) -> Compute:
+        Op.get(name).extend(compute=function)
+        return function
+
+    return enter if compute is None else enter(compute)

@@ -1,0 +1,381 @@
+"""Types and kinds of Relay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.equality.structural import structural_equal, structural_hash
+
+if TYPE_CHECKING:
+    from relaxpy.errors import Span
+    from relaxpy.ir.relay.expr import Constructor
+
+
+class TypeKind(IntEnum):
+    """The kind of a type or type parameter (RLY-17), with TVM's numbers."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Shape = 3
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
+class Type(Node):
+    """The base class of all types, which are equal if their structure is (RLY-86)."""
+
+    __slots__ = ()
+    span: Span | None
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Type) and structural_equal(self, other))
+
+    @override
+    def __hash__(self) -> int:
+        return structural_hash(self)
+
+    @override
+    def __str__(self) -> str:
+        from relaxpy.ir.relay.type_text import type_text
+
+        return type_text(self)
+
+
+def set_fields(node: Node, **values: object) -> None:
+    """Set fields of a frozen node while it is constructed."""
+    for name, value in values.items():
+        object.__setattr__(node, name, value)
+
+
+def check_name(value: object, what: str) -> None:
+    """Errors: MisuseError (also TypeError) unless `value` is a non-empty string."""
+    if not isinstance(value, str) or not value:
+        raise MisuseError(f"{what} is a non-empty string, found {value!r:.60}", about=value)
+
+
+def check_instance(value: object, kind: type[Node] | tuple[type[Node], ...], what: str) -> None:
+    """Errors: MisuseError (also TypeError) unless `value` is a node of the kind."""
+    if not isinstance(value, kind):
+        raise MisuseError(f"expected {what}, found {value!r:.60}", about=value)
+
+
+def nodes_tuple(values: object, kind: type[Node], what: str) -> tuple[Any, ...]:
+    """Return a list of nodes as a tuple.
+
+    Errors:
+        MisuseError (also TypeError): it is not a list of nodes of that kind.
+    """
+    if isinstance(values, (str, Node)) or not isinstance(values, Iterable):
+        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+    items = tuple(values)
+    for item in items:
+        if not isinstance(item, kind):
+            raise MisuseError(f"expected a list of {what}, found {item!r:.60} in it", about=item)
+    return items
+
+
+def as_kind(value: object) -> TypeKind:
+    """Return a kind given as a member of the enumeration or as its number."""
+    try:
+        return TypeKind(value)  # type: ignore[arg-type]
+    except ValueError:
+        raise MisuseError(
+            f"expected a TypeKind, found {value!r:.60}", rule="RLY-17", about=value
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TypeVar(Type):
+    """A type parameter, identified by the object; the name is a hint (RLY-16, RLY-17)."""
+
+    _fields = ("kind",)
+    _variable = True
+    name_hint: str
+    kind: TypeKind = TypeKind.Type
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.name_hint, "the name of a type parameter")
+        set_fields(self, kind=as_kind(self.kind))
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalTypeVar(Type):
+    """The name of a data type, which is equal only to itself (RLY-86)."""
+
+    _fields = ("name_hint",)
+    name_hint: str
+    kind: TypeKind = TypeKind.AdtHandle
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.name_hint, "the name of a data type")
+        set_fields(self, kind=as_kind(self.kind))
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalTypeVar) and self.name_hint == other.name_hint
+
+    @override
+    def __hash__(self) -> int:
+        return hash((GlobalTypeVar, self.name_hint))
+
+    def __call__(self, *args: Type) -> TypeCall:
+        """Return this data type applied to types (RLY-67)."""
+        return TypeCall(self, args)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IncompleteType(Type):
+    """An omitted type, or a component of one, that inference fills in (RLY-87)."""
+
+    _fields = ("kind",)
+    _variable = True
+    kind: TypeKind = TypeKind.Type
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        set_fields(self, kind=as_kind(self.kind))
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UnknownDim(Node):
+    """A dimension that is not known before run time, written `?` (RLY-68): `relay.Any`."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    @override
+    def __str__(self) -> str:
+        return "?"
+
+
+ANY: Final = UnknownDim()
+
+Dim: TypeAlias = int | UnknownDim | TypeVar | IncompleteType
+Shape: TypeAlias = tuple[Dim, ...] | TypeVar | IncompleteType
+Dtype: TypeAlias = DataType | TypeVar | IncompleteType
+
+
+def _as_dim(value: object) -> Dim:
+    if isinstance(value, (bool, np.bool_)):
+        pass
+    elif isinstance(value, (int, np.integer)):
+        if value >= 0:
+            return int(value)
+    elif isinstance(value, UnknownDim):
+        return value
+    elif isinstance(value, (TypeVar, IncompleteType)):
+        if value.kind is TypeKind.ShapeVar:
+            return value
+        raise MisuseError(
+            f"a dimension is of kind ShapeVar, but {value} is of kind {value.kind.name}",
+            rule="RLY-17",
+            about=value,
+        )
+    elif isinstance(number := getattr(value, "value", None), int):  # an IntImm of TIR
+        return _as_dim(number)
+    raise MisuseError(
+        f"a dimension is an integer >= 0, a ShapeVar or ?, found {value!r:.60}",
+        rule="RLY-68",
+        about=value,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TensorType(Type):
+    """A tensor; its shape, a dimension and its datatype may be type parameters (RLY-17, RLY-66)."""
+
+    _fields = ("shape", "dtype")
+    shape: Shape
+    dtype: Dtype = DataType("float32")
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        shape: Any = self.shape
+        if isinstance(shape, (TypeVar, IncompleteType)):
+            if shape.kind is not TypeKind.Shape:
+                raise MisuseError(
+                    f"a shape is of kind Shape, but {shape} is of kind {shape.kind.name}",
+                    rule="RLY-17",
+                    about=shape,
+                )
+        elif isinstance(shape, (str, Node)) or not isinstance(shape, Iterable):
+            raise MisuseError(f"a shape is a list of dimensions, found {shape!r:.60}", about=shape)
+        else:
+            shape = tuple(map(_as_dim, shape))
+        dtype: Any = self.dtype
+        if isinstance(dtype, (TypeVar, IncompleteType)):
+            if dtype.kind is not TypeKind.BaseType:
+                raise MisuseError(
+                    f"a datatype is of kind BaseType, but {dtype} is of kind {dtype.kind.name}",
+                    rule="RLY-17",
+                    about=dtype,
+                )
+        else:
+            dtype = DataType(dtype)
+        set_fields(self, shape=shape, dtype=dtype)
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape as integers.
+
+        Errors:
+            MisuseError (also TypeError): a dimension is not known.
+        """
+        if isinstance(self.shape, tuple) and all(isinstance(dim, int) for dim in self.shape):
+            return self.shape  # type: ignore[return-value]
+        raise MisuseError(f"the shape of {self} is not known", about=self)
+
+
+def scalar_type(dtype: object) -> TensorType:
+    """Return the type of tensors of rank 0 with this datatype."""
+    return TensorType((), dtype)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TupleType(Type):
+    """A tuple (RLY-66)."""
+
+    _fields = ("fields",)
+    fields: tuple[Type, ...]
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        set_fields(self, fields=nodes_tuple(self.fields, Type, "types"))
+
+
+UNIT: Final = TupleType(())
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RefType(Type):
+    """A reference cell (RLY-105)."""
+
+    _fields = ("value",)
+    value: Type
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.value, Type, "a type")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TypeCall(Type):
+    """A data type applied to types (RLY-67)."""
+
+    _fields = ("func", "args")
+    func: GlobalTypeVar
+    args: tuple[Type, ...]
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.func, GlobalTypeVar, "the name of a data type")
+        set_fields(self, args=nodes_tuple(self.args, Type, "types"))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TypeRelation(Type):
+    """The constraint that a relation holds between types (RLY-21, RLY-84).
+
+    `func` is its name; the first `num_inputs` of `args` are inputs.
+    """
+
+    _fields = ("func", "args", "num_inputs", "attrs")
+    func: str
+    args: tuple[Type, ...]
+    num_inputs: int | None = None
+    attrs: Attrs = EMPTY_ATTRS
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_name(self.func, "the name of a type relation")
+        args = nodes_tuple(self.args, Type, "types")
+        inputs = max(len(args) - 1, 0) if self.num_inputs is None else self.num_inputs
+        set_fields(self, args=args, num_inputs=inputs, attrs=as_attrs(self.attrs))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FuncType(Type):
+    """A function, polymorphic in `type_params` and subject to `type_constraints` (RLY-84)."""
+
+    _fields = ("type_params", "arg_types", "ret_type", "type_constraints")
+    _binds = frozenset(("type_params",))
+    _scope = True
+    arg_types: tuple[Type, ...]
+    ret_type: Type
+    type_params: tuple[TypeVar, ...] = ()
+    type_constraints: tuple[TypeRelation, ...] = ()
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.ret_type, Type, "a type")
+        set_fields(
+            self,
+            arg_types=nodes_tuple(self.arg_types, Type, "types"),
+            type_params=nodes_tuple(self.type_params or (), TypeVar, "type parameters"),
+            type_constraints=nodes_tuple(
+                self.type_constraints or (), TypeRelation, "type relations"
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TypeData(Type):
+    """An algebraic data type: its type parameters and its constructors (RLY-31)."""
+
+    _fields = ("header", "type_vars", "constructors")
+    _binds = frozenset(("type_vars",))
+    _scope = True
+    _compared_as: ClassVar[dict[str, str]] = {"constructors": "signatures"}
+    header: GlobalTypeVar
+    type_vars: tuple[TypeVar, ...]
+    constructors: tuple[Constructor, ...]
+    span: Span | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_instance(self.header, GlobalTypeVar, "the name of a data type")
+        set_fields(
+            self,
+            type_vars=nodes_tuple(self.type_vars, TypeVar, "type parameters"),
+            constructors=nodes_tuple(self.constructors, Node, "constructors"),
+        )
+        for index, constructor in enumerate(self.constructors):
+            constructor.enter(self.header, self.type_vars, index)
+
+    @property
+    def signatures(self) -> tuple[tuple[str, tuple[Type, ...]], ...]:
+        """The name and the field types of each constructor."""
+        return tuple((c.name_hint, c.inputs) for c in self.constructors)
+
+
+AnyType: TypeAlias = (
+    TensorType
+    | TupleType
+    | FuncType
+    | RefType
+    | TypeVar
+    | GlobalTypeVar
+    | TypeCall
+    | TypeData
+    | TypeRelation
+    | IncompleteType
+)

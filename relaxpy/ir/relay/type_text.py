@@ -1,0 +1,112 @@
+"""The text of types, for messages and for the printer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.relay.ty import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    TypeCall,
+    TypeData,
+    TypeKind,
+    TypeRelation,
+    TypeVar,
+)
+
+NameOf: TypeAlias = Callable[[TypeVar], str]
+_Piece: TypeAlias = "str | Node"
+MAX_PIECES = 2_000
+"""The text of a message stops here: shared components of a type would be printed at each use."""
+
+
+def _hint(variable: TypeVar) -> str:
+    return variable.name_hint
+
+
+def type_text(
+    ty: Node, name_of: NameOf = _hint, define: NameOf | None = None, limit: int | None = MAX_PIECES
+) -> str:
+    """Return the text of a type as TVM prints it (RLY-66).
+
+    `name_of` names type parameters, `define` those of function types where they are bound. With a
+    `limit`, a longer text ends in an ellipsis.
+    """
+    pieces: list[str] = []
+    stack: list[_Piece] = [ty]
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, str):
+            pieces.append(piece)
+        else:
+            stack += reversed(_pieces(piece, name_of, define or name_of))
+        if limit is not None and len(pieces) > limit:
+            pieces.append("…")
+            break
+    return "".join(pieces)
+
+
+def parameter_text(variable: TypeVar, name_of: NameOf = _hint) -> str:
+    """Return a type parameter as a list of parameters declares it, with its kind (RLY-74)."""
+    kind = variable.kind
+    name = name_of(variable)
+    return name if kind is TypeKind.Type else f"{name}: {kind.name}"
+
+
+def _listed(items: Iterable[_Piece], single: str = "") -> list[_Piece]:
+    """Return items with commas between them; a single one is followed by `single`."""
+    listed = list(items)
+    out: list[_Piece] = []
+    for item in listed:
+        out += (", ", item) if out else (item,)
+    return [*out, single] if len(listed) == 1 else out
+
+
+def _pieces(ty: Node, name_of: NameOf, define: NameOf) -> Sequence[_Piece]:
+    """Return the text of a type in which its components stand as nodes."""
+    match ty:
+        case TensorType(shape=()):
+            return [ty.dtype if isinstance(ty.dtype, str) else _scalar(ty.dtype, name_of)]
+        case TensorType(shape=shape, dtype=dtype):
+            dims: list[_Piece] = [shape] if isinstance(shape, Node) else []
+            if isinstance(shape, tuple):
+                dims = ["(", *_listed((_dim(d) for d in shape), ","), ")"]
+            return ["Tensor[", *dims, ", ", str(dtype) if isinstance(dtype, str) else dtype, "]"]
+        case TupleType(fields=fields):
+            return ["(", *_listed(fields, ","), ")"]
+        case FuncType():
+            names = [parameter_text(p, define) for p in ty.type_params]
+            params = f"[{', '.join(names)}]" if names else ""
+            where = [" where ", *_listed(ty.type_constraints)] if ty.type_constraints else []
+            return [f"fn {params}(", *_listed(ty.arg_types), ") -> ", ty.ret_type, *where]
+        case RefType(value=value):
+            return ["ref(", value, ")"]
+        case TypeCall(func=func, args=args):
+            return [func.name_hint, "[", *_listed(args), "]"]
+        case TypeRelation(func=func, args=args):
+            return [func, "(", *_listed(args), ")"]
+        case TypeVar():
+            return [name_of(ty)]
+        case GlobalTypeVar(name_hint=name):
+            return [name]
+        case IncompleteType(kind=kind):
+            return ["?" if kind is TypeKind.ShapeVar else "_"]
+        case TypeData():
+            return [ty.header.name_hint]
+        case _:
+            return [str(ty)]
+
+
+def _scalar(dtype: Node, name_of: NameOf) -> str:
+    name = name_of(dtype) if isinstance(dtype, TypeVar) else "_"
+    return f"Tensor[(), {name}]"
+
+
+def _dim(dim: object) -> _Piece:
+    return dim if isinstance(dim, Node) else str(dim)

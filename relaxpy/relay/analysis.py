@@ -1,0 +1,23 @@
+"""Analyses of Relay programs."""
+
+from relaxpy.ir.relay.analysis.kinds import check_kind
+from relaxpy.ir.relay.analysis.matches import unmatched_cases
+from relaxpy.ir.relay.analysis.variables import (
+    all_type_vars,
+    all_vars,
+    bound_type_vars,
+    bound_vars,
+    free_type_vars,
+    free_vars,
+)
+
+__all__ = [
+    "all_type_vars",
+    "all_vars",
+    "bound_type_vars",
+    "bound_vars",
+    "check_kind",
+    "free_type_vars",
+    "free_vars",
+    "unmatched_cases",
+]

@@ -1,0 +1,1 @@
+"""The text of Relay: reading of both formats, and printing."""

@@ -1,0 +1,476 @@
+"""Types of Relay programs: inference, relations, kinds and matches."""
+
+import numpy as np
+import pytest
+
+from relaxpy import relay
+from relaxpy.errors import MisuseError
+from relaxpy.ir import structural_equal
+from tests.relay_programs import LIST, NAT, prelude, refused, signature, type_of
+
+OPTION = "type Option[A] { Some(A), None }\n"
+
+
+@pytest.mark.rule("RLY-12")
+def test_annotations_are_checked() -> None:
+    assert type_of("(fn(%x: int32) -> int32 { %x })(1)") == "int32"
+    message = refused("(fn(%x: int32) -> int32 { %x })(True)", "RLY-12")
+    assert "argument 1 of the function: expected int32, found bool" in message
+    assert "the body of the function" in refused("fn(%x: int32) -> bool { %x }", "RLY-12")
+
+
+@pytest.mark.rule("RLY-13")
+@pytest.mark.parametrize(
+    ("text", "ty"),
+    [
+        ("let %x = (1, True); %x.1", "bool"),
+        ("let %f = fn(%x) { (%x, %x) }; (%f(1), %f(True))", "((int32, int32), (bool, bool))"),
+        ("let %f = fn(%g, %x) { %g(%g(%x)) }; %f(fn(%y) { %y + 1.5 }, 2)", "float32"),
+        (LIST + "let %e : List[bool] = Nil; %e", "List[bool]"),
+    ],
+)
+def test_omitted_types_are_inferred(text: str, ty: str) -> None:
+    assert type_of(text) == ty
+
+
+@pytest.mark.rule("RLY-16")
+@pytest.mark.rule("RLY-97")
+def test_each_use_of_a_polymorphic_function_instantiates_it() -> None:
+    assert type_of("let %id = fn<t : Type>(%x : t) -> t { %x }; (%id(1), %id(()))") == "(int32, ())"
+
+
+@pytest.mark.rule("RLY-17")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn<t : Type>(%x : Tensor[t, float32]) { %x }",
+        "fn<s : Shape>(%x : s) { %x }",
+        "fn<b : BaseType>(%x : b) { %x }",
+        "fn<n : ShapeVar>(%x : Tensor[n, float32]) { %x }",
+        "fn<s : Shape>(%x : Tensor[(s,), float32]) { %x }",
+        "fn<n : ShapeVar>(%x : Tensor[(2,), n]) { %x }",
+    ],
+)
+def test_a_type_parameter_of_another_kind_is_refused(text: str) -> None:
+    assert "which is of kind" in refused(text, "RLY-17")
+
+
+@pytest.mark.rule("RLY-17")
+def test_check_kind() -> None:
+    assert relay.analysis.check_kind(relay.TensorType((1, 2))) is relay.TypeKind.Type
+    box = relay.GlobalTypeVar("Box")
+    assert relay.analysis.check_kind(box) is relay.TypeKind.AdtHandle
+    with pytest.raises(relay.RelayTypeError, match="no data type Box"):
+        relay.analysis.check_kind(box(), relay.IRModule())
+    with pytest.raises(relay.RelayTypeError, match="of kind AdtHandle"):
+        relay.analysis.check_kind(relay.TupleType([box]))
+
+
+@pytest.mark.rule("RLY-18")
+def test_parameters_of_the_components_of_tensors_accept_tensors_only() -> None:
+    text = "let %f = fn<s : Shape, b : BaseType>(%x : Tensor[s, b]) -> Tensor[s, b] { %x };"
+    assert type_of(f"{text} (%f(1i64), %f(Constant(1, (2, 3), bool)))") == (
+        "(int64, Tensor[(2, 3), bool])"
+    )
+    refused(f"{text} %f((1, 2))", "RLY-12")
+    assert type_of(
+        "let %f = fn<n : ShapeVar>(%x : Tensor[(n, 2), int32]) { "
+        "%x }; %f(Constant(1, (5, 2), int32))"
+    ) == ("Tensor[(5, 2), int32]")
+
+
+@pytest.mark.rule("RLY-19")
+def test_type_arguments() -> None:
+    text = "let %f = fn<a, b>(%x : a, %y : b) -> a { %x };"
+    assert type_of(f"{text} %f<int64, bool>(1, True)") == "int64"
+    assert type_of(f"{text} %f<int64>(1, True)") == "int64"
+    refused(f"{text} %f<bool>(1, True)", "RLY-12")
+    assert "type argument" in refused(f"{text} %f<int8, int8, int8>(1, 2)", "RLY-94")
+    refused("let %f = fn<a>() -> int32 { 1 }; %f()", "RLY-101")
+
+
+@pytest.mark.rule("RLY-21")
+@pytest.mark.rule("RLY-22")
+@pytest.mark.rule("RLY-99")
+def test_relations_of_a_function_hold_at_each_call() -> None:
+    text = "def @f<a, b, c>(%x: a, %y: b) -> c where Broadcast { %x + %y }\n"
+    assert type_of(
+        text + "(@f(1, 2), @f(Constant(1, (2, 1), float32), Constant(1, (3,), float32)))"
+    ) == ("(int32, Tensor[(2, 3), float32])")
+    refused(text + "@f(Constant(1, (2,), int8), Constant(1, (3,), int8))", "RLY-23")
+
+
+@pytest.mark.rule("RLY-23")
+@pytest.mark.rule("RLY-24")
+@pytest.mark.parametrize(
+    ("one", "other", "result"),
+    [
+        ("(2, 3)", "(3,)", "(2, 3)"),
+        ("(2, 1)", "(1, 3)", "(2, 3)"),
+        ("()", "(4,)", "(4,)"),
+        ("(0,)", "(1,)", "(0,)"),
+        ("(2,)", "(3,)", None),
+        ("(2, 3)", "(2,)", None),
+    ],
+)
+def test_broadcast(one: str, other: str, result: str | None) -> None:
+    text = f"Constant(1, {one}, float32) + Constant(1, {other}, float32)"
+    if result is None:
+        assert "neither equal nor 1" in refused(text, "RLY-23")
+    else:
+        assert type_of(text) == f"Tensor[{result}, float32]"
+
+
+@pytest.mark.rule("RLY-24")
+def test_broadcast_demands_tensors_of_one_datatype() -> None:
+    refused("1i + 1f", "RLY-23")
+    assert "expected a tensor" in refused("(1, 2) + 3", "RLY-23")
+
+
+@pytest.mark.rule("RLY-25")
+def test_relations_come_from_outside() -> None:
+    op = relay.op.register("test.first", "The first operand.")
+    try:
+        op.set_num_inputs(2)
+        op.add_type_rel("First", lambda types, attrs: types[0])
+        assert str(relay.parse("test.first(1, True)")["main"].ret_type) == "int32"
+        with pytest.raises(MisuseError):
+            relay.op.register("test.first")
+    finally:
+        relay.op.Op._table.pop("test.first")
+
+
+@pytest.mark.rule("RLY-27")
+@pytest.mark.rule("RLY-29")
+def test_operators_are_one_object_with_columns() -> None:
+    add = relay.op.get("add")
+    assert add is relay.op.get("add")
+    call = relay.parse_expr("add(1, 2)")
+    assert isinstance(call, relay.Call)
+    assert call.op is add
+    assert add.get_attr("test.column") is None
+    add.set_attr("test.column", 3)
+    assert add.get_attr("test.column") == 3
+    add.reset_attr("test.column")
+    with pytest.raises(ValueError, match="no operator"):
+        relay.op.get("ad")
+
+
+@pytest.mark.rule("RLY-28")
+def test_the_type_of_an_operator_is_a_function_under_one_relation() -> None:
+    ty = relay.op.get("add").checked_type
+    assert str(ty) == "fn [a0, a1, r](a0, a1) -> r where Broadcast(a0, a1, r)"
+
+
+@pytest.mark.rule("RLY-32")
+def test_constructors_have_function_types() -> None:
+    module = relay.parse("type D[a, b] { C1(a, b), C2 }\n1")
+    _, one, two = module.get_type("D")
+    assert str(one.checked_type) == "fn [a, b](a, b) -> D[a, b]"
+    assert str(two.checked_type) == "fn [a, b]() -> D[a, b]"
+
+
+@pytest.mark.rule("RLY-33")
+def test_a_constructor_uses_the_parameters_of_its_data_type_only() -> None:
+    assert "the type b is not defined" in refused("type D[a] { C(b) }\n1", "RLY-95")
+
+
+@pytest.mark.rule("RLY-35")
+def test_only_functions_are_called() -> None:
+    assert "only functions can be called" in refused("(1, 2)(3)", "RLY-35")
+
+
+@pytest.mark.rule("RLY-40")
+@pytest.mark.rule("RLY-41")
+def test_projections_are_in_range() -> None:
+    assert type_of("(1, (True, 2.5)).1.0") == "bool"
+    assert "index 2 is out of range" in refused("(1, 2).2", "RLY-23")
+
+
+@pytest.mark.rule("RLY-42")
+def test_the_value_of_a_let_has_the_annotated_type() -> None:
+    assert "expected float32, found int32" in refused("let %x : float32 = 1i; %x", "RLY-42")
+
+
+@pytest.mark.rule("RLY-49")
+def test_a_condition_is_a_scalar_boolean() -> None:
+    refused("if (1) { 1 } else { 2 }", "RLY-49")
+    refused("if (Constant(True, (1,), bool)) { 1 } else { 2 }", "RLY-49")
+
+
+@pytest.mark.rule("RLY-56")
+def test_programs_contain_no_temporary_nodes() -> None:
+    class Mine(relay.TempExpr):
+        pass
+
+    module = relay.IRModule.from_expr(relay.Function([], relay.Tuple([Mine()])))
+    with pytest.raises(relay.RelayTypeError, match="no TempExpr"):
+        relay.transform.InferType()(module)
+
+
+@pytest.mark.rule("RLY-86")
+def test_types_are_equal_by_structure_and_data_types_by_name() -> None:
+    a, b = relay.TypeVar("a"), relay.TypeVar("b")
+    assert relay.FuncType([a], a, [a]) == relay.FuncType([b], b, [b])
+    assert relay.FuncType([a], a, [a]) != relay.FuncType([relay.TupleType([b])], b, [b])
+    assert a != b
+    assert relay.TensorType((2,)) == relay.TensorType([2], "float32")
+    assert relay.GlobalTypeVar("L") != relay.GlobalTypeVar("M")
+    refused("type D { C }\ntype E { F }\n(fn(%x: D[]) { 1 })(F)", "RLY-12")
+
+
+@pytest.mark.rule("RLY-87")
+def test_a_hole_does_not_contain_itself() -> None:
+    assert "contain itself" in refused("fn(%x) { %x(%x) }", "RLY-94")
+
+
+@pytest.mark.rule("RLY-88")
+@pytest.mark.rule("RLY-103")
+@pytest.mark.parametrize(("dim", "result"), [("3", "(3,)"), ("1", "(?,)"), ("?", "(?,)")])
+def test_unknown_dimensions_agree_and_broadcast(dim: str, result: str) -> None:
+    text = f"fn(%x: Tensor[(?,), int32], %y: Tensor[({dim},), int32]) {{ %x + %y }}"
+    assert signature(text).endswith(f"-> Tensor[{result}, int32]")
+    assert type_of(
+        "(fn(%x: Tensor[(3,), int32]) { %x })((fn(%y: Tensor[(?,), "
+        "int32]) { %y })(Constant(1, (3,), int32)))"
+    )
+
+
+@pytest.mark.rule("RLY-89")
+def test_branches_have_one_type() -> None:
+    refused("if (True) { 1 } else { () }", "RLY-89")
+
+
+@pytest.mark.rule("RLY-90")
+def test_clauses_have_one_type() -> None:
+    refused(NAT + "match(Z) { case Z { 1 } case _ { () } }", "RLY-90")
+
+
+@pytest.mark.rule("RLY-91")
+@pytest.mark.parametrize(
+    "text",
+    [
+        NAT + "match(1) { case Z { 1 } case _ { 2 } }",
+        NAT + "match(Z) { case S { 1 } case _ { 2 } }",
+        NAT + "match(Z) { case S(_, _) { 1 } case _ { 2 } }",
+        "match((1, 2)) { (%x, %y, %z) => 1 }",
+        "match(1) { %x : bool => 1 }",
+    ],
+)
+def test_patterns_have_the_type_of_their_input(text: str) -> None:
+    refused(text, "RLY-91")
+
+
+@pytest.mark.rule("RLY-93")
+@pytest.mark.parametrize(
+    ("clauses", "missing"),
+    [
+        ("case Z { 1 }", "S(_)"),
+        ("case S(_) { 1 }", "Z"),
+        ("case Z { 1 } case S(Z) { 2 }", "S(S(_))"),
+        ("case S(S(_)) { 1 } case Z { 2 }", "S(Z)"),
+    ],
+)
+def test_a_match_fits_every_instance(clauses: str, missing: str) -> None:
+    message = refused(f"{NAT}fn(%n: Nat) {{ match(%n) {{ {clauses} }} }}", "RLY-93")
+    assert f"no clause for {missing} " in message
+    assert relay.parse(f"{NAT}fn(%n: Nat) {{ match?(%n) {{ {clauses} }} }}")
+
+
+@pytest.mark.rule("RLY-93")
+def test_completeness_of_tuples_is_decided_by_columns() -> None:
+    wide = f"({', '.join(['Z'] * 12)})"
+    text = f"{NAT}fn(%x: ({', '.join(['Nat'] * 12)})) {{ match(%x) {{ {wide} => 1, _ => 2 }} }}"
+    assert relay.parse(text)
+    message = refused(
+        NAT + "fn(%x: (Nat, Nat)) { match(%x) { (Z, _) => 1, (_, Z) => 2 } }", "RLY-93"
+    )
+    assert "(S(_), S(_))" in message
+
+
+@pytest.mark.rule("RLY-94")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(fn() { 1 })(2)",
+        "(fn(%x: int32) { 1 })()",
+        "add(1)",
+        "add(1, 2, 3)",
+        NAT + "S()",
+        NAT + "Z(1)",
+    ],
+)
+def test_calls_have_the_right_number_of_arguments(text: str) -> None:
+    refused(text, "RLY-94")
+
+
+@pytest.mark.rule("RLY-94")
+def test_a_callee_without_a_type_becomes_a_function() -> None:
+    assert (
+        signature("def @f(%g) { (%g(1i), 2i) }", "f") == "fn [t0](fn (int32) -> t0) -> (t0, int32)"
+    )
+
+
+@pytest.mark.rule("RLY-96")
+def test_constructors_and_operators_are_values() -> None:
+    assert type_of("let %f = fn(%g : fn(int32, int32) -> int32) { %g(1, 2) }; %f(add)") == "int32"
+    assert (
+        type_of(OPTION + "let %f = fn(%g : fn(int32) -> Option[int32]) { %g(1) }; %f(Some)")
+        == "Option[int32]"
+    )
+
+
+@pytest.mark.rule("RLY-98")
+def test_functions_are_generalised_as_far_as_nothing_constrains_them() -> None:
+    assert signature("def @f(%x) { %x }", "f") == "fn [t0](t0) -> t0"
+    assert type_of("let %id = fn(%x) { %x }; (%id(1), %id(True))") == "(int32, bool)"
+    assert type_of("let %f = fn(%x) { %x + 1 }; %f(2.5)") == "float32"
+    refused("let %f = fn(%x) { %x + 1 }; (%f(2.5), %f(2i))", "RLY-12")
+    refused("let %f = fn(%x) { %x + 1 }; 2", "RLY-101")
+    assert signature("def @f(%x) { let %g = fn(%y) { (%x, %y) }; (%g(1), %g(())) }", "f") == (
+        "fn [t0](t0) -> ((t0, int32), (t0, ()))"
+    )
+
+
+@pytest.mark.rule("RLY-98")
+def test_mutually_recursive_functions_are_generalised_together() -> None:
+    text = """
+    def @even(%l) { match(%l) { Nil => True, Cons(_, %r) => @odd(%r) } }
+    def @odd(%l) { match(%l) { Nil => False, Cons(_, %r) => @even(%r) } }
+    (@even(Cons(1, Nil)), @odd(Cons(True, Nil)))
+    """
+    assert type_of(LIST + text) == "(bool, bool)"
+
+
+@pytest.mark.rule("RLY-100")
+@pytest.mark.rule("RLY-104")
+def test_relations_and_projections_wait_for_types() -> None:
+    assert type_of("(fn(%t) { %t.0 })((1, 2.5))") == "int32"
+    assert type_of("(fn(%x, %y) { %x + %y })(1, 2.5)") == "float32"
+
+
+@pytest.mark.rule("RLY-101")
+@pytest.mark.parametrize(
+    "text", ["fn(%t) { %t.0 }", LIST + "match(Nil) { Nil => 1, Cons(_, _) => 2 }"]
+)
+def test_what_nothing_determines_is_refused(text: str) -> None:
+    assert "annotate" in refused(text, "RLY-101")
+
+
+@pytest.mark.rule("RLY-102")
+def test_comparisons_are_boolean_and_unary_operators_keep_the_type() -> None:
+    assert (
+        type_of("less(Constant(1, (2, 1), int8), Constant(1, (3,), int8))")
+        == "Tensor[(2, 3), bool]"
+    )
+    assert type_of("sqrt(Constant(1, (2,), float64))") == "Tensor[(2,), float64]"
+
+
+@pytest.mark.rule("RLY-105")
+def test_types_of_cells() -> None:
+    assert type_of("ref(1)") == "ref(int32)"
+    assert type_of("ref_read(ref(True))") == "bool"
+    assert type_of("ref_write(ref(True), False)") == "()"
+    refused("ref_write(ref(True), ())", "RLY-105")
+    refused("ref_read(1)", "RLY-105")
+
+
+@pytest.mark.rule("RLY-101")
+def test_inference_twice_changes_nothing_and_keeps_the_module() -> None:
+    before = relay.parse_expr("let %x = 1; let %f = fn(%y) { %y }; (%f(%x), %f(2.5))")
+    module = relay.IRModule.from_expr(before)
+    typed = relay.transform.InferType()(module)
+    assert structural_equal(module["main"].body, before)
+    assert typed is not module
+    assert relay.transform.InferType()(typed) is typed
+    assert str(typed["main"].checked_type) == "fn () -> (int32, float32)"
+    with pytest.raises(relay.RelayTypeError, match="no type yet"):
+        _ = module["main"].body.checked_type
+
+
+@pytest.mark.rule("RLY-85")
+def test_a_variable_is_bound_once() -> None:
+    x = relay.var("x", "int32")
+    body = relay.Let(x, relay.const(1), relay.Let(x, relay.const(2), x))
+    with pytest.raises(relay.RelayTypeError, match="bound twice"):
+        relay.transform.InferType()(relay.IRModule.from_expr(relay.Function([], body)))
+
+
+@pytest.mark.rule("RLY-87")
+def test_types_that_double_are_inferred_in_linear_time() -> None:
+    text = "let %x0 = 1; " + "".join(f"let %x{i + 1} = (%x{i}, %x{i}); " for i in range(60)) + "1"
+    assert type_of(text) == "int32"
+
+
+@pytest.mark.rule("RLY-82")
+@pytest.mark.rule("RLY-83")
+@pytest.mark.rule("RLY-84")
+def test_nodes_have_the_fields_of_the_rules() -> None:
+    x, y = relay.var("x", "float32"), relay.var("y", shape=(2, 3))
+    call = relay.Call(relay.op.get("add"), [x, y])
+    function = relay.Function([x, y], call, None, [], {"Primitive": 1})
+    assert function.params == (x, y)
+    assert function.attrs["Primitive"] == 1
+    assert relay.TupleGetItem(relay.Tuple([x, y]), 1).tuple.fields == (x, y)
+    branch = relay.If(relay.const(True), x, x)
+    assert (branch.cond.data.item(), branch.true_branch) == (True, x)
+    cell = relay.RefWrite(relay.RefCreate(x), relay.RefRead(relay.RefCreate(x)))
+    assert isinstance(cell.value, relay.RefRead)
+    box = relay.GlobalTypeVar("Box")
+    a = relay.TypeVar("a")
+    fill = relay.Constructor("Fill", [a], box)
+    data = relay.TypeData(box, [a], [fill])
+    assert fill.tag & 0xFFFFFF == 0
+    clause = relay.Clause(relay.PatternConstructor(fill, [relay.PatternVar(x)]), x)
+    match = relay.Match(fill(x), [clause, relay.Clause(relay.PatternWildcard(), x)], False)
+    assert not match.complete
+    assert relay.PatternTuple([relay.PatternWildcard()]).patterns
+    assert data.constructors == (fill,)
+    assert str(relay.RefType(box(relay.scalar_type("int8")))) == "ref(Box[int8])"
+    assert relay.TypeRelation("Broadcast", [a, a, a]).num_inputs == 2
+    assert relay.IncompleteType().kind is relay.TypeKind.Type
+    assert relay.TensorType((1, relay.Any())).shape[1] == relay.Any()
+
+
+@pytest.mark.rule("RLY-82")
+def test_operators_of_python_build_calls() -> None:
+    x = relay.var("x", "float32")
+    for expr, name in (
+        (x + x, "add"),
+        (x - x, "subtract"),
+        (x * x, "multiply"),
+        (x / x, "divide"),
+        (x < x, "less"),
+        (x <= x, "less_equal"),
+        (x > x, "greater"),
+        (x >= x, "greater_equal"),
+    ):
+        assert expr.op is relay.op.get(name)
+    assert (-x).op is relay.op.get("negative")
+    assert x == x
+    with pytest.raises(TypeError, match="const"):
+        _ = x + 1
+    assert relay.add(x, x).op is relay.op.get("add")
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = relay.addd
+
+
+@pytest.mark.rule("RLY-37")
+@pytest.mark.rule("RLY-85")
+def test_the_module_is_a_table_of_functions_and_data_types() -> None:
+    module = prelude()
+    assert "map" in module
+    nil = module.get_constructor("Nil")
+    assert module.get_constructor(nil.tag) is nil
+    assert module.get_type("List")[1].name_hint == "Cons"
+    assert set(module.type_definitions) == {
+        relay.GlobalTypeVar(n) for n in ("List", "Option", "Tree")
+    }
+    with pytest.raises(KeyError, match="mpa"):
+        module["mpa"]
+    with pytest.raises(ValueError, match="no data type"):
+        module.get_type("Nothing")
+    module["f"] = relay.Function([], relay.const(np.float32(1)))
+    assert module[module.get_global_var("f")].body.data == 1
+    with pytest.raises(TypeError, match="functions and data types"):
+        module["f"] = 3

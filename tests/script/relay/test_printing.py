@@ -1,0 +1,174 @@
+"""Printing of Relay programs: what is printed reads back equal."""
+
+import numpy as np
+import pytest
+
+from relaxpy import relay
+from relaxpy.errors import MisuseError
+from relaxpy.ir import structural_equal
+from tests.relay_programs import LIST, NAT, prelude
+
+PROGRAMS = [
+    "1",
+    "()",
+    "(1,)",
+    "1.5",
+    "-2",
+    "1i64",
+    "2.5f64",
+    "1f16",
+    "True",
+    "0.1",
+    "1e30",
+    "-1e-30",
+    "let %x = 1; %x + 2",
+    "%0 = 1 + 2\n(%0, %0)",
+    "let %f = fn(%x) { %x }; (%f(1), %f(()))",
+    "(if (True) { 1 } else if (False) { 2 } else { 3 }) + 4",
+    "(let %x = 1; %x + 1) * (let %y = 2; %y)",
+    "let %r = ref(1); ref_write(%r, 2); ref_read(%r)",
+    "{ let %x = 1; let %x = %x + 1; %x }",
+    "let %f = fn(%n: int32) -> int32 { if (%n == 0) { 0 } else { %f(%n - 1) } }; %f(3)",
+    "(%0 = fn(%x: int32) { %x }; (%0(1), %0(2)))",
+    "%0 = 3 * 3\nlet %f = fn(%x: int32) { %x + %0 }; (%f(1), %0)",
+    NAT + "let %n = (match (Z) { case Z { S(Z) } case S(%m) { %m } }); (%n, S)",
+    LIST
+    + "let %l : List[int32] = Nil; match? ((%l, 1)) { (Nil, %x) => %x, (Cons(%x, _), _) => %x }",
+    "def @f<a, b, c>(%x: a, %y: b) -> c where Broadcast { %x + %y }\n@f(1, 2)",
+    "fn<s : Shape, b : BaseType, n : ShapeVar>(%x: Tensor[s, "
+    "b], %y: Tensor[(n, ?), b]) { (%x, %y) }",
+    "let %t = (1, (2, 3)); %t.1.0",
+    "Constant(1.5, (2, 2), float32)",
+    "let %x = 1; %0 = %x + 1\nlet %y = %0 * 2; (%0, %y, if (True) { %0 } else { %y })",
+]
+
+
+def round_trip(module: relay.IRModule) -> str:
+    """The text of a module, which reads back equal."""
+    text = module.astext()
+    again = relay.parse(text)
+    assert structural_equal(module, again), text
+    return text
+
+
+@pytest.mark.rule("RLY-111")
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs_read_back_equal(text: str) -> None:
+    round_trip(relay.parse(text))
+
+
+@pytest.mark.rule("RLY-111")
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs_without_types_read_back_equal(text: str) -> None:
+    if "\ndef" in text or text.startswith(("def", "data", "type")):
+        return
+    expr = relay.parse_expr(text)
+    again = relay.parse_expr(expr.astext())
+    assert structural_equal(expr, again, map_free_vars=True), expr.astext()
+
+
+@pytest.mark.rule("RLY-111")
+def test_the_prelude_reads_back_equal() -> None:
+    round_trip(prelude())
+
+
+@pytest.mark.rule("RLY-58")
+@pytest.mark.rule("RLY-111")
+def test_the_format_is_that_of_tvm() -> None:
+    text = (
+        LIST
+        + "def @f[A](%x: A, %n: int32) -> int32 { if (%n == 0) { 1 } else { (%n + 1) * (%n + 1) } }"
+    )
+    assert relay.parse(text).astext() == (
+        '#[version = "0.0.5"]\n'
+        "type List[A] {\n"
+        "  Cons(A, List[A]),\n"
+        "  Nil,\n"
+        "}\n"
+        "\n"
+        "def @f[A](%x: A, %n: int32) -> int32 {\n"
+        "  %0 = equal(%n, 0) /* ty=bool */;\n"
+        "  if (%0) {\n"
+        "    1\n"
+        "  } else {\n"
+        "    %1 = add(%n, 1) /* ty=int32 */;\n"
+        "    %2 = add(%n, 1) /* ty=int32 */;\n"
+        "    multiply(%1, %2) /* ty=int32 */\n"
+        "  }\n"
+        "}\n"
+    )
+
+
+@pytest.mark.rule("RLY-45")
+@pytest.mark.rule("RLY-111")
+def test_sharing_is_kept_and_compared() -> None:
+    shared = relay.parse("%0 = 1 + 2\n%0 * %0")
+    written_out = relay.parse("(1 + 2) * (1 + 2)")
+    assert not structural_equal(shared, written_out)
+    x = relay.var("x", "int32")
+    expr: relay.Expr = x
+    for _ in range(60):
+        expr = expr + expr
+    module = relay.transform.InferType()(relay.IRModule.from_expr(expr))
+    assert len(round_trip(module).splitlines()) < 70
+
+
+@pytest.mark.rule("RLY-111")
+def test_names_that_clash_or_are_no_names_are_changed() -> None:
+    x, other, odd = relay.var("x", "int32"), relay.var("x", "int32"), relay.var("1/é", "int32")
+    function = relay.Function([x, other, odd], relay.Tuple([odd, other, x]))
+    text = function.astext()
+    assert text.startswith("fn (%x: int32, %x1: int32, %v1__: int32) {")
+    assert structural_equal(relay.parse_expr(text), function)
+
+
+@pytest.mark.rule("RLY-65")
+@pytest.mark.rule("RLY-111")
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(np.arange(6, dtype="int8").reshape(2, 3), np.array(np.nan, "float32")),
+        *(np.array(-0.0, "float64"), np.array(np.inf), np.zeros((0, 2)), np.array(3, "uint8")),
+        *(np.array([True, False]), np.array(1.5, "float32"), np.array(1e-45, "float32")),
+    ],
+)
+def test_constants_keep_every_bit(data: np.ndarray) -> None:
+    module = relay.transform.InferType()(relay.IRModule.from_expr(relay.Constant(data)))
+    body = relay.parse(round_trip(module))["main"].body
+    assert body.data.tobytes() == data.tobytes()
+    assert body.data.dtype == data.dtype
+
+
+@pytest.mark.rule("RLY-56")
+def test_temporary_nodes_have_no_text() -> None:
+    class Mine(relay.TempExpr):
+        pass
+
+    with pytest.raises(MisuseError, match="only inside a pass"):
+        relay.Tuple([Mine()]).astext()
+
+
+@pytest.mark.rule("RLY-57")
+def test_a_pass_that_leaves_a_temporary_node_is_reported() -> None:
+    class Mine(relay.TempExpr):
+        pass
+
+    @relay.transform.function_pass(opt_level=0, name="Broken")
+    def broken(function: relay.Function, module: relay.IRModule, context: object) -> relay.Function:
+        return relay.Function([], relay.Tuple([Mine()]))
+
+    with pytest.raises(ValueError, match="pass Broken left Mine in the program"):
+        broken(relay.parse("1"))
+
+
+@pytest.mark.rule("RLY-111")
+def test_long_programs_are_printed_in_linear_time() -> None:
+    lets = "".join(f"let %x{i + 1} = %x{i} + 1; " for i in range(3_000))
+    module = relay.parse(f"let %x0 = 1; {lets} %x3000")
+    assert len(module.astext().splitlines()) == 3_005
+
+
+@pytest.mark.rule("RLY-111")
+def test_comments_of_the_user_take_the_place_of_types() -> None:
+    module = relay.parse("1 + 2")
+    assert "add(1, 2) /* mine */" in module.astext(annotate=lambda expr: "/* mine */")
