@@ -142,13 +142,40 @@ def test_an_intermediate_that_others_use_is_a_second_result() -> None:
     check(FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)]), Branches, After, A, B)
 
 
-def test_a_match_that_others_separate_stays() -> None:
+def test_a_match_that_others_separate_is_refused() -> None:
     """The sum needs d, which is computed from the product: no function can compute both."""
     product = is_op("relax.matmul")(wildcard(), wildcard())
     pattern = is_op("relax.add")(is_op("relax.exp")(is_op("relax.nn.relu")(product)), wildcard())
     partial = is_op("relax.add")(is_op("relax.exp")(wildcard()), is_op("relax.exp")(wildcard()))
     same(Branches, FuseOpsByPattern([("mine.sum", partial)])(Branches))
-    stays(FuseOpsByPattern([("mine.all", pattern)]), Branches)
+    message = "a, b, c, e match a pattern and cannot be computed together: d needs some of them"
+    with pytest.raises(TransformError, match=message) as caught:
+        FuseOpsByPattern([("mine.all", pattern)])(Branches)
+    assert caught.value.__notes__ == ["in pass FuseOpsByPattern"]
+
+    def check(context: PatternCheckContext) -> bool:
+        return False
+
+    stays(FuseOpsByPattern([("mine.all", pattern, {}, check)]), Branches)
+
+
+def test_matches_that_need_each_other_are_refused() -> None:
+    @I.ir_module
+    class Crossed:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.exp(y)
+                c = R.add(a, R.abs(b))
+                d = R.add(b, R.abs(a))
+                R.output(c, d)
+            return c, d
+
+    pattern = is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard())
+    message = "a, b, c, d match a pattern and cannot be computed together: .* needs some of them"
+    with pytest.raises(TransformError, match=message):
+        FuseOpsByPattern([("mine.sum", pattern)])(Crossed)
 
 
 def test_constants_are_bound_or_passed() -> None:

@@ -31,7 +31,7 @@ class FuseOpsByPattern(Pass):
     Constants stay inside of the functions if `bind_constants`, else they are passed. With
     `annotate_codegen`, each function is wrapped in another one with the attribute `Codegen`, the
     name of the pattern up to the first dot, for RunCodegen. Only `entry_functions` are searched if
-    there are any. A match whose bindings others separate stays as it is.
+    there are any.
 
     Example:
         @I.ir_module
@@ -68,7 +68,8 @@ class FuseOpsByPattern(Pass):
     Errors:
         MisuseError (also TypeError): an item is not a FusionPattern, or a tuple of its fields.
         UnknownNameError (also KeyError): the module has no function of an entry's name.
-        TransformError: the name of a pattern has no dot, with `annotate_codegen`.
+        TransformError: the name of a pattern has no dot, with `annotate_codegen`; or the bindings
+            of a match cannot be computed together, since another one needs some and others need it.
 
     """
 
@@ -100,6 +101,7 @@ class FuseOpsByPattern(Pass):
                 partial(_matches, pattern=pattern),
                 lift_constants=not self.bind_constants,
                 entries=self.entry_functions,
+                refuses_cycles=True,
             )
         return annotated_for_codegen(mod) if self.annotate_codegen else mod
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final, TypeAlias
 
 from typing_extensions import override
 
+from relaxpy.errors import TransformError
 from relaxpy.ir.core.node import Attr, Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
@@ -65,6 +66,7 @@ def group_bindings(
     *,
     lift_constants: bool,
     entries: Sequence[str] | None = None,
+    refuses_cycles: bool = False,
 ) -> IRModule:
     """The module with a call of a new private function in place of each group of bindings.
 
@@ -73,6 +75,9 @@ def group_bindings(
     What a group uses is passed to its function; constants are only if `lift_constants`. A group
     whose results nothing uses is removed. A group stays as it is if its bindings cannot be computed
     one after the other, since others depend on some and are needed by others.
+
+    Errors:
+        TransformError: `refuses_cycles`, and there is such a group.
     """
     before = normalize_module(mod)
     result = before.clone()
@@ -83,7 +88,7 @@ def group_bindings(
             continue
         if entries and var.name_hint not in entries:
             continue
-        after = _Grouper(table, groups_of, lift_constants).expr(func)
+        after = _Grouper(table, groups_of, lift_constants, refuses_cycles).expr(func)
         if after is not func:
             result[var] = after
             changed = True
@@ -95,9 +100,16 @@ def _is_grouped(func: Function) -> bool:
 
 
 class _Grouper(BindingRewriter):
-    def __init__(self, table: FunctionTable, groups_of: Grouping, lift_constants: bool) -> None:
+    def __init__(
+        self,
+        table: FunctionTable,
+        groups_of: Grouping,
+        lift_constants: bool,
+        refuses_cycles: bool,
+    ) -> None:
         super().__init__()
         self.table, self.groups_of, self.lift_constants = table, groups_of, lift_constants
+        self.refuses_cycles = refuses_cycles
 
     @override
     def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
@@ -109,7 +121,7 @@ class _Grouper(BindingRewriter):
     def _grouped(self, block: DataflowBlock) -> DataflowBlock:
         groups = dict(self.groups_of(block))
         _leave_out_items_of_others(block, groups)
-        order = _order(block, groups)
+        order = _order(block, groups, refuses_cycles=self.refuses_cycles)
         if not groups:
             return block
         members: dict[FunctionGroup, list[Binding]] = {}
@@ -172,19 +184,43 @@ def _leave_out_items_of_others(block: DataflowBlock, groups: dict[Binding, Funct
             del groups[binding]
 
 
-def _order(block: DataflowBlock, groups: dict[Binding, FunctionGroup]) -> list[Unit]:
+def _order(
+    block: DataflowBlock, groups: dict[Binding, FunctionGroup], *, refuses_cycles: bool
+) -> list[Unit]:
     """The groups and the other bindings, each after what it depends on.
 
-    Groups that depend on each other are removed from `groups`.
+    Groups that depend on each other are removed from `groups`, or refused.
     """
     while True:
         needs = _needs(block, groups)
-        cyclic = {unit for group in strongly_connected(needs) if len(group) > 1 for unit in group}
-        if not cyclic:
+        cycles = [cycle for cycle in strongly_connected(needs) if len(cycle) > 1]
+        if not cycles:
             return _in_order(needs)
+        if refuses_cycles:
+            raise _cycle_error(cycles[0], groups)
+        cyclic = {unit for cycle in cycles for unit in cycle}
         for binding, group in [*groups.items()]:
             if group in cyclic:
                 del groups[binding]
+
+
+def _cycle_error(cycle: Sequence[Unit], groups: Mapping[Binding, FunctionGroup]) -> TransformError:
+    """The error for groups and other bindings that depend on each other."""
+    fused = [binding for binding, group in groups.items() if group in cycle]
+    others = [unit for unit in cycle if not isinstance(unit, FunctionGroup)]
+    if others:
+        reason = f"{_names(others)} needs some of them, and others need {_names(others)}"
+    else:
+        reason = "their functions need results of each other"
+    return TransformError(
+        f"{_names(fused)} match a pattern and cannot be computed together: {reason}",
+        hint="let the pattern match what is between them, or its check refuse the match",
+        span=fused[-1].span,
+    )
+
+
+def _names(bindings: Iterable[Binding]) -> str:
+    return ", ".join("a cast" if b.var is None else b.var.name_hint for b in bindings)
 
 
 def _needs(block: DataflowBlock, groups: Mapping[Binding, FunctionGroup]) -> _Needs:

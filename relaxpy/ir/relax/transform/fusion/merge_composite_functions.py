@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from typing_extensions import override
 
@@ -108,16 +110,24 @@ class MergeCompositeFunctions(Pass):
 
 @dataclass(slots=True, eq=False)
 class _Merged:
-    """A set of calls of one back end, or another binding, and all that it depends on."""
+    """A set of calls of one back end, or another binding, and all that it depends on.
+
+    The sets of bindings are bits of integers, so that the dependencies of 10,000 take little time.
+    """
 
     backend: str | None
-    before: set[_Merged] = field(default_factory=set)
+    members: int
+    before: int = 0
     into: _Merged | None = None
 
     def root(self) -> _Merged:
+        """What this was merged into, with the path to it made shorter."""
         root = self
         while root.into is not None:
             root = root.into
+        unit = self
+        while unit.into is not None:
+            unit.into, unit = root, unit.into
         return root
 
 
@@ -125,24 +135,26 @@ def _groups(block: DataflowBlock, backends: Mapping[str, str]) -> Mapping[Bindin
     """The calls of composite functions in a block, with the groups that they are merged into."""
     home: dict[Var, _Merged] = {}
     merged: dict[Binding, _Merged] = {}
-    for binding in block.bindings:
+    for position, binding in enumerate(block.bindings):
         call = binding.value
         callee = call.op if isinstance(call, Call) else None
         backend = backends.get(callee.name_hint) if isinstance(callee, GlobalVar) else None
-        operands = [home[var].root() for var in occurring_vars(call) if var in home]
-        separated = {unit.root() for operand in operands for unit in operand.before}
+        operands = dict.fromkeys(home[var].root() for var in occurring_vars(call) if var in home)
+        separated = reduce(or_, (operand.before for operand in operands), 0)
         joined = [
             operand
-            for operand in dict.fromkeys(operands)
-            if backend is not None and operand.backend == backend and operand not in separated
+            for operand in operands
+            if backend is not None
+            and operand.backend == backend
+            and not operand.members & separated
         ]
-        unit = joined[0] if joined else _Merged(backend)
+        needed = reduce(or_, (operand.members for operand in operands), separated)
+        unit = joined[0] if joined else _Merged(backend, 0)
         for other in joined[1:]:
             other.into = unit
-            unit.before |= other.before
-        for operand in operands:
-            unit.before |= {operand, *operand.before}
-        unit.before = {root for other in unit.before if (root := other.root()) is not unit}
+            unit.members |= other.members
+        unit.members |= 1 << position
+        unit.before = (unit.before | needed) & ~unit.members
         merged[binding] = unit
         if binding.var is not None:
             home[binding.var] = unit
@@ -165,10 +177,9 @@ def _with_nested_functions(mod: IRModule) -> IRModule:
             del result[var]
             nested = without_primitive(_nested(func, mod))
             result[renamed[var]] = nested.with_attr("global_symbol", name)
+    old_names = {old.name_hint for old in renamed}
     for var, func in result.items():
-        if isinstance(func, Function) and any(
-            old.name_hint in mentioned_globals(func) for old in renamed
-        ):
+        if isinstance(func, Function) and not old_names.isdisjoint(mentioned_globals(func)):
             result[var] = rename(func, renamed)
     mentioned = {n for func in result.functions_by_name.values() for n in mentioned_globals(func)}
     for var, func in result.items():
