@@ -302,9 +302,10 @@ def _unified(
             values[image] = ops.cast_to(value, image.dtype)
         else:
             unknown.append((rename(size, images), value))
+    variables = {image for image in images.values() if isinstance(image, tir.Var)}
     for size, value in unknown:
         known = substitute(size, values)
-        if any(mentions(known, {var}) for var in images.values() if isinstance(var, tir.Var)):
+        if mentions(known, variables):
             raise NotFusable
         if prove_equal(known, value) is not True:
             raise NotFusable

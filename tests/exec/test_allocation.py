@@ -1,0 +1,109 @@
+"""What is promised about the allocation of memory, and about checks that are left out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.relax import get_pipeline
+from relaxpy.relax.transform import DeadCodeElimination
+from relaxpy.script import ir as I, relax as R, tir as T
+
+X = np.array([1.0, 2.0, 3.0, 4.0], "float32")
+WAYS: dict[str, dict[str, Any]] = {
+    "numpy": {"target": "numpy"},
+    "without passes": {"target": "numpy", "relax_pipeline": None},
+    "explicit memory": {"target": "numpy", "relax_pipeline": get_pipeline("default_build")},
+    "reference": {"target": "reference"},
+}
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+@I.ir_module
+class Huge:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), s: R.Shape(["n"])):
+        n = T.int64()
+        with R.dataflow():
+            zeros = R.zeros(R.shape([n, 1048576, 1048576]), "float32")
+            unused = R.exp(zeros)
+            y = R.add(x, x)
+            R.output(y)
+        return y
+
+
+@pytest.mark.rule("OPT-12", "OPT-10")
+@ways
+@pytest.mark.parametrize("size", [16, 2**40])
+def test_an_allocation_may_fail_and_may_be_left_out(way: str, size: int) -> None:
+    shape = relaxpy.runtime.ShapeTuple((size,))
+    with pytest.raises(RuntimeCheckError, match=r"\[PX-9\]"):
+        relaxpy.compile(Huge, **WAYS[way])["main"](X, shape)
+    after = DeadCodeElimination()(Huge)
+    np.testing.assert_array_equal(relaxpy.compile(after, **WAYS[way])["main"](X, shape), X + X)
+
+
+@I.ir_module
+class Sizes:
+    @T.prim_func(private=True)
+    def plus_size(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi] + T.cast(n * 10 + m, "float32")
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])):
+        n, m = T.int64(), T.int64()
+        y = R.call_tir(Sizes.plus_size, (x,), out_sinfo=R.Tensor((n, m), "float32"))
+        return y
+
+
+@pytest.mark.rule("OPT-13")
+@pytest.mark.parametrize("sizes", [(4, 2), (3, 1), (1, 5)])
+def test_a_kernel_that_is_called_without_checks_knows_the_shape_variables(
+    sizes: tuple[int, int],
+) -> None:
+    executable = relaxpy.compile(Sizes)
+    assert "plus_size_unchecked(" in executable.source
+    n, m = sizes
+    y = executable["main"](X[:n], relaxpy.runtime.ShapeTuple((m,)))
+    np.testing.assert_array_equal(y, np.tile(X[:n, None] + (n * 10 + m), (1, m)))
+
+
+@I.ir_module
+class Keeping:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.add(x, x)
+        b = R.call_packed("tests.allocation.keep", a, sinfo_args=R.Tensor((4,), "float32"))
+        c = R.exp(x)
+        d = R.add(c, b)
+        e = R.multiply(d, d)
+        return e
+
+
+@pytest.mark.rule("OPT-15", "OPT-11")
+@ways
+def test_a_packed_function_that_keeps_memory_changes_no_value_of_the_program(way: str) -> None:
+    """What it kept may change later: of that nothing is promised."""
+    kept = []
+
+    def keep(a: Any) -> Any:
+        kept.append(a)
+        return a
+
+    relaxpy.register_func("tests.allocation.keep", keep)
+    try:
+        run = relaxpy.compile(Keeping, **WAYS[way])["main"]
+        for x in (X, X + 1, X - 3):
+            expected = (np.exp(x) + (x + x)) ** 2
+            np.testing.assert_allclose(run(x), expected, rtol=1e-5)
+    finally:
+        relaxpy.runtime.remove_global_func("tests.allocation.keep")
+    assert len(kept) == 3
