@@ -11,7 +11,8 @@ from pathlib import Path
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import WellFormedError
+from relaxpy.errors import MisuseError, TransformError, WellFormedError
+from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import (
     Pass,
@@ -31,6 +32,7 @@ __all__ = [
     "PrintAfterAll",
     "PrintBeforeAll",
     "PrintIR",
+    "StructuralInstrument",
     "WellFormedInstrument",
     "pass_instrument",
 ]
@@ -130,9 +132,14 @@ class DumpIR(PassInstrument):
     """Writes the module after every pass to a file in `dump_dir`, such as `000_Normalize.py`.
 
     With `refresh`, existing files with such names are deleted.
+
+    Errors:
+        MisuseError (also TypeError): `dump_dir` is not a path.
     """
 
     def __init__(self, dump_dir: str | Path, refresh: bool = False) -> None:
+        if not isinstance(dump_dir, (str, Path)):
+            raise MisuseError(f"dump_dir is a path, found {dump_dir!r:.60}", about=dump_dir)
         self.dump_dir = Path(dump_dir)
         self.counter = 0
         self.dump_dir.mkdir(parents=True, exist_ok=True)
@@ -190,3 +197,29 @@ class WellFormedInstrument(PassInstrument):
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         self._check(f"after pass {info.name}", mod)
+
+
+class StructuralInstrument(PassInstrument):
+    """Checks that no pass changes the module that it is given.
+
+    Errors:
+        TransformError: a pass does; a note names it.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[tuple[IRModule, int]] = []
+
+    @override
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        del self._open[len(PassContext.current().running) - 1 :]  # those of passes that failed
+        self._open.append((mod, structural_hash(mod)))
+
+    @override
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        before, hash_before = self._open[len(PassContext.current().running) - 1]
+        if structural_hash(before) != hash_before:
+            error = TransformError(
+                "the pass changed the module that it was given", hint="change mod.clone() instead"
+            )
+            error.add_note(f"after pass {info.name}")
+            raise error

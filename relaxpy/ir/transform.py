@@ -13,6 +13,7 @@ from relaxpy.ir.instrument import (
     PrintAfterAll as PrintAfterAll,
     PrintBeforeAll as PrintBeforeAll,
     PrintIR as PrintIR,
+    StructuralInstrument as StructuralInstrument,
     WellFormedInstrument as WellFormedInstrument,
 )
 from relaxpy.ir.pass_infra.apply_pass import ApplyPassToFunction as ApplyPassToFunction

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from relaxpy.errors import TransformError, WellFormedError
+from relaxpy.errors import MisuseError, TransformError, WellFormedError
 from relaxpy.ir import instrument
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
@@ -23,6 +23,7 @@ from relaxpy.ir.transform import (
     PrintBeforeAll,
     PrintIR,
     Sequential,
+    StructuralInstrument,
     WellFormedInstrument,
     module_pass,
 )
@@ -147,3 +148,38 @@ def test_modules_are_checked_around_all_passes(mod: IRModule) -> None:
     ):
         Normalize()(Ruin()(mod))
     assert caught.value.__notes__[0].endswith("pass Ruin")
+
+
+def test_a_pass_that_changes_its_module_is_found(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def add(mod: IRModule, ctx: PassContext) -> IRModule:
+        mod["other"] = mod["main"]
+        return mod
+
+    @module_pass(opt_level=0)
+    def fail(mod: IRModule, ctx: PassContext) -> IRModule:
+        raise TransformError("nothing works")
+
+    with PassContext(instruments=[StructuralInstrument()]):
+        assert Sequential([Normalize(), Normalize()])(mod) is not None
+        with pytest.raises(TransformError, match="nothing works"):
+            Sequential([Normalize(), fail])(mod)
+        with pytest.raises(TransformError, match="changed the module") as caught:
+            Sequential([Normalize(), add])(mod.clone())
+    assert caught.value.__notes__ == ["after pass add"]
+
+
+@pytest.mark.parametrize(
+    ("instrument", "hint"),
+    [(3, "derive its class"), (WellFormedInstrument, "create an instance")],
+)
+def test_other_objects_are_not_instruments(instrument: object, hint: str) -> None:
+    with pytest.raises(MisuseError, match=f"expected an instrument(.|\n)*{hint}"):
+        PassContext(instruments=[instrument])  # type: ignore[list-item]
+    with pytest.raises(MisuseError, match="expected an instrument"):
+        PassContext().override_instruments([instrument])  # type: ignore[list-item]
+
+
+def test_a_folder_is_named_by_a_path() -> None:
+    with pytest.raises(MisuseError, match="dump_dir is a path"):
+        DumpIR(3)  # type: ignore[arg-type]

@@ -170,7 +170,8 @@ class PassContext:
     that run at present, each inside the one before it.
 
     Errors:
-        MisuseError: a key of `config` is unknown, or its value has the wrong type.
+        MisuseError: a key of `config` is unknown, its value has the wrong type, or one of
+            `instruments` is not an instrument.
     """
 
     opt_level: int = 2
@@ -189,7 +190,7 @@ class PassContext:
             )
         self.required_pass = listed(self.required_pass, "names of passes")
         self.disabled_pass = listed(self.disabled_pass, "names of passes")
-        self.instruments = listed(self.instruments, "instruments")
+        self.instruments = _instruments(self.instruments)
         if not isinstance(self.config, Mapping | None):
             raise MisuseError(f"config is a table, found {self.config!r:.60}", about=self.config)
         self.config = dict(self.config or {})
@@ -246,7 +247,7 @@ class PassContext:
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Leave the present instruments and enter others in their place."""
-        others = listed(instruments, "instruments")
+        others = _instruments(instruments)
         try:
             self._exit_instruments()
         finally:
@@ -308,6 +309,21 @@ def listed(values: Sequence[V] | None, what: str) -> tuple[V, ...]:
     """
     if isinstance(values, str) or not isinstance(values, Sequence | None):
         raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+    return tuple(values or ())
+
+
+def _instruments(values: Sequence[PassInstrument] | None) -> tuple[PassInstrument, ...]:
+    """The instruments of a list. Errors: MisuseError if one of them is something else."""
+    for value in listed(values, "instruments"):
+        if not isinstance(value, PassInstrument):
+            is_class = isinstance(value, type)
+            raise MisuseError(
+                f"expected an instrument, found {value!r:.60}",
+                about=value,
+                hint=f"create an instance: {value.__name__}()"
+                if is_class
+                else "derive its class from PassInstrument, or decorate it with pass_instrument",
+            )
     return tuple(values or ())
 
 
