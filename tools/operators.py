@@ -7,7 +7,6 @@ Everything comes from the registry; an example is the first row of the operator'
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,8 @@ from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
+
+from docstrings import entries, escaped, sections, sentence  # noqa: E402
 
 from tests.ir.relax.op.cases import CASES, Case  # noqa: E402
 
@@ -47,7 +48,6 @@ from relaxpy.script import ir as I, relax as R, tir as T
 ```
 """
 POLICIES = {0: "always", 1: "follow", 2: "never"}
-SECTION = re.compile(r"^(Shapes|Units|Errors|Rule):$", re.MULTILINE)
 
 
 class Default:
@@ -76,44 +76,6 @@ def signature(operator: OpDef) -> str:
         if p.name != "span"
     ]
     return f"{name_in_text(operator)}{inspect.Signature(plain)}"
-
-
-def escaped(text: str) -> str:
-    """Escape plain text for Markdown; code between backticks is kept."""
-    pieces = re.split(r"(`[^`]*`)", text)
-    return "".join(
-        piece.replace("|", "\\|")
-        if piece.startswith("`")
-        else re.sub(r"([\\*_|<>\[\]])", r"\\\1", piece)
-        for piece in pieces
-    )
-
-
-def sections(doc: str) -> dict[str, str]:
-    """Split a docstring into its sections by name; the text before them has the empty name."""
-    first, *rest = SECTION.split(inspect.cleandoc(doc))
-    return {"": first.strip()} | {
-        name: inspect.cleandoc(f"\n{text}")
-        for name, text in zip(rest[::2], rest[1::2], strict=True)
-    }
-
-
-def entries(text: str) -> Iterator[str]:
-    """Yield the entries of a section; indented lines continue an entry."""
-    entry: list[str] = []
-    for line in text.splitlines():
-        if entry and not line.startswith(" "):
-            yield " ".join(entry)
-            entry = []
-        entry.append(line.strip() if entry else line.rstrip())
-    if entry:
-        yield " ".join(entry)
-
-
-def sentence(operator: OpDef) -> str:
-    """Return the first line of the documentation."""
-    paragraph = sections(operator.record.doc)[""].partition("\n\n")[0]
-    return paragraph.partition("\n")[0]
 
 
 def computed_by(record: OpRecord) -> str:
@@ -177,7 +139,7 @@ def row(operator: OpDef) -> str:
     policy = POLICIES[record.precision_policy] if record.precision_policy is not None else ""
     cells = [
         f"[{name_in_text(operator)}](#{anchor(operator)})",
-        escaped(sentence(operator)),
+        escaped(sentence(operator.record.doc)),
         computed_by(record),
         gradient(record),
         policy,

@@ -1,0 +1,132 @@
+"""Write docs/passes.md: every pass with its options, documentation and an example.
+
+Everything comes from the docstrings. `make format` runs it; a test compares the file with them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from docstrings import entries, escaped, sections, sentence
+
+from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
+from relaxpy.ir.relax.pipelines import PIPELINES
+from relaxpy.relax import training, transform
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "passes.md"
+HEAD = """# Passes
+
+All passes over Relax programs, by their purpose. The page is written by tools/passes.py from their
+docstrings; [running passes](running-passes.md) shows how to run, watch and compare them, and
+[how to add a pass](how-to/add-a-pass.md) how to write one. The names are those of TVM's
+`tvm.relax.transform` and `tvm.relax.training`, where they have the same pass.
+
+"""
+PIPELINES_HEAD = """## Pipelines
+
+| `get_pipeline` | passes |
+| --- | --- |
+"""
+IMPORTS = """The examples show a module before and after the pass. A last line creates it with
+options; passes without such a line have none. They need these names:
+
+```python
+import numpy as np
+import relaxpy
+from relaxpy import IRModule, relax, tir
+from relaxpy.relax.dpl import is_op, wildcard
+from relaxpy.relax.transform import *
+from relaxpy.script import ir as I, relax as R, tir as T
+```
+"""
+ROOMS = {
+    "transform": "Normal form, kernels, and passes that leave every module as it is",
+    "transform.cleanup": "Cleaning: bindings, functions and their parameters",
+    "transform.params": "Parameters: values in place of them, and what depends on them alone",
+    "transform.algebra": "Algebra: the laws of operators, and precision",
+    "transform.layout": "Layouts of tensors",
+    "transform.fusion": "Fusion, and functions for back ends",
+    "transform.gradient": "Gradients",
+    "training": "Training",
+    "transform.lowering": "Lowering: explicit calls, memory and checks",
+}
+"""The titles of the packages that passes belong to, in the order of the page."""
+
+
+def passes() -> dict[str, type[Pass]]:
+    """Return the public passes by name."""
+    return {
+        name: cls
+        for name, cls in {**vars(transform), **vars(training)}.items()
+        if isinstance(cls, type)
+        and issubclass(cls, Pass)
+        and not issubclass(cls, FunctionalPass)
+        and name == cls.__name__
+    }
+
+
+def room(cls: type[Pass]) -> str:
+    """Return the package that a pass belongs to."""
+    return cls.__module__.removeprefix("relaxpy.ir.relax.").rpartition(".")[0]
+
+
+def signature(cls: type[Pass]) -> str:
+    """Return how a pass is created, without annotations."""
+    empty = inspect.Parameter.empty
+    plain = [p.replace(annotation=empty) for p in inspect.signature(cls).parameters.values()]
+    return f"{cls.__name__}{inspect.Signature(plain)}"
+
+
+def details(name: str, cls: type[Pass]) -> Iterator[str]:
+    """Yield the documentation of a pass, with its example."""
+    parsed = sections(cls.__doc__ or "")
+    yield f"\n### {name}\n\n`{signature(cls)}`\n\n{escaped(parsed[''])}\n"
+    for heading in ("Rule", "Units"):
+        if heading in parsed:
+            yield f"\n{heading}: {escaped(parsed[heading])}\n"
+    if "Errors" in parsed:
+        yield "\nErrors:\n\n"
+        for entry in entries(parsed["Errors"]):
+            yield f"- {escaped(entry)}\n"
+    if "Example" in parsed:
+        yield f"\n```python\n{parsed['Example'].strip()}\n```\n"
+
+
+def pipelines() -> Iterator[str]:
+    """Yield the rows of the table of pipelines."""
+    for name, create in sorted(PIPELINES.items()):
+        yield f'| "{name}" | {escaped(sentence(create.__doc__ or ""))} |\n'
+
+
+def page() -> str:
+    """Return the text of the page."""
+    order = list(ROOMS)
+    known = sorted(passes().items(), key=lambda item: (order.index(room(item[1])), item[0]))
+    out = [HEAD]
+    for package, members in groupby(known, key=lambda item: room(item[1])):
+        out.append(f"## {ROOMS[package]}\n\n| pass | what it does |\n| --- | --- |\n")
+        for name, cls in members:
+            text = escaped(sentence(cls.__doc__ or ""))
+            out.append(f"| [{name}](#{name.lower()}) | {text} |\n")
+        out.append("\n")
+    out += [PIPELINES_HEAD, *pipelines(), f"\n## Details\n\n{IMPORTS}"]
+    for name, cls in known:
+        out += details(name, cls)
+    return "".join(out)
+
+
+def main() -> int:
+    """Write the page; with `--check`, return whether it is outdated instead."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
