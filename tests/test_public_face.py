@@ -8,6 +8,7 @@ import pytest
 
 import relaxpy
 import relaxpy.ir
+from relaxpy.ir.relax.transform.legalize import register_legalize
 
 FACES = ["relaxpy", "relaxpy.ir"]
 
@@ -55,8 +56,29 @@ def test_names_that_programs_of_tvm_import() -> None:
     assert parser.tir is relaxpy.script.tir
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = parser.nothing
+    assert isinstance(parser.relax.Tensor((2,)), parser.relax.entry.StructInfoProxy)
+    assert parser.relax.Tensor((2,)).as_struct_info() == relax.TensorStructInfo((2,), None)
+    with pytest.raises(relaxpy.errors.MisuseError, match="'n' has a meaning only in a signature"):
+        parser.relax.Tensor(("n",)).as_struct_info()
     assert str(relaxpy.cpu()) == "cpu:0"
     assert relaxpy.device("cuda:1") == relaxpy.cuda(1)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        ("tir.function", "PrimFunc", relaxpy.tir.PrimFunc),
+        ("tir.function", "IndexMap", relaxpy.tir.IndexMap),
+        ("tir.buffer", "Buffer", relaxpy.tir.Buffer),
+        ("arith.analyzer", "Analyzer", relaxpy.arith.Analyzer),
+        ("arith.analyzer", "Extension", relaxpy.arith.Extension),
+        ("arith.int_set", "IntSet", relaxpy.arith.IntSet),
+        ("relax.ir.instrument", "WellFormedInstrument", relaxpy.transform.WellFormedInstrument),
+        ("relax.transform.legalize_ops.common", "register_legalize", register_legalize),
+    ],
+)
+def test_modules_that_programs_of_tvm_import(path: str, name: str, value: object) -> None:
+    assert getattr(import_module(f"relaxpy.{path}"), name) is value
 
 
 def test_both_spellings_name_one_function() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys as _sys
+from types import SimpleNamespace as _SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from relaxpy.entry import user_facing as _user_facing
@@ -25,6 +26,7 @@ from relaxpy.ir.relax.op.linear_algebra import linear as linear
 from relaxpy.script import dist as dist
 from relaxpy.script.language import relax_directives as _directives
 from relaxpy.script.language.annotations import (
+    Annotation as _Annotation,
     Callable_ as _Callable,
     DTensor as DTensor,
     Object as Object,
@@ -96,6 +98,9 @@ str = _string
 __all__ = sorted(
     {name for name in globals() if name[0].isalpha()} - {"Any", "TYPE_CHECKING", "annotations"}
 )
+
+#: Where users of TVM find the class of R.Tensor(...) and its siblings; texts cannot name it.
+entry = _SimpleNamespace(StructInfoProxy=_Annotation)
 
 
 @_user_facing

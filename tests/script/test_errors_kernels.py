@@ -149,6 +149,11 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
                     T.block_attr({"k": 1})
                     T.block_attr({"k": 2})
         #           ^^^^^^^^^^^^^^^^^^^^^^ block attribute 'k' is 1 and 2 at once
+                    T.block_attr({"t": {"a": 1, "b": 1}})
+                    T.block_attr({"t": {"c": 1, "b": 2}})
+        #           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ block attribute 'b' is 1 and 2 at once
+                    T.block_attr({"t": 3})
+        #           ^^^^^^^^^^^^^^^^^^^^^^ block attribute 't' is {'a': 1, 'b': 1} and 3 at once
                     with T.init():
                         A[0] = 0
                     with T.init():
@@ -163,6 +168,18 @@ def test_words_of_blocks_stand_in_blocks_once() -> None:
             with T.Then():
             #    ^^^^^^^^ with T.Then belongs directly in with T.If(condition):
                 T.evaluate(0)
+    """)
+
+
+def test_memory_is_allocated_in_a_block_or_at_the_top() -> None:
+    check_marks("""
+        @T.prim_func
+        def f(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                B = T.alloc_buffer((1,), "float32")
+                #   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ T.alloc_buffer belongs in a block or at the top
+                # ... of the kernel
+                B[0] = A[i]
     """)
 
 

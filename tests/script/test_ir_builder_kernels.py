@@ -391,7 +391,7 @@ WRONG: list[tuple[str, Callable[[], object]]] = [
     (r"T.func_ret belongs at the top of a kernel", lambda: T.func_ret("int32")),
     (r"T.arg belongs at the top of a kernel", lambda: T.arg("x", T.int32())),
     (r"a parameter is matched at the top", lambda: T.match_buffer(T.handle(), (4,), "float32")),
-    (r"T.alloc_buffer belongs directly in a block", lambda: T.alloc_buffer((4,), "float32")),
+    (r"T.alloc_buffer belongs in a block", lambda: T.alloc_buffer((4,), "float32")),
     (r"break is outside of a loop", outside_a_loop),
     (r"is not a result of T.env_thread", lambda: T.launch_thread(T.int32(), 4).__enter__()),
     (r"T.init belongs directly in a block", lambda: T.init().__enter__()),

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from relaxpy.errors import ParseError, RelaxpyError
+from relaxpy.errors import ParseError, RelaxpyError, WellFormedError
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relax.nodes import PrimStructInfo, TensorStructInfo
 from relaxpy.ir.short_text.nodes import short_text
@@ -298,6 +299,50 @@ with T.attr(n, "key", 3):
     assert kinds.count("Allocate") == 2
     assert kinds.count("DeclBuffer") == 2
     assert kinds.count("AttrStmt") == 1
+
+
+def test_memory_that_is_named_in_a_loop_belongs_to_the_block_around_it() -> None:
+    func = kernel("""
+for i in range(4):
+    with T.block("outer"):
+        v = T.axis.spatial(4, i)
+        for j in range(2):
+            if j < 1:
+                B = T.alloc_buffer((1,), "int8")
+                B[0] = 1
+            with T.block("inner"):
+                w = T.axis.spatial(2, j)
+                for k in range(3):
+                    C = T.alloc_buffer((2,), "int8")
+                    C[0] = 2
+""")
+    allocated = {name: block_named(func, name).alloc_buffers for name in ("root", "outer", "inner")}
+    names = {name: [b.name for b in buffers] for name, buffers in allocated.items()}
+    assert names == {"root": [], "outer": ["B"], "inner": ["C"]}
+
+
+def test_memory_of_a_block_does_not_depend_on_its_loops() -> None:
+    with pytest.raises(WellFormedError, match="without a definition: 'j'"):
+        from_source("""
+@T.prim_func
+def f():
+    with T.block("b"):
+        for j in range(2):
+            B = T.alloc_buffer((j + 1,), "int8")
+            B[0] = 1
+""")
+
+
+def test_tables_of_block_attributes_are_merged() -> None:
+    func = kernel("""
+with T.block("b"):
+    T.block_attr({"a": {"x": 1, "deep": {"p": 1}}, "n": 2})
+    T.block_attr({"a": {"y": 2, "deep": {"q": 2}}, "n": 2})
+    T.evaluate(0)
+T.evaluate(0)
+""")
+    expected = Attrs({"a": {"x": 1, "deep": {"p": 1, "q": 2}, "y": 2}, "n": 2})
+    assert block_named(func, "b").annotations == expected
 
 
 def test_views_of_regions_in_blocks() -> None:

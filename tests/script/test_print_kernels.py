@@ -278,6 +278,54 @@ def test_parts_are_printed(node, shown: str):
     assert node.script(width=200) == shown
 
 
+SOURCE = decl_buffer((8, 8), "float32", "src")
+MEMORY = tir.Var("p", PointerType(PrimType("float32")))
+VIEW = decl_buffer((4,), "float32", "V", data=MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        (
+            stmt.MatchBufferRegion(
+                decl_buffer((K, 4), "float32", "tgt"),
+                BufferRegion(SOURCE, (Range(0, K), Range(4, 8))),
+            ),
+            """
+            src = T.Buffer((8, 8))
+            k = T.int32()
+            tgt = T.match_buffer(src[0:k, 4:8], (k, 4), "float32")
+            """,
+        ),
+        (
+            IterVar((0, 8), "a", IterVar.DataPar),
+            """
+            a = T.int32()
+            T.iter_var(a, (0, 8), "DataPar", "")
+            """,
+        ),
+        (
+            stmt.DeclBuffer(VIEW, stmt.Evaluate(VIEW[1])),
+            """
+            p = T.handle("float32")
+            V = T.decl_buffer((4,), data=p)
+            T.evaluate(V[1])
+            """,
+        ),
+    ],
+)
+def test_parts_are_printed_with_what_they_refer_to(node, shown: str):
+    assert node.script(verbose_expr=True) == dedent(shown).strip()
+
+
+def test_a_view_shows_the_memory_that_it_is_of():
+    func = PrimFunc([MEMORY], stmt.DeclBuffer(VIEW, stmt.Evaluate(VIEW[1])))
+    assert "V = T.decl_buffer((4,), data=p)" in func.script()
+    assert_structural_equal(from_source(func.script()), func)
+    free = PrimFunc([], stmt.DeclBuffer(VIEW, stmt.Evaluate(VIEW[1])))
+    assert 'p = T.handle("float32")\n    V = T.decl_buffer((4,), data=p)' in free.script()
+
+
 def test_kernels_call_each_other_through_the_module():
     f, g = rx.GlobalVar("f"), rx.GlobalVar("g")
     module = IRModule(

@@ -1,5 +1,6 @@
 """What can be asked of the printer, and what it refuses."""
 
+from dataclasses import replace
 from textwrap import dedent
 
 import numpy as np
@@ -321,7 +322,9 @@ def test_statements_that_end_before_their_suite_are_put_in_with():
     k = tir.Var("k")
     a = decl_buffer((4,), "float32", "A")
     one = stmt.LetStmt(k, ops.const(1), stmt.BufferStore(a, 1.0, (k,)))
-    two = stmt.AttrStmt(a, "key", ops.const(2), stmt.DeclBuffer(a.with_name("B"), stmt.Evaluate(0)))
+    two = stmt.AttrStmt(
+        a, "key", ops.const(2), stmt.DeclBuffer(replace(a, name="B"), stmt.Evaluate(0))
+    )
     three = stmt.Allocate(
         a.data, "float32", (ops.const(4),), ops.const(True), stmt.Evaluate(0), {"n": 1}
     )
@@ -335,7 +338,7 @@ def test_statements_that_end_before_their_suite_are_put_in_with():
             with T.LetStmt(1) as k:
                 A[k] = T.float32(1.0)
             with T.attr(A, "key", 2):
-                B = T.decl_buffer((4,))
+                B = T.decl_buffer((4,), data=A.data)
                 T.evaluate(0)
             k: T.int32 = 1
             A[k] = T.float32(1.0)

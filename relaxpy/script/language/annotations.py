@@ -46,8 +46,7 @@ class _StructInfoGetter:
     """`__struct_info__` of an annotation; a bare class is called without arguments first."""
 
     def __get__(self, owner: Annotation | None, kind: type[Annotation]) -> Callable[[], Any]:
-        annotation = kind() if owner is None else owner
-        return lambda: annotation.to_struct_info(_no_string_dims)
+        return (kind() if owner is None else owner).as_struct_info
 
 
 if TYPE_CHECKING:  # so that type checkers accept an annotation in place of a struct info
@@ -70,6 +69,14 @@ class Annotation(_Base):
     def to_struct_info(self, dim: Dim) -> rx.StructInfo:
         """Return the struct info; `dim` maps string dimensions to expressions."""
         raise AssertionError("every subclass overrides this")
+
+    def as_struct_info(self) -> rx.StructInfo:
+        """Return the struct info of an annotation without string dimensions.
+
+        Errors:
+            MisuseError (also TypeError): it has one.
+        """
+        return self.to_struct_info(_no_string_dims)
 
     def strings(self, *, in_functions: bool) -> Iterator[str]:
         """Yield the string dimensions, from left to right."""

@@ -492,13 +492,10 @@ class KernelBuilder:
 
     def alloc_buffer(self, name: str, spec: records.BufferSpec, at: Any) -> Buffer:
         """Allocate a buffer in the enclosing block; at the top of the kernel, in its root block."""
-        kind = self.bodies[-1].kind
-        if kind not in ("function", "block"):
-            raise self.error(
-                at, "T.alloc_buffer belongs directly in a block or at the top of the kernel"
-            )
+        if len(self.blocks) == 1 and self.bodies[-1].kind != "function":
+            raise self.error(at, "T.alloc_buffer belongs in a block or at the top of the kernel")
         buffer = self.new_buffer(name, spec, at)
-        (self.blocks[-1] if kind == "block" else self.root).allocations.append(buffer)
+        self.blocks[-1].allocations.append(buffer)
         return buffer
 
     # --- blocks
@@ -585,12 +582,16 @@ class KernelBuilder:
         self.add(self.call_at(at, stmt.BufferStore, buffer, cast, indices, form.predicate, span))
 
     def merge(self, table: dict[str, object], attrs: Mapping[str, object], at: Any) -> None:
-        """Add the attributes of a block; a key may be repeated with the same value."""
+        """Add the attributes of a block; tables are merged, other values may only be repeated."""
         for key, value in attrs.items():
-            if key in table and Attrs({key: table[key]}) != Attrs({key: value}):
-                raise self.error(
-                    at, f"block attribute {key!r} is {table[key]!r} and {value!r} at once"
-                )
+            old = table.get(key)
+            if isinstance(old, Mapping) and isinstance(value, Mapping):
+                merged = dict(old)
+                self.merge(merged, value, at)
+                table[key] = merged
+                continue
+            if key in table and Attrs({key: old}) != Attrs({key: value}):
+                raise self.error(at, f"block attribute {key!r} is {old!r} and {value!r} at once")
             table[key] = value
 
 

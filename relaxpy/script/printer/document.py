@@ -16,9 +16,9 @@ from relaxpy.ir.short_text.document import Concat, Doc, Group, call
 from relaxpy.ir.short_text.literals import constant_literal, string_text
 from relaxpy.ir.short_text.nodes import short_text
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import Buffer, BufferRegion
+from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import Stmt
+from relaxpy.ir.tir.stmt import MatchBufferRegion, Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
 from relaxpy.script.printer.names import Names, function_names
@@ -205,6 +205,8 @@ class Document:
         match node:
             case rx.BindingBlock() | rx.VarBinding() | rx.MatchCast() | rx.Expr():
                 graphs.fragment(node)
+            case MatchBufferRegion():
+                kernels.matched(node)
             case Stmt():
                 kernels.statement(node)
             case rx.StructInfo():
@@ -215,7 +217,7 @@ class Document:
                 self.writer.line(text.name_of(node))
             case BufferRegion():
                 self.writer.line(text.region_doc(node))
-            case GlobalInfo() | Device() | Placement():
+            case GlobalInfo() | Device() | Placement() | IterVar():
                 self.writer.line(text.attr_doc(node))
             case _:
                 self.writer.line(short_text(node))

@@ -131,6 +131,8 @@ class KernelWriter:
         for child in nodes:
             for defined in _defined_buffers(child):
                 buffers.pop(defined, None)
+        if isinstance(node, IterVar):
+            self._declare([node.var])
         self._declare(_free_variables((), nodes, _used(nodes)))
         for buffer in buffers:
             self._declare(_shape_variables(buffer))
@@ -427,15 +429,19 @@ class KernelWriter:
                 writer.line(call(f"{t}.block_attr", self.text.table_doc(block.annotations)))
             self._allocations(block)
             for match in block.match_buffers:
-                source = self.text.region_doc(match.source)
-                self._declare(_shape_variables(match.buffer))
-                args = self._buffer_args(match.buffer, always_dtype=True)
-                spec = call(f"{t}.match_buffer", source, *args)
-                writer.line(f"{self._define(match.buffer)} = ", spec)
+                self.matched(match)
             if block.init is not None:
                 writer.line(f"with {t}.init():")
                 self._suite_of(block.init)
             self.statement(block.body)
+
+    def matched(self, match: stmt.MatchBufferRegion) -> None:
+        """Write the buffer that views a region."""
+        self._declare(_shape_variables(match.buffer))
+        source = self.text.region_doc(match.source)
+        args = self._buffer_args(match.buffer, always_dtype=True)
+        spec = call(f"{self.t}.match_buffer", source, *args)
+        self.writer.line(f"{self._define(match.buffer)} = ", spec)
 
     def _axes(self, axes: list[tuple[IterVar, PrimExpr | None]]) -> None:
         """Write the axes of a block; consecutive ones whose domains are loops by `remap`."""
@@ -518,17 +524,19 @@ def _launched(node: stmt.AttrStmt) -> IterVar | None:
 
 
 def _used(nodes: Sequence[Node]) -> dict[Var, None]:
-    """The variables among the nodes, except those of lambdas."""
+    """The variables among the nodes, except those of lambdas, and the memory that views name."""
     of_lambdas = {v for n in nodes for v in lambda_variables(n)}
-    return {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
+    used = {n: None for n in nodes if isinstance(n, Var) and n not in of_lambdas}
+    used.update((n.buffer.data, None) for n in nodes if isinstance(n, stmt.DeclBuffer))
+    return used
 
 
 def _defined_buffers(node: Node) -> Iterable[Buffer]:
     match node:
-        case stmt.DeclBuffer(buffer=buffer):
+        case stmt.DeclBuffer(buffer=buffer) | stmt.MatchBufferRegion(buffer=buffer):
             return (buffer,)
-        case stmt.Block(alloc_buffers=allocated, match_buffers=matched):
-            return (*allocated, *(m.buffer for m in matched))
+        case stmt.Block(alloc_buffers=allocated):
+            return allocated
         case _:
             return ()
 
@@ -541,6 +549,7 @@ def _free_variables(
     attrs = (node for node in nodes if isinstance(node, stmt.AttrStmt) and not _launched(node))
     mentioned = {node.node for node in attrs if isinstance(node.node, IterVar)}
     mentioned.update(axis for node in nodes if isinstance(node, Reduce) for axis in node.axis)
+    views = {node.buffer for node in nodes if isinstance(node, stmt.DeclBuffer)}
     for node in nodes:
         match node:
             case IterVar() if node in mentioned:  # T.iter_var takes a variable that is defined
@@ -550,7 +559,8 @@ def _free_variables(
             case stmt.Allocate(buffer_var=var) | stmt.AllocateConst(buffer_var=var):
                 defined.add(var)
             case Buffer():
-                defined.update(_buffer_variables(node))
+                variables = _shape_variables if node in views else _buffer_variables
+                defined.update(variables(node))
             case _:
                 pass
     return (variable for variable in used if variable not in defined)

@@ -14,7 +14,7 @@ from relaxpy.errors import Diagnostic, MisuseError, RelaxpyError, StructInfoErro
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.op import Op
+from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import apply_column
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -45,6 +45,11 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 Legalization = Callable[[BlockBuilder, Call], Any]
 MAX_STEPS: Final = 50
 """How many legalisations may follow one from another."""
+
+
+def register_legalize(op_name: str, legal_func: Legalization | None = None) -> Any:
+    """Set or replace the legalisation of an operator; without a function, return a decorator."""
+    return register_op_attr(op_name, "FLegalize", legal_func)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import OpDef, registered_ops
+from relaxpy.ir.relax.transform.legalize import register_legalize
 from relaxpy.ir.te import topi
 from relaxpy.script import from_source, relax as R
 from tests.ir.relax.graphs import var
@@ -324,6 +325,18 @@ def test_a_function_that_ran_uses_the_operator_as_it_is_now() -> None:
     np.testing.assert_array_equal(main(ONES), [3, 3, 3])
     operator.op.extend(legalize=doubled)
     np.testing.assert_array_equal(main(ONES), [2, 2, 2])
+
+
+def test_a_legalisation_is_registered_as_in_tvm() -> None:
+    operator = same("scaled")
+    module = main_with("scaled")
+    assert operator.op.get_attr("FLegalize") is None
+    assert register_legalize("relax.scaled", doubled) is doubled
+    np.testing.assert_array_equal(relaxpy.compile(module)["main"](ONES), [2, 2, 2])
+    assert register_legalize("relax.scaled")(tripled) is tripled
+    np.testing.assert_array_equal(relaxpy.compile(module)["main"](ONES), [3, 3, 3])
+    operator.op.reset_attr("FLegalize")
+    assert operator.op.get_attr("FLegalize") is None
 
 
 @pytest.mark.rule("OP-16")

@@ -1,7 +1,7 @@
 """Integer reasoning over PrimExprs."""
 
+from relaxpy.arith import analyzer, int_set
 from relaxpy.ir.arith.prove import prove_equal, simplify
-from relaxpy.ir.arith.tvm import analyzer, intset as int_set
 from relaxpy.ir.arith.tvm.analyzer import (
     Analyzer,
     ConstIntBound,

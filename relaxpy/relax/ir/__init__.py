@@ -1,0 +1,3 @@
+"""Instruments for passes over Relax programs."""
+
+from relaxpy.relax.ir import instrument as instrument

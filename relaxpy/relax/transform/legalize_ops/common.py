@@ -1,0 +1,3 @@
+"""How operators are given a legalisation."""
+
+from relaxpy.ir.relax.transform.legalize import register_legalize as register_legalize
