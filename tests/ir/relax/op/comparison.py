@@ -84,16 +84,18 @@ def _difference(there: Array, here: Array) -> Array:
 def define(function: Callable[..., Any], inputs: tuple[Array, ...]) -> Definition:
     """The values of a definition, and how sensitive they are to errors of the inputs.
 
-    The inputs are moved by one rounding, up or down by chance; and the other way round. Of these
-    two effects the lesser one counts: beside a jump, as of `floor` at an integer, one side is flat.
+    The inputs are moved by one rounding: neighbours in opposite directions, then up or down by
+    chance; and each time also the other way round. Of these two effects the lesser one counts:
+    beside a jump, as of `floor` at an integer, one side is flat.
     """
     exact = tuple(map(doubles, inputs))
     value = function(*exact)
     here = _fields(value)
     moved = [np.zeros(v.shape) for v in here]
     random = np.random.default_rng(0)
-    for _ in range(2 if any(map(is_float, inputs)) else 0):
-        signs = [random.choice([-1.0, 1.0], x.shape) for x in inputs]
+    alternating = [1.0 - 2 * (np.indices(x.shape).sum(0) % 2) for x in inputs]
+    by_chance = ([random.choice([-1.0, 1.0], x.shape) for x in inputs] for _ in range(2))
+    for signs in (alternating, *by_chance) if any(map(is_float, inputs)) else ():
         effects = []
         for way in (1, -1):
             near = [
