@@ -9,7 +9,7 @@ from typing import TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import prove_equal
-from relaxpy.ir.core.dtype import INT64, DataType
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.te import tensor as te
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import as_dtype, cast, computed, identity
@@ -295,9 +295,15 @@ def _axes(
     ]
 
 
-def _converted(value: PrimExpr, dtype: DataType) -> PrimExpr:
-    """Convert a sum to the datatype of the result; integers are rounded toward zero and clamped."""
+def _converted(value: PrimExpr, dtype: DataType, slack: float = 0.0) -> PrimExpr:
+    """Convert a sum to the datatype of the result; integers are rounded toward zero and clamped.
+
+    Values that are by `slack` nearer to zero than an integer become that integer.
+    """
     if value.dtype.is_float and dtype.is_int and not dtype.is_bool:
+        if slack:
+            small, zero = ops.const(slack, value.dtype), ops.const(0, value.dtype)
+            value = value + tir.Select(ops.compare(tir.LT, value, zero), -small, small)
         low, high = ops.int_range(dtype)
         value = ops.minimum(value, ops.const(float(high), value.dtype))
         value = ops.maximum(value, ops.const(float(low), value.dtype))
@@ -308,14 +314,17 @@ def _resized(
     data: Tensor, axes: Sequence[_Axis], sampling: Sampling, out_dtype: str | None, name: str
 ) -> Tensor:
     dtype = DataType(out_dtype or data.dtype)
-    wide = sum_dtype(data.dtype, dtype)
+    wide, slack = sum_dtype(data.dtype, dtype), 0.0
+    if data.dtype.is_int and dtype.is_int:
+        # Sums of integers that are integers again are one too small if their roundings add up.
+        wide, slack = (FLOAT32, 2.0**-10) if data.dtype.bits <= 8 else (FLOAT64, 2.0**-20)
     changed = [axis for axis in axes if not axis.is_kept]
     if not changed:
         return identity(data) if data.dtype == dtype else cast(data, str(dtype))
     is_inside = _inside(axes)
 
     def finish(value: PrimExpr, index: Sequence[PrimExpr]) -> PrimExpr:
-        result = _converted(value, dtype)
+        result = _converted(value, dtype, slack)
         if is_inside is None:
             return result
         extrapolated = _converted(double(sampling.extrapolation), dtype)

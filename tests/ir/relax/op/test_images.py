@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
+
 import numpy as np
 import pytest
 
@@ -139,3 +142,49 @@ def test_equal_sizes_keep_infinities_where_they_are() -> None:
 
     x = np.array([1, np.inf, np.nan, 2], "float32").reshape(1, 1, 2, 2)
     np.testing.assert_array_equal(main(x), x)
+
+
+def exactly(image: np.ndarray, rows: int, columns: int, coordinates: str) -> list[list[int]]:
+    """A linear resize in rational numbers, rounded toward zero."""
+
+    def position(k: int, old: int, new: int) -> Fraction:
+        if coordinates == "half_pixel":
+            return Fraction((2 * k + 1) * old - new, 2 * new)
+        return (
+            Fraction(k * old, new)
+            if coordinates == "asymmetric"
+            else Fraction(k * (old - 1), new - 1)
+        )
+
+    def pixel(y: int, x: int) -> int:
+        y, x = (min(max(at, 0), size - 1) for at, size in zip((y, x), image.shape, strict=True))
+        return int(image[y, x])
+
+    def value(k: int, j: int) -> int:
+        y, x = position(k, image.shape[0], rows), position(j, image.shape[1], columns)
+        top, left = floor(y), floor(x)
+        weights = {(0, 0): (1 - y % 1) * (1 - x % 1), (0, 1): (1 - y % 1) * (x % 1)}
+        weights |= {(1, 0): (y % 1) * (1 - x % 1), (1, 1): (y % 1) * (x % 1)}
+        return int(sum(w * pixel(top + a, left + b) for (a, b), w in weights.items()))
+
+    return [[value(k, j) for j in range(columns)] for k in range(rows)]
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(("rows", "columns"), [(5, 5), (6, 8), (7, 3)])
+def test_a_mean_of_integers_that_is_one_is_not_rounded_down(
+    dtype: str, coordinates: str, rows: int, columns: int
+) -> None:
+    # Many means of multiples of 35 by fifths and sevenths are integers.
+    image = (np.arange(12).reshape(3, 4) * 11 % 7 * 35 - 105 * (dtype != "uint8")).astype(dtype)
+
+    @R.function
+    def main(x: R.Tensor((1, 1, 3, 4), dtype)):
+        y = R.image.resize2d(
+            x, (rows, columns), method="linear", coordinate_transformation_mode=coordinates
+        )
+        return y
+
+    [[found]] = relaxpy.compile(main)["main"](image[None, None])
+    assert found.tolist() == exactly(image, rows, columns, coordinates)

@@ -144,8 +144,10 @@ def module(case: Case, inputs: tuple[Array, ...], knowledge: str) -> IRModule:
                 info = rx.TensorStructInfo(array.shape, dtype)
             case "symbolic":
                 shape = tuple(
-                    sizes.setdefault(n, tir.Var(f"n{n}", "int64")) if n > 1 else n
-                    for n in array.shape
+                    sizes.setdefault(n, tir.Var(f"n{n}", "int64"))
+                    if n > 1 and (k, axis) not in case.literal
+                    else n
+                    for axis, n in enumerate(array.shape)
                 )
                 info = rx.TensorStructInfo(shape, dtype)
             case "rank":

@@ -28,6 +28,8 @@ class Case:
     """What must be known of operands: "numbers" (no symbolic sizes), "shape", "rank", "dtype"."""
     only: tuple[str, ...] = ()
     """What the definition is written for alone: the "dtype", the "shape" or "values" like these."""
+    literal: tuple[tuple[int, int], ...] = ()
+    """The axes, as (operand, axis), whose sizes are literals where other sizes are symbolic."""
     smooth: bool = True
     """Whether the operator has a derivative at the inputs, in float64."""
 

@@ -103,6 +103,7 @@ def _case(label: str, x: Array, grid: Array, **attrs: Any) -> Iterator[Case]:
         lambda v, w: sampled(v, w, **attrs),
         # Weights of cubics are rounded many times.
         roundings=32 if attrs.get("method") == "bicubic" else 8,
+        literal=((1, 1),),
     )
 
 
@@ -133,6 +134,7 @@ def cases() -> Iterator[Case]:
             lambda g, v, w, a=attrs: op.grad.grid_sample_backward(g, v, w, **a),
             lambda g, v, w, a=attrs: backward(g, v, w, **a),
             only=("values", "shape", "dtype"),  # whose differences are exact enough
+            literal=((2, 1),),
         )
     maps = floats(2, 2, 3)
     for corners in (True, False):
@@ -143,5 +145,5 @@ def cases() -> Iterator[Case]:
                 (maps,),
                 lambda m, s=(height, width), k=corners: op.image.affine_grid(m, s, k),
                 lambda m, s=(height, width), k=corners: affine(m, *s, corners=k),
-                needs=("numbers",),
+                literal=((0, 1), (0, 2)),
             )

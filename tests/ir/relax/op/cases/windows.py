@@ -143,6 +143,12 @@ def _case(
     space = op.grad if "backward" in name or "selected" in name else op.nn
     operator = getattr(space, name)
     full = f"relax.{'grad' if space is op.grad else 'nn'}.{name}"
+    options["literal"] = tuple(
+        (k, axis)
+        for k, layout in enumerate(layouts)
+        for axis, letter in enumerate(re.sub(r"\d", "", layout[1:]))
+        if letter.islower()
+    )
     return Case(full, label, placed, lambda *v: operator(*v, **attrs), expected, **options)
 
 
