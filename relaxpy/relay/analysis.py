@@ -1,5 +1,6 @@
 """Analyses of Relay programs."""
 
+from relaxpy.ir.relay.analysis.effects import is_dataflow
 from relaxpy.ir.relay.analysis.kinds import check_kind
 from relaxpy.ir.relay.analysis.matches import unmatched_cases
 from relaxpy.ir.relay.analysis.variables import (
@@ -19,5 +20,6 @@ __all__ = [
     "check_kind",
     "free_type_vars",
     "free_vars",
+    "is_dataflow",
     "unmatched_cases",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx, op as relax_op
-from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
-from relaxpy.ir.relay.op.relations import Relation, broadcast, broadcast_comp, identity
+from relaxpy.ir.relay.op.define import define
+from relaxpy.ir.relay.op.registry import Translate
 
 _UNARY = """
     abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative round rsqrt
@@ -29,20 +29,9 @@ def _of(name: str) -> Translate:
     return translate
 
 
-def _register(names: str, operands: tuple[str, ...], relation: Relation, title: str) -> None:
-    """Register operators that have the names of their Relax operators."""
-    for name in names.split():
-        Op.enter(
-            OpRecord(
-                name,
-                operands,
-                relation=relation,
-                relation_name=title,
-                translate=_of(name),
-            )
-        )
-
-
-_register(_UNARY, ("data",), identity, "Identity")
-_register(_BINARY, ("lhs", "rhs"), broadcast, "Broadcast")
-_register(_COMPARISONS, ("lhs", "rhs"), broadcast_comp, "BroadcastComp")
+for _name in _UNARY.split():
+    define(_name, "data", _of(_name), relation="Identity")
+for _name in _BINARY.split():
+    define(_name, "lhs rhs", _of(_name), relation="Broadcast")
+for _name in _COMPARISONS.split():
+    define(_name, "lhs rhs", _of(_name), relation="BroadcastComp")

@@ -48,6 +48,8 @@ def struct_info_relation(record: OpRecord) -> Relation:
                 expr = builder.normalize(record.translate(tuple(variables), attrs))
         except RelaxpyError as error:
             raise RelationError(error.diagnostic.message) from None
+        except (TypeError, ValueError) as error:  # an attribute of a wrong type
+            raise RelationError(f"an attribute does not fit: {error}") from None
         if expr.struct_info is None:
             raise RelationError("the type of the result is not known")
         solver.unify(args[-1], names.type(expr.struct_info))

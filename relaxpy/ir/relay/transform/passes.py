@@ -14,7 +14,7 @@ from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, PassInfo
-from relaxpy.ir.relay.expr import Function, TempExpr
+from relaxpy.ir.relay.expr import Function, RelayExpr, TempExpr
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 
@@ -67,6 +67,17 @@ class RelayPass(Pass):
         infer_module(mod)
 
 
+def map_functions(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
+    """Return a module whose functions are transformed; the module itself if none changed."""
+    result = mod
+    for var, function in mod.functions.items():
+        new = transform(function)
+        if new is not function:
+            result = result.clone() if result is mod else result
+            result[var] = new
+    return result
+
+
 @dataclass(frozen=True)
 class InferType(RelayPass):
     """Give every expression its type, and fill in the annotations that are missing (RLY-101)."""
@@ -97,18 +108,16 @@ class _FunctionPass(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         context = PassContext.current()
-        result = mod
-        for var, function in mod.functions.items():
+
+        def transformed(function: Function) -> Function:
             new = self.function(function, mod, context)
             if not isinstance(new, Function):
                 raise TransformError(
-                    f"pass {self.name} returned {type(new).__name__} for @{var.name_hint}, "
-                    "not a Function"
+                    f"pass {self.name} returned {type(new).__name__}, not a Function"
                 )
-            if new is not function:
-                result = result.clone() if result is mod else result
-                result[var] = new
-        return result
+            return new
+
+        return map_functions(mod, transformed)
 
 
 @user_facing

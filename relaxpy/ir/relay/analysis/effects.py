@@ -1,0 +1,119 @@
+"""Which expressions may create, read or write reference cells (RLY-1, RLY-108)."""
+
+from __future__ import annotations
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.ty import Type
+
+
+class Effects:
+    """The effects of the expressions in `root`, a function of a module.
+
+    A call has the effects of the body of its callee, if that is a global function, or a function
+    that a let binds. A function that comes from a parameter, a tuple, a cell or an instance may
+    have any.
+    """
+
+    def __init__(self, root: rl.RelayExpr, module: RelayModule) -> None:
+        self.module = module
+        self.functions: dict[rl.Var, rl.Function] = {}
+        self.known: dict[int, tuple[Node, bool]] = {}
+        for node in _below(root):
+            if isinstance(node, rl.Let) and isinstance(node.value, rl.Function):
+                self.functions[node.var] = node.value
+
+    def of(self, expr: rl.RelayExpr) -> bool:
+        """Return whether the evaluation of an expression may touch a cell."""
+        known = self.known.get(id(expr))
+        if known is None:
+            known = self.known[id(expr)] = expr, self._search(expr)
+        return known[1]
+
+    def _search(self, root: rl.RelayExpr) -> bool:
+        """Look for effects in an expression and in all functions that it may call."""
+        visited: set[int] = set()
+        stack: list[Node] = [root]
+        while stack:
+            node = stack.pop()
+            if id(node) in visited:
+                continue
+            visited.add(id(node))
+            if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
+                return True
+            if isinstance(node, rl.Function) and node is not root:
+                continue  # it is evaluated where it is called
+            if isinstance(node, rl.Call):
+                bodies = self.bodies_called(node.op)
+                if bodies is None:
+                    return True
+                stack += bodies
+            stack += [c for c in children(node) if not isinstance(c, (Type, rl.Constructor))]
+        return False
+
+    def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
+        """Return what a call evaluates besides its operands; None if that is not known."""
+        match callee:
+            case Op():
+                return None if callee.record.is_stateful else []
+            case rl.Constructor():
+                return []
+            case rl.Function(body=body):
+                return [body]
+            case rl.GlobalVar(name_hint=name) if name in self.module:
+                return [self.module[name].body]
+            case rl.Var() if callee in self.functions:
+                return [self.functions[callee].body]
+            case _:
+                return None
+
+
+def _below(root: Node) -> list[Node]:
+    """Return all nodes of an expression but types, each once."""
+    found: list[Node] = []
+    visited: set[int] = set()
+    stack: list[Node] = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) not in visited and not isinstance(node, (Type, rl.Constructor)):
+            visited.add(id(node))
+            found.append(node)
+            stack += children(node)
+    return found
+
+
+def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:
+    """Return whether an expression contains no control flow (RLY-2, RLY-3).
+
+    Branches, matches and recursive calls are control flow, and so is a call of a function whose
+    body has some, or that is not known.
+    """
+    module = RelayModule() if mod is None else mod
+    effects = Effects(expr, module)
+    done: set[int] = set()
+    running: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(expr, False)]
+    while stack:
+        node, leaving = stack.pop()
+        if leaving:
+            running.discard(id(node))
+            done.add(id(node))
+            continue
+        if id(node) in running:
+            return False  # a function that calls itself
+        if id(node) in done or isinstance(node, (Type, rl.Constructor)):
+            continue
+        if isinstance(node, (rl.If, rl.Match)):
+            return False
+        running.add(id(node))
+        stack.append((node, True))
+        if isinstance(node, rl.Call):
+            bodies = effects.bodies_called(node.op)
+            if bodies is None and not isinstance(node.op, Op):
+                return False
+            stack += [(body, False) for body in bodies or ()]
+        stack += [(child, False) for child in children(node)]
+    return True

@@ -1,0 +1,98 @@
+"""Registration of operators that are translated to expressions of Relax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
+from relaxpy.ir.relay.op.relations import RELATIONS, RelationError
+
+
+def define(
+    names: str,
+    operands: str,
+    translate: Translate,
+    attributes: Mapping[str, object] | None = None,
+    *,
+    makers: Mapping[str, object] | None = None,
+    relation: str = "",
+) -> None:
+    """Register operators with these names, operands and attributes, separated by blanks.
+
+    `makers` are the defaults of the Python functions where they differ from those of the text.
+    """
+    for name in names.split():
+        Op.enter(
+            OpRecord(
+                name,
+                tuple(operands.split()),
+                attributes=attributes or {},
+                maker_defaults=makers or {},
+                relation=RELATIONS[relation] if relation else None,
+                relation_name=relation,
+                translate=translate,
+            )
+        )
+
+
+def dims(expr: rx.Expr) -> tuple[Any, ...]:
+    """Return the dimensions of an operand.
+
+    Errors:
+        RelationError: its rank is not known.
+    """
+    sinfo = expr.struct_info
+    shape = sinfo.get_shape() if isinstance(sinfo, rx.TensorStructInfo) else None
+    if shape is None:
+        raise RelationError("the rank of an operand is not known")
+    return tuple(shape)
+
+
+def dtype_of(expr: rx.Expr) -> str:
+    """Return the datatype of an operand."""
+    sinfo = expr.struct_info
+    assert isinstance(sinfo, rx.TensorStructInfo)
+    return str(sinfo.dtype)
+
+
+def axes_of(value: Any, rank: int, *, exclude: bool = False) -> list[int]:
+    """Return axes as numbers from 0; None means all, and with `exclude` the others are returned.
+
+    Errors:
+        RelationError: an axis is out of range.
+    """
+    if value is None:
+        chosen = list(range(rank))
+        exclude = False
+    else:
+        chosen = [int(axis) for axis in (value if isinstance(value, tuple) else (value,))]
+    for axis in chosen:
+        if not -rank <= axis < rank:
+            raise RelationError(f"axis {axis} is out of range for rank {rank}")
+    chosen = [axis % rank for axis in chosen]
+    return [axis for axis in range(rank) if axis not in chosen] if exclude else chosen
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the value of an attribute that is a number or a list as a list."""
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def fields_of(expr: rx.Expr) -> list[rx.Expr]:
+    """Return the fields of a tuple operand.
+
+    Errors:
+        RelationError: the operand is not a tuple.
+    """
+    sinfo = expr.struct_info
+    if not isinstance(sinfo, rx.TupleStructInfo):
+        raise RelationError(f"expected a tuple of tensors, found {sinfo}")
+    return [rx.TupleGetItem(expr, index) for index in range(len(sinfo.fields))]
+
+
+def options(attrs: Attrs, names: str) -> dict[str, Any]:
+    """Return some of the attributes as keyword arguments."""
+    return {name: attrs[name] for name in names.split()}

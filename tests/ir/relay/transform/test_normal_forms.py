@@ -1,0 +1,141 @@
+"""A-normal form and graph form of Relay programs."""
+
+import pytest
+
+from relaxpy import relay
+from relaxpy.ir import structural_equal
+from tests.relay_programs import LIST, NAT, plain, prelude
+
+PROGRAMS = [
+    "1",
+    "(1 + 2) * (3 + 4)",
+    "%0 = 1 + 2\n(%0, %0 * %0)",
+    "let %x = 1 + 2; let %y = %x * %x; (%x, %y)",
+    "(let %x = 1; %x + 1) * (let %y = 2 + 3; %y)",
+    "if (1 + 1 == 2) { 1 + 2 } else { 3 * 4 }",
+    "%0 = 3 * 3\nif (%0 == 9) { %0 + 1 } else { %0 - 1 }",
+    "let %f = fn(%n: int32) -> int32 { if (%n == 0) { 0 } else { %n + %f(%n - 1) } }; %f(4)",
+    "(let %f = fn(%n: int32) -> int32 { if (%n == 0) { 0 } else { %f(%n - 1) } }; %f(3)) + 1",
+    "let %r = ref(1); let %a = ref_read(%r); ref_write(%r, %a + 1); (ref_read(%r), %a)",
+    "let %r = ref(0); let %inc = fn() { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };"
+    "let %a = %inc(); (%inc(), %a, %inc() + 1)",
+    NAT + "match (S(S(Z))) { case S(S(%n)) { (%n, 1 + 2) } case _ { (Z, 2 * 2) } }",
+    LIST + "let %l = Cons(1 + 2, Nil); match? (%l) { Cons(%x, _) => %x * %x }",
+    "let %r = ref(1); %0 = ref_read(%r)\nlet %u = ref_write(%r, 2); (%0, %0)",
+    "((1, 2 + 3).1, fn(%x: int32) { %x + 1 }(2))",
+]
+
+
+def value(module: relay.IRModule) -> object:
+    return plain(relay.create_executor(mod=module).evaluate()())
+
+
+@pytest.mark.rule("RLY-48")
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_both_forms_keep_the_value(text: str) -> None:
+    module = relay.parse(text)
+    before = module.astext()
+    expected = value(module)
+    for steps in (
+        [relay.transform.ToANormalForm()],
+        [relay.transform.ToGraphNormalForm()],
+        [relay.transform.ToGraphNormalForm(), relay.transform.ToANormalForm()],
+        [relay.transform.ToANormalForm(), relay.transform.ToGraphNormalForm()],
+    ):
+        result = module
+        for step in steps:
+            result = step(result)
+        assert value(result) == expected
+        assert str(result["main"].ret_type) == str(module["main"].ret_type)
+        assert structural_equal(relay.parse(result.astext()), result)
+    assert module.astext() == before
+
+
+@pytest.mark.rule("RLY-48")
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_a_normal_form_has_atoms_as_operands_and_is_idempotent(text: str) -> None:
+    module = relay.transform.ToANormalForm()(relay.parse(text))
+    assert relay.transform.ToANormalForm()(module) is module
+    stack = [module["main"].body]
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, relay.Let):
+            assert not isinstance(expr.value, relay.Let)
+            stack += [expr.value, expr.body]
+        elif isinstance(expr, relay.Function):
+            stack.append(expr.body)
+        elif isinstance(expr, relay.If):
+            assert isinstance(expr.cond, (relay.Var, relay.Constant))
+            stack += [expr.true_branch, expr.false_branch]
+        elif isinstance(expr, relay.Match):
+            stack += [clause.rhs for clause in expr.clauses]
+        elif isinstance(expr, relay.Call):
+            kinds = (relay.Var, relay.Constant, relay.GlobalVar, relay.Constructor, relay.op.Op)
+            assert all(isinstance(arg, kinds) for arg in expr.args)
+
+
+@pytest.mark.rule("RLY-48")
+def test_graph_form_shares_what_lets_bound() -> None:
+    lets = relay.parse("let %x = 1 + 2; let %y = %x * %x; (%x, %y)")
+    graph = relay.parse("%0 = 1 + 2\n%1 = %0 * %0\n(%0, %1)")
+    assert structural_equal(relay.transform.ToGraphNormalForm()(lets), graph)
+
+
+@pytest.mark.rule("RLY-48")
+def test_the_prelude_keeps_its_meaning() -> None:
+    text = "@foldl(fn(%a, %x) { %a * 10 + %x }, 0, @rev(Cons(1, Cons(2, Nil))))"
+    module = relay.transform.ToANormalForm()(relay.parse(text, init_module=prelude()))
+    assert value(module) == 21
+
+
+@pytest.mark.rule("RLY-108")
+def test_graph_form_keeps_the_order_of_cells() -> None:
+    text = "let %r = ref(1); let %a = ref_read(%r); ref_write(%r, 5); %a + ref_read(%r)"
+    module = relay.transform.ToGraphNormalForm()(relay.parse(text))
+    assert value(module) == 6
+
+
+@pytest.mark.rule("RLY-44")
+def test_independent_lets_may_be_exchanged() -> None:
+    one = "let %a = 1 + 2; let %b = 3 * 4; (%a, %b)"
+    other = "let %b = 3 * 4; let %a = 1 + 2; (%a, %b)"
+    assert value(relay.parse(one)) == value(relay.parse(other))
+    graphs = [relay.transform.ToGraphNormalForm()(relay.parse(text)) for text in (one, other)]
+    assert structural_equal(*graphs)
+    first = "let %r = ref(1); let %a = ref_write(%r, 2); let %b = ref_read(%r); %b"
+    second = "let %r = ref(1); let %b = ref_read(%r); let %a = ref_write(%r, 2); %b"
+    assert value(relay.parse(first)) != value(relay.parse(second))
+
+
+@pytest.mark.rule("RLY-2")
+@pytest.mark.rule("RLY-3")
+@pytest.mark.parametrize(
+    ("text", "dataflow"),
+    [
+        ("1 + 2", True),
+        ("let %x = (1, 2); %x.0", True),
+        ("if (True) { 1 } else { 2 }", False),
+        ("match (1) { _ => 2 }", False),
+        ("let %f = fn(%x: int32) { %x + 1 }; %f(%f(2))", True),
+        ("let %f = fn(%x: int32) { if (True) { %x } else { 1 } }; %f(2)", False),
+        ("def @g(%x: int32) { %x * 2 }\n@g(1)", True),
+        ("def @g(%x: int32) -> int32 { @g(%x) }\n@g(1)", False),
+        ("fn(%f: fn(int32) -> int32) { %f(1) }", False),
+        ("let %f = fn() { if (True) { 1 } else { 2 } }; 3", False),
+        ("let %r = ref(1); ref_read(%r)", True),
+    ],
+)
+def test_the_dataflow_fragment(text: str, dataflow: bool) -> None:
+    module = relay.parse(text)
+    assert relay.analysis.is_dataflow(module["main"].body, module) is dataflow
+
+
+@pytest.mark.rule("RLY-81")
+def test_cells_are_created_read_and_written() -> None:
+    create, read, write = (
+        relay.parse_expr(f"let %r = ref(1); {text}").body if text else relay.parse_expr("ref(1)")
+        for text in ("", "ref_read(%r)", "ref_write(%r, 2)")
+    )
+    assert isinstance(create, relay.RefCreate)
+    assert isinstance(read, relay.RefRead)
+    assert isinstance(write, relay.RefWrite)
