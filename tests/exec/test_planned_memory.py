@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import IRModule
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.runtime import ShapeTuple
@@ -124,3 +125,82 @@ def test_storage_has_no_negative_sizes(target: str) -> None:
 
 def test_the_operators_are_read_back() -> None:
     assert_structural_equal(from_source(Planned.script()), Planned)
+
+
+def planned(body: str) -> IRModule:
+    """A module of a kernel `exp` over vectors, one that writes part of a vector, and `main`."""
+    lines = "\n".join("        " + line for line in body.strip().splitlines())
+    return from_source(f"""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def exp(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("exp"):
+                vi = T.axis.spatial(n, i)
+                B[vi] = T.exp(A[vi])
+
+    @T.prim_func(private=True)
+    def half(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(2):
+            with T.block("half"):
+                vi = T.axis.spatial(2, i)
+                B[vi] = A[vi]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        cls = Module
+        s = R.vm.alloc_storage(R.shape([16]), 0, "uint8")
+{lines}
+""")
+
+
+VECTOR = np.array([0.0, 0.5, -0.5, 0.25], "float32")
+A = 'a = R.vm.alloc_tensor(s, 0, R.shape([4]), "float32")\n_1 = cls.exp(x, a)\n'
+T_ = 't = R.vm.alloc_storage(R.shape([16]), 0, "uint8")\n'
+B = 'b = R.vm.alloc_tensor(t, 0, R.shape([4]), "float32")\n_2 = cls.exp(a, b)\n'
+C = 'c = R.vm.alloc_tensor(s, 0, R.shape([4]), "float32")\n'
+
+
+@pytest.mark.rule("OPT-10", "OPT-11")
+@pytest.mark.parametrize(
+    ("body", "is_needed"),
+    [
+        (A + "k = R.vm.kill_object(s)\nreturn a", False),
+        (A + T_ + B + "k = R.vm.kill_object(a)\n" + C + "_3 = cls.exp(b, c)\nreturn c", False),
+        (A + T_ + B + C + "_3 = cls.exp(b, c)\nreturn (a, c)", True),
+        (A + T_ + B + C + "_3 = cls.exp(b, c)\n_4 = cls.exp(b, a)\nreturn c", True),
+        (A + T_ + B + C + "_3 = cls.half(b, c)\nreturn c", True),
+        (A + T_ + B + C + "return (b, c)", True),
+        (A + C + "_3 = cls.exp(x, c)\nd = a\nreturn d", True),
+        (A + "u = (s, a)\nv = u[0]\n" + C.replace("(s", "(v") + "return c", True),
+        (A.replace("[4]", "[3]").replace("_1 = cls.exp(x, a)", "return x"), False),
+        (A.replace("(s, 0", "(s, 4").replace("_1 = cls.exp(x, a)", "return x"), True),
+    ],
+)
+def test_storage_exists_where_its_tensors_share_it(body: str, is_needed: bool) -> None:
+    mod = planned(body)
+    executable = relaxpy.compile(mod, relax_pipeline=None)
+    assert ("new_storage" in executable.source) is is_needed
+    if "(s, 4" in body:
+        with pytest.raises(RuntimeCheckError, match="at byte 4 leaves the storage, which has 16"):
+            executable["main"](VECTOR)
+        return
+    expected = relaxpy.compile(mod, target="reference", relax_pipeline=None)["main"](VECTOR)
+    np.testing.assert_allclose(executable["main"](VECTOR), expected, rtol=1e-5)
+
+
+@pytest.mark.rule("EV-27")
+def test_kernels_on_new_tensors_are_called_without_checks() -> None:
+    def source(body: str) -> str:
+        text = relaxpy.compile(planned(body), relax_pipeline=None).source
+        return text[text.index("def main(") :]
+
+    assert "exp_unchecked(x, a" in source(A + "return a")
+    assert "exp_unchecked" not in source(A.replace("(x, a)", "(a, a)") + "return a")
+    assert "exp_unchecked" not in source("_1 = cls.exp(x, x)\nreturn x")
+    moved = A.replace("_1 = cls.exp(x, a)", "b = a\n_1 = cls.exp(b, a)") + "return a"
+    assert "exp_unchecked" not in source(moved)

@@ -15,6 +15,7 @@ from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
 from relaxpy.exec.lower.reuse import KernelCalls
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
+from relaxpy.exec.lower.storages import allocation_of, is_release
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.runtime.implementations import UsersImplementation, implementation
@@ -53,6 +54,9 @@ class CallLowering(ABC):
         self._calls_out = False
         self._branch_sinfos: dict[rx.If, rx.StructInfo] = {}
         self._kernel_calls = KernelCalls(module.overwritable)
+        self._separate: frozenset[rx.Var] = frozenset()
+        self._bound: dict[rx.Expr, int] = {}
+        self._own: set[rx.Expr] = set()
 
     @abstractmethod
     def _expression(self, expr: rx.Expr | Op, hint: str = "v") -> ast.expr:
@@ -118,6 +122,8 @@ class CallLowering(ABC):
                 return self._branch_sinfos.get(expr, OBJECT)
             case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
                 return sinfo
+            case rx.Call() if self._is_own(expr):
+                return self._allocated(expr)
             case _:
                 return OBJECT
 
@@ -147,9 +153,56 @@ class CallLowering(ABC):
 
     def _call_global(self, var: rx.GlobalVar, callee: GlobalCallee, call: rx.Call) -> ast.expr:
         args = self._operands(call.args)
-        if callee.prim_func is not None or len(args) != len(callee.signature.params):
+        if len(args) != len(callee.signature.params):
             return self._call_out("rx.invoke", self._module.function_value(var), *args)
-        return self._call_out(callee.name, *args)
+        if callee.prim_func is None:
+            return self._call_out(callee.name, *args)
+        sizes = self._direct_sizes(call, callee)
+        if sizes is None:
+            return self._call_out("rx.invoke", self._module.function_value(var), *args)
+        written = {size: self._sizes.write(value) for size, value in sizes.items()}
+        run = self._run_unchecked(callee, args, written)
+        self._kernel_calls.add_call(run, callee, [args[index] for index in callee.written])
+        return py.tuple_of(())
+
+    def _direct_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
+        """The sizes of a kernel that is called directly, if its arguments certainly match.
+
+        What it writes are its last tensors, which this function has allocated. No other argument
+        shares memory with them, as it was bound before them, or is another new tensor.
+        """
+        assert callee.prim_func is not None
+        tensors = sum(buffer is not None for buffer in callee.prim_func.buffer_map_items)
+        first = tensors - len(callee.written)
+        inputs, outputs = call.args[:first], call.args[first:tensors]
+        if callee.written != set(range(first, tensors)) or not self._own.issuperset(outputs):
+            return None
+        since = min((self._bound[output] for output in outputs), default=0)
+        known = [self._known(arg) for arg in call.args]
+        values = [k.value for k in known[tensors:] if isinstance(k, rx.PrimStructInfo) and k.value]
+        apart = all(arg in self._own or self._bound.get(arg, -1) < since for arg in inputs)
+        if not apart or len(set(outputs)) < len(outputs) or not set(outputs).isdisjoint(inputs):
+            return None
+        return self._known_sizes(callee, known[:first], known[first:tensors], values)
+
+    def _is_own(self, value: rx.Expr | Op) -> bool:
+        """Whether a call allocates a tensor in memory that nothing else uses."""
+        allocation = allocation_of(value)
+        if allocation is None or allocation.storage:
+            return False
+        assert isinstance(value, rx.Call)
+        return not allocation.planned or value.args[0] in self._separate
+
+    def _allocated(self, call: rx.Call) -> rx.TensorStructInfo:
+        """The struct info of a tensor that a call allocates."""
+        allocation, sinfo = allocation_of(call), call.struct_info
+        assert allocation is not None
+        assert isinstance(sinfo, rx.TensorStructInfo)
+        shape = call.args[allocation.shape]
+        if isinstance(sinfo.shape, rx.ShapeExpr):
+            used = {v for dim in sinfo.shape.values for v in variables_of(dim)}
+            shape = sinfo.shape if used <= self._scope.sizes.keys() else shape
+        return rx.TensorStructInfo(shape, sinfo.dtype)
 
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
         """The function that looks up a packed function and calls it."""
@@ -205,6 +258,10 @@ class CallLowering(ABC):
             case CallKind.CLOSURE:
                 function = self._operand(call.args[0], "f")
                 return self._call_out("rx.invoke", function, *self._spread(call.args[1]))
+            case None if self._is_own(call):
+                return self._allocate(self._allocated(call), hint)
+            case None if is_release(call):
+                return py.tuple_of(())
             case None if op.record.runtime is not None:
                 values = self._operands(call.args)
                 attrs = {key: self._attribute(value) for key, value in call.attrs.items()}
@@ -308,16 +365,26 @@ class CallLowering(ABC):
         """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
         inputs, scalars = call.args[1], call.args[2:]
         plain = isinstance(inputs, rx.Tuple) and all(isinstance(s, rx.ShapeExpr) for s in scalars)
-        unchecked = callee.kernel.unchecked if callee.kernel is not None else None
-        if not plain or unchecked is None or self._writes_inputs(call, callee):
+        if not plain or self._writes_inputs(call, callee):
             return None
-        sizes = matching_sizes(
+        return self._known_sizes(
             callee,
             [self._known(field) for field in inputs.fields],  # type: ignore[attr-defined]
             output_sinfos(call),
             [v for shape in scalars for v in shape.values],  # type: ignore[attr-defined]
         )
-        if sizes is None:
+
+    def _known_sizes(
+        self,
+        callee: GlobalCallee,
+        inputs: Sequence[rx.StructInfo],
+        outputs: Sequence[rx.StructInfo],
+        scalars: Sequence[tir.PrimExpr],
+    ) -> Sizes | None:
+        """The sizes that a kernel without checks takes, if it exists and these arguments match."""
+        unchecked = callee.kernel.unchecked if callee.kernel is not None else None
+        sizes = matching_sizes(callee, inputs, outputs, scalars) if unchecked is not None else None
+        if sizes is None or unchecked is None:
             return None
         passed = {size: sizes[size] for size in unchecked.sizes}
         used = {v for size in passed.values() for v in variables_of(size)}

@@ -19,6 +19,7 @@ from relaxpy.exec.lower.errstate import suppress_warnings
 from relaxpy.exec.lower.liveness import delete_after_last_use
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
+from relaxpy.exec.lower.storages import separate_storages
 from relaxpy.exec.lower.uses import functions_used, shared_constants
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
@@ -73,6 +74,7 @@ class FunctionLowering(CallLowering):
         nodes = list(walk(func))
         self._used_as_values = functions_used(nodes)
         self._shared = shared_constants(nodes, self._kernel)
+        self._separate = separate_storages(nodes, self._kernel)
         self._loop: Loop | None = None
         self._local_steps: dict[rx.Var, tuple[str, Signature]] = {}
 
@@ -99,6 +101,8 @@ class FunctionLowering(CallLowering):
         outer_calls, outer_loop = (self._may_warn, self._calls_out), self._loop
         self._scope, self._out, self._owned = outer_scope.captured(itself), [], set()
         self._may_warn, self._calls_out = [], False
+        outer_bound, self._bound = self._bound, {}
+        outer_own, self._own = self._own, set()
         signature = Signature.of(func, name)
         params = [self._names.fresh(p.name_hint) for p in func.params]
         for param, param_name in zip(func.params, params, strict=True):
@@ -129,6 +133,7 @@ class FunctionLowering(CallLowering):
             ]
         self._scope, self._out, self._owned = outer_scope, outer_out, outer_owned
         (self._may_warn, self._calls_out), self._loop = outer_calls, outer_loop
+        self._bound, self._own = outer_bound, outer_own
         return definition
 
     # ---- checks
@@ -367,6 +372,8 @@ class FunctionLowering(CallLowering):
 
     def _write_binding(self, binding: rx.Binding) -> None:
         var = binding.var
+        if var in self._separate:
+            return
         if self._loop is not None and binding.value in self._loop.jumps.calls:
             assert isinstance(binding.value, rx.Call)
             assert var is not None
@@ -390,7 +397,10 @@ class FunctionLowering(CallLowering):
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
             return
-        alias = isinstance(binding.value, (rx.Var, rx.Function)) or isinstance(value, ast.Constant)
+        self._bound[var] = len(self._bound)
+        if isinstance(binding, rx.VarBinding) and self._is_own(binding.value):
+            self._own.add(var)
+        alias = isinstance(binding.value, (rx.Var, rx.Function)) or _is_literal(value)
         if not alias and not (isinstance(value, ast.Name) and value.id in self._owned):
             value = self._rebound(value, var)
         self._scope.values[var] = value
@@ -516,6 +526,11 @@ class FunctionLowering(CallLowering):
             closure = py.call(py.attribute(shared, "make"), py.path(name), *captured)
             self._out.append(py.assign(value_name, closure))
         return py.path(value_name)
+
+
+def _is_literal(value: ast.expr) -> bool:
+    """Whether an expression is a literal, or unit."""
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
 
 
 def _implies(actual: rx.StructInfo | None, expected: rx.StructInfo) -> bool:

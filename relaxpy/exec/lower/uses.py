@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import expr as tir
-from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import BufferStore, MatchBufferRegion
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, For, MatchBufferRegion, SeqStmt
 
 KernelOf = Callable[[rx.GlobalVar], PrimFunc | None]
 _LEAVING = frozenset(
@@ -106,3 +107,36 @@ def written_params(kernel: PrimFunc) -> frozenset[int]:
         for i, param in enumerate(kernel.params)
         if param in written or pointers.get(param) in written
     )
+
+
+def filled_params(kernel: PrimFunc) -> frozenset[int]:
+    """The positions of the parameters whose memory `kernel` certainly writes as a whole.
+
+    A block in plain loops stores at the indices of the loops, which run over the dimensions.
+    """
+    filled = set(_filled_buffers(kernel.body, {}))
+    buffers = enumerate(kernel.buffer_map_items)
+    return frozenset(i for i, buffer in buffers if buffer in filled)
+
+
+def _filled_buffers(node: Node, ranges: Mapping[tir.PrimExpr, tir.PrimExpr]) -> Iterator[Buffer]:
+    """The buffers that a statement fills; `ranges` has the extents of variables from 0 on."""
+    match node:
+        case For(loop_var=var, min=tir.IntImm(value=0), extent=extent, body=body):
+            yield from _filled_buffers(body, {**ranges, var: extent})
+        case SeqStmt(seq=statements):
+            for statement in statements:
+                yield from _filled_buffers(statement, ranges)
+        case BlockRealize(predicate=tir.IntImm(value=1), iter_values=values, block=block):
+            axes: list[tir.PrimExpr] = [axis.var for axis in block.iter_vars]
+            known = {a: ranges[v] for a, v in zip(axes, values, strict=True) if v in ranges}
+            yield from _filled_buffers(block.body, known)
+        case BufferStore(buffer=buffer, indices=indices):
+            distinct = len(set(indices)) == len(indices)
+            pairs = zip(indices, buffer.shape, strict=True)
+            if distinct and all(
+                i in ranges and prove_equal(ranges[i], n) is True for i, n in pairs
+            ):
+                yield buffer
+        case _:
+            return
