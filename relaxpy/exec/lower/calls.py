@@ -15,13 +15,14 @@ from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
 from relaxpy.exec.lower.reuse import KernelCalls
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
-from relaxpy.exec.lower.storages import allocation_of, is_release
+from relaxpy.exec.lower.storages import allocation_of, is_release, is_reshape
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import DynamicOperator, is_dynamic
 from relaxpy.exec.runtime.implementations import UsersImplementation, implementation
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.signatures import output_sinfos, packed_keywords
 from relaxpy.exec.runtime.support import CompiledPackedCall
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.op import Op
@@ -29,6 +30,7 @@ from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.python import python_callee
 from relaxpy.ir.relax.relations.shape_vars import variables_of
+from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir
 
 OBJECT = rx.ObjectStructInfo()
@@ -124,6 +126,8 @@ class CallLowering(ABC):
                 return sinfo
             case rx.Call() if self._is_own(expr):
                 return self._allocated(expr)
+            case rx.Call(args=[tensor, shape]) if is_reshape(expr):
+                return self._reshaped(self._known(tensor), self._known(shape)) or OBJECT
             case _:
                 return OBJECT
 
@@ -139,7 +143,7 @@ class CallLowering(ABC):
                     return self._call_packed(callee, call.args, call)
                 return self._call_global(var, callee, call)
             case rx.ExternFunc() as func:
-                return self._call_packed(func, call.args, call)
+                return self._call_packed(func, call.args, call, hint)
             case rx.Var() as var if self._scope.functions.get(var, ("", -1))[1] == len(call.args):
                 args = self._operands(call.args)
                 return self._call_out(self._scope.functions[var][0], *args)
@@ -185,6 +189,18 @@ class CallLowering(ABC):
             return None
         return self._known_sizes(callee, known[:first], known[first:tensors], values)
 
+    def _reshaped(self, tensor: rx.StructInfo, shape: rx.StructInfo) -> rx.TensorStructInfo | None:
+        """The struct info of a tensor in another shape, if this has certainly as many elements."""
+        if not isinstance(tensor, rx.TensorStructInfo) or not isinstance(shape, rx.ShapeStructInfo):
+            return None
+        before, after = tensor.shape, shape.values
+        if not isinstance(before, rx.ShapeExpr) or after is None or tensor.dtype.is_void:
+            return None
+        if not self._are_bound(after):
+            return None
+        same = prove_equal(product(before.values), product(after)) is True
+        return rx.TensorStructInfo(rx.ShapeExpr(after), tensor.dtype) if same else None
+
     def _is_own(self, value: rx.Expr | Op) -> bool:
         """Whether a call allocates a tensor in memory that nothing else uses."""
         allocation = allocation_of(value)
@@ -199,9 +215,10 @@ class CallLowering(ABC):
         assert allocation is not None
         assert isinstance(sinfo, rx.TensorStructInfo)
         shape = call.args[allocation.shape]
-        if isinstance(sinfo.shape, rx.ShapeExpr):
-            used = {v for dim in sinfo.shape.values for v in variables_of(dim)}
-            shape = sinfo.shape if used <= self._scope.sizes.keys() else shape
+        known = self._known(shape)
+        dims = known.values if isinstance(known, rx.ShapeStructInfo) else None
+        if dims is not None and self._are_bound(dims):
+            shape = rx.ShapeExpr(dims)
         return rx.TensorStructInfo(shape, sinfo.dtype)
 
     def _packed(self, func: rx.ExternFunc, call: rx.Call | None) -> ast.expr:
@@ -215,7 +232,13 @@ class CallLowering(ABC):
         )
         return self._module.share(f"packed_{func.global_symbol}", packed_call)
 
-    def _call_packed(self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call) -> ast.expr:
+    def _call_packed(
+        self, func: rx.ExternFunc, args: Sequence[rx.Expr], call: rx.Call, hint: str = "v"
+    ) -> ast.expr:
+        if is_reshape(call):
+            reshaped = self._reshape(args[0], self._known(call), hint)
+            if reshaped is not None:
+                return reshaped
         callee = self._packed(func, call)
         mark = len(self._out)
         operands = self._operands(args)
@@ -270,6 +293,10 @@ class CallLowering(ABC):
                 name = getattr(run, "__name__", op.name.rpartition(".")[2])
                 return py.call(self._module.share(name, run), *values, **attrs)
             case None if is_dynamic(call):
+                if op.name == "relax.reshape":
+                    reshaped = self._reshape(call.args[0], self._known(call), hint)
+                    if reshaped is not None:
+                        return reshaped
                 template = OperatorCall(call)
                 dynamic = DynamicOperator(template, self._module.programs)
                 operator = self._module.share(f"any_{op.name.rpartition('.')[2]}", dynamic)
@@ -306,6 +333,10 @@ class CallLowering(ABC):
         return outputs, new
 
     def _allocate(self, sinfo: rx.TensorStructInfo, hint: str) -> ast.expr:
+        return self._new(self._allocation(sinfo), hint)
+
+    def _allocation(self, sinfo: rx.TensorStructInfo) -> ast.expr:
+        """A new tensor."""
         dtype = py.path(self._module.dtype_name(sinfo.dtype))
         if isinstance(sinfo.shape, rx.ShapeExpr):
             dims = sinfo.shape.values
@@ -313,9 +344,26 @@ class CallLowering(ABC):
             literals = [d.value for d in dims if isinstance(d, tir.IntImm)]
             small = len(literals) == len(dims) <= 32 and prod(literals) * sinfo.dtype.bits < _SMALL
             safe = small and min(literals, default=0) >= 0
-            return self._new(py.call("np.empty" if safe else "rx.empty", shape, dtype), hint)
+            return py.call("np.empty" if safe else "rx.empty", shape, dtype)
         assert sinfo.shape is not None
-        return self._new(py.call("rx.empty", self._shape(sinfo.shape), dtype), hint)
+        return py.call("rx.empty", self._shape(sinfo.shape), dtype)
+
+    def _reshape(self, value: rx.Expr, result: rx.StructInfo, hint: str) -> ast.expr | None:
+        """A tensor with the elements of `value`, if it certainly has as many as the result."""
+        if not isinstance(result, rx.TensorStructInfo) or not isinstance(
+            result.shape, rx.ShapeExpr
+        ):
+            return None
+        dims = result.shape.values
+        if self._reshaped(self._known(value), rx.ShapeStructInfo(dims)) is None:
+            return None
+        source = self._named(self._operand(value), "v")
+        sizes = py.tuple_of(self._sizes.write(dim) for dim in dims)
+        name = self._named(py.call("rx.reshaped", source, sizes), hint)
+        stmt = self._out[-1]
+        assert isinstance(stmt, ast.Assign)
+        self._kernel_calls.add_reshape(stmt, source, self._allocation(result))
+        return name
 
     def _new(self, allocation: ast.expr, hint: str) -> ast.expr:
         """The name of a new tensor."""
@@ -343,6 +391,10 @@ class CallLowering(ABC):
                 rule="OP-1",
                 span=call.span,
             )
+        if self._is_reshape(call, callee):
+            reshaped = self._reshape(call.args[1].fields[0], output_sinfos(call)[0], hint)  # type: ignore[attr-defined]
+            if reshaped is not None:
+                return reshaped
         inputs = self._spread(call.args[1])
         indices = call.attrs.get("inplace_indices", ())
         assert isinstance(indices, tuple)
@@ -360,6 +412,16 @@ class CallLowering(ABC):
         else:
             self._run_checked(call, callee, args)
         return _result(call, outputs)
+
+    def _is_reshape(self, call: rx.Call, callee: GlobalCallee) -> bool:
+        """Whether a call of a kernel only reshapes a tensor, and its arguments certainly match."""
+        inputs = call.args[1]
+        if not isinstance(inputs, rx.Tuple) or len(inputs.fields) != 1 or len(call.args) > 2:
+            return False
+        if self._module.is_instrumented or isinstance(call.sinfo_args[0], rx.TupleStructInfo):
+            return False
+        is_reshape = self._module.is_reshape(callee)
+        return is_reshape and self._matching_sizes(call, callee) is not None
 
     def _matching_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
         """The kernel's sizes, if the arguments certainly match its parameters, or else None."""
@@ -387,8 +449,11 @@ class CallLowering(ABC):
         if sizes is None or unchecked is None:
             return None
         passed = {size: sizes[size] for size in unchecked.sizes}
-        used = {v for size in passed.values() for v in variables_of(size)}
-        return passed if used <= self._scope.sizes.keys() else None
+        return passed if self._are_bound(passed.values()) else None
+
+    def _are_bound(self, exprs: Iterable[tir.PrimExpr]) -> bool:
+        """Whether the shape variables in these expressions have values here."""
+        return all(v in self._scope.sizes for expr in exprs for v in variables_of(expr))
 
     def _writes_inputs(self, call: rx.Call, callee: GlobalCallee) -> bool:
         """Whether the kernel may write tensors that are not new."""

@@ -19,7 +19,7 @@ from relaxpy.exec.lower.errstate import suppress_warnings
 from relaxpy.exec.lower.liveness import delete_after_last_use
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
-from relaxpy.exec.lower.storages import separate_storages
+from relaxpy.exec.lower.storages import is_runtime_function, separate_storages
 from relaxpy.exec.lower.uses import functions_used, shared_constants
 from relaxpy.exec.runtime.checks import (
     CapturedVars,
@@ -390,9 +390,12 @@ class FunctionLowering(CallLowering):
             value = self._named(value, var.name_hint if var else "v")
             self._match_cast(binding, value)
             known = binding.struct_info
-        elif (declared := declared_result(binding.value)) is not None:
+        elif known is OBJECT and (declared := declared_result(binding.value)) is not None:
             value = self._named(value, var.name_hint if var else "v")
-            self._declared_result(*declared, value, span_of_binding(binding))
+            is_shape = isinstance(declared[0], rx.ShapeStructInfo)
+            always = is_shape and is_runtime_function(binding.value)
+            self._declared_result(*declared, value, span_of_binding(binding), always=always)
+            known = declared[0] if always else known
         if var is None:
             if not isinstance(value, (ast.Name, ast.Constant)):
                 self._out.append(py.do(value))
@@ -413,9 +416,15 @@ class FunctionLowering(CallLowering):
         return py.path(name)
 
     def _declared_result(
-        self, sinfo: rx.StructInfo, title: str, value: ast.expr, span: Span | None
+        self,
+        sinfo: rx.StructInfo,
+        title: str,
+        value: ast.expr,
+        span: Span | None,
+        *,
+        always: bool,
     ) -> None:
-        """DER-29."""
+        """DER-29; the null object passes, unless the value is `always` checked."""
         captured = self._captured_vars([sinfo], self._scope)
         full = self._module.share("returned", CompiledResult(sinfo, title, captured, span))
         quick = self._quick(new_names=False)
@@ -424,7 +433,9 @@ class FunctionLowering(CallLowering):
         checks, self._out = self._out, []
         self._emit_check(quick.finish(), call)
         checks, self._out = self._out, checks
-        if checks:
+        if always:
+            self._out += checks
+        elif checks:
             is_given = py.compare(value, ast.IsNot, py.code(None))
             self._out.append(ast.If(is_given, checks, []))
 

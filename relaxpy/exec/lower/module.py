@@ -25,6 +25,7 @@ from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, render, spans_by_line
@@ -63,6 +64,7 @@ class ModuleLowering:
         self.value_names: dict[str, str] = {}
         self._shared: dict[int, tuple[object, str]] = {}
         self._without_checks: set[str] = set()
+        self._reshapes: dict[str, bool] = {}
         self._overwritable: dict[str, frozenset[tuple[int, int]]] = {}
         functions = module.functions_by_name
         graphs = {name: func for name, func in functions.items() if isinstance(func, rx.Function)}
@@ -131,6 +133,13 @@ class ModuleLowering:
                 (params.index(source), params.index(target)) for source, target in pairs
             )
         return self._overwritable[callee.name]
+
+    def is_reshape(self, callee: GlobalCallee) -> bool:
+        """Whether a kernel only copies its input to its output in row-major order."""
+        if callee.name not in self._reshapes:
+            func = callee.prim_func
+            self._reshapes[callee.name] = func is not None and has_reshape_pattern(func)
+        return self._reshapes[callee.name]
 
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The functions of the kernel of `callee`; the first one does the work."""

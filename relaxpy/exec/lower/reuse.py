@@ -9,6 +9,7 @@ from dataclasses import field
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec import python_ast as py
+from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.scope import GlobalCallee
 
 
@@ -25,6 +26,7 @@ class KernelCalls:
     _allocations: dict[str, ast.Assign] = field(default_factory=dict)
     _uses: Counter[str] = field(default_factory=Counter)
     _kinds: dict[str, str] = field(default_factory=dict)
+    _reshapes: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def add_allocation(self, name: str, stmt: ast.Assign) -> None:
         """Note that `stmt` assigns a new tensor to `name`."""
@@ -39,6 +41,16 @@ class KernelCalls:
         self._calls[id(stmt)] = call, callee, names
         self._uses.update(arg.id for arg in call.args if isinstance(arg, ast.Name))
 
+    def add_reshape(self, stmt: ast.Assign, source: ast.expr, new: ast.expr) -> None:
+        """Note a copy of a tensor in another shape; `new` allocates a tensor like the copy."""
+        [target] = stmt.targets
+        assert isinstance(target, ast.Name)
+        if isinstance(source, ast.Name):
+            self.add_allocation(target.id, stmt)
+            self._kinds[target.id] = ast.dump(new)
+            self._reshapes[id(stmt)] = source.id, target.id
+            self._uses[source.id] += 1
+
     def reuse(
         self,
         body: Sequence[ast.stmt],
@@ -47,29 +59,57 @@ class KernelCalls:
     ) -> None:
         """Let outputs of the calls in `body` have the memory of inputs that die in these calls.
 
+        A reshape is a view of a tensor that dies in it. So it is if only kernels read the result,
+        and nothing changes the tensor as long as they do.
+
         `dying` has the names that are not used after each statement, `totals` how often each name
         occurs in the whole function.
         """
+        last_use = {name: index for index, names in dying.items() for name in names}
+        last_write: dict[str, int] = {}
+        others: list[int] = []  # the number of statements so far that may run any code
         for index, stmt in enumerate(body):
-            found = self._calls.get(id(stmt))
-            if found is None or index not in dying:
-                continue
-            call, callee, outputs = found
-            free = [
-                name
-                for name in dying[index]
-                if name not in outputs
-                and name in self._allocations
-                and self._uses[name] == totals[name]
-            ]
-            before = body[max(0, index - len(outputs)) : index]
-            for output in outputs if free else ():
-                if self._allocations[output] not in before:
+            _, _, outputs = self._calls.get(id(stmt), (None, None, ()))
+            last_write.update(dict.fromkeys(outputs, index))
+            known = id(stmt) in self._calls or id(stmt) in self._reshapes or is_allocation(stmt)
+            others.append((others[-1] if others else 0) + (not known))
+        for index, stmt in enumerate(body):
+            if id(stmt) in self._calls and index in dying:
+                self._reuse_in_call(stmt, body[max(0, index - 8) : index], dying[index], totals)
+            elif id(stmt) in self._reshapes:
+                source, target = self._reshapes[id(stmt)]
+                assert isinstance(stmt, ast.Assign)
+                if self._is_free(source, totals) and source in dying.get(index, ()):
+                    stmt.value = _view(stmt.value)
                     continue
-                source = self._source_for(output, free, call, callee)
-                if source is not None:
-                    free.remove(source)
-                    self._allocations[output].value = py.path(source)
+                last = last_use.get(target, -1)
+                unchanged = last_write.get(source, -1) < index and others[last] == others[index]
+                if last >= 0 and unchanged and self._is_free(target, totals):
+                    stmt.value = _view(stmt.value)
+                    for name in (source, target):
+                        self._allocations.pop(name, None)
+
+    def _is_free(self, name: str, totals: Mapping[str, int]) -> bool:
+        """Whether a name has memory of its own, and only kernels and reshapes use it."""
+        return name in self._allocations and self._uses[name] == totals[name]
+
+    def _reuse_in_call(
+        self,
+        stmt: ast.stmt,
+        before: Sequence[ast.stmt],
+        dying: Collection[str],
+        totals: Mapping[str, int],
+    ) -> None:
+        """Let outputs of a call have the memory of inputs."""
+        call, callee, outputs = self._calls[id(stmt)]
+        free = [n for n in dying if n not in outputs and self._is_free(n, totals)]
+        for output in outputs if free else ():
+            if self._allocations[output] not in before[-len(outputs) :]:
+                continue
+            source = self._source_for(output, free, call, callee)
+            if source is not None:
+                free.remove(source)
+                self._allocations[output].value = py.path(source)
 
     def _source_for(
         self, output: str, free: Iterable[str], call: ast.Call, callee: GlobalCallee
@@ -92,3 +132,10 @@ class KernelCalls:
         if name not in self._kinds:
             self._kinds[name] = ast.dump(self._allocations[name].value)
         return self._kinds[name]
+
+
+def _view(copy: ast.expr) -> ast.expr:
+    """The view of an array in place of `rx.reshaped(array, shape)`, which copies it."""
+    assert isinstance(copy, ast.Call)
+    array, shape = copy.args
+    return py.call(py.attribute(array, "reshape"), shape)

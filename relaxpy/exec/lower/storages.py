@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf
 
 from relaxpy.exec.lower.uses import KernelOf, filled_params
+from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.storage import released
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64
@@ -35,6 +36,23 @@ def is_release(value: rx.Expr | Op) -> bool:
     if not isinstance(value, rx.Call) or not isinstance(value.op, Op):
         return False
     return value.op.record.runtime is released
+
+
+def is_runtime_function(value: rx.Expr | Op, name: str = "") -> bool:
+    """Whether a call is of the function `vm.builtin.name`, or any, that no user has replaced."""
+    callee = value.op if isinstance(value, rx.Call) else None
+    if not isinstance(callee, rx.ExternFunc):
+        return False
+    symbol = callee.global_symbol
+    if symbol != f"vm.builtin.{name}" if name else not symbol.startswith("vm.builtin."):
+        return False
+    return is_of_relaxpy(get_global_func(symbol, allow_missing=True))
+
+
+def is_reshape(value: rx.Expr | Op) -> bool:
+    """Whether a call is a reshape, whose result is a copy."""
+    is_operator = isinstance(value, rx.Call) and value.op == Op.get("relax.reshape")
+    return is_operator or is_runtime_function(value, "reshape")
 
 
 def separate_storages(nodes: Iterable[Node], kernel_of: KernelOf) -> frozenset[rx.Var]:
@@ -126,9 +144,11 @@ class _Storages:
 
 
 def _is_kernel_call(value: rx.Expr | Op) -> bool:
-    """Whether a call only runs a kernel; it returns none of its arguments."""
+    """Whether a call only runs a kernel, or copies a tensor; it returns none of its arguments."""
     if not isinstance(value, rx.Call):
         return False
+    if is_reshape(value):
+        return True
     if isinstance(value.op, Op):
         is_kernel = value.op.record.calls in _KERNEL_CALLS
         return is_kernel and isinstance(value.args[0], rx.GlobalVar)

@@ -17,6 +17,7 @@ from relaxpy.exec.runtime.registry import packed_function
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings as without_warnings
 from relaxpy.exec.runtime.values import (
+    Array,
     Category,
     Closure,
     PrimFuncValue as PrimFuncValue,
@@ -77,6 +78,11 @@ def fields(value: Value) -> tuple[Value, ...]:
         raise RuntimeCheckError(f"the arguments are a tuple, found {describe(value)}", rule="OP-5")
     result: tuple[Value, ...] = value
     return result
+
+
+def reshaped(value: Array, shape: tuple[int, ...]) -> Array:
+    """A new tensor of another shape with the elements of `value`, of which there are as many."""
+    return np.array(value.reshape(shape), order="C")
 
 
 def sizes(value: Value) -> ShapeTuple:
