@@ -275,3 +275,74 @@ def pairs(body: str) -> set[str]:
 )
 def test_which_inputs_a_kernel_may_overwrite(body: str, expected: str) -> None:
     assert pairs(body) == set(expected)
+
+
+def text_of(mod: IRModule, pipeline: str | None = "default") -> str:
+    source = relaxpy.compile(mod, relax_pipeline=pipeline).source
+    return source[source.index("\ndef main(") :]
+
+
+@pytest.mark.rule("OPT-10")
+def test_a_reshape_of_a_dying_tensor_is_a_view() -> None:
+    mod = parse(
+        "a = R.exp(x)\nb = R.reshape(a, (2, 2))\nc = R.add(b, b)\nd = R.reshape(c, (4,))\nreturn d"
+    )
+    run, text = main_of(mod)
+    assert "b = a.reshape((2, 2))" in text
+    assert "c = b" in text
+    assert "d = c.reshape((4,))" in text
+    np.testing.assert_allclose(run(X), 2 * np.exp(X), rtol=1e-6)
+
+
+@pytest.mark.rule("OPT-11")
+@pytest.mark.parametrize(
+    ("body", "is_view"),
+    [
+        ("b = R.reshape(x, (2, 2))\nc = R.add(b, b)\nreturn c", True),
+        ("b = R.reshape(x, (2, 2))\nreturn b", False),
+        ("b = R.reshape(x, (2, 2))\nc = R.add(b, b)\nreturn (b, c)", False),
+        ("a = R.exp(x)\nb = R.reshape(a, (2, 2))\nc = R.exp(b)\nreturn (a, c)", True),
+        (
+            "a = R.exp(x)\nb = R.reshape(a, (2, 2))\nc = R.exp(b)\nd = R.add(a, x)\nreturn (c, d)",
+            True,
+        ),
+        (
+            "b = R.reshape(x, (2, 2))\n"
+            "_ = R.call_packed('change', x, sinfo_args=R.Tuple())\n"
+            "c = R.add(b, b)\nreturn c",
+            False,
+        ),
+    ],
+)
+def test_a_reshape_that_mutation_could_reveal_is_a_copy(body: str, is_view: bool) -> None:
+    def change(value: Any) -> None:
+        value[:] = 7
+
+    relaxpy.register_func("change", change, override=True)
+    text = text_of(parse(body))
+    assert ("reshape(" in text and "reshaped" not in text) is is_view
+    expected = leaves(relaxpy.compile(parse(body), target="reference")["main"](X.copy()))
+    for pipeline in ("default", "default_build"):
+        built = relaxpy.compile(parse(body), relax_pipeline=pipeline)["main"]
+        for one, other in zip(leaves(built(X.copy())), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_result_never_shares_memory_with_an_argument_that_was_reshaped() -> None:
+    run, _ = main_of(parse("b = R.reshape(x, (2, 2))\nc = R.add(b, b)\nreturn c"))
+    x = X.copy()
+    assert not np.shares_memory(run(x), x)
+    np.testing.assert_array_equal(x, X)
+
+
+def test_lowered_programs_call_kernels_directly() -> None:
+    symbolic = 'x: R.Tensor(("n", 2), "float32"), y: R.Tensor(("n", 2), "float32")'
+    body = "a = R.add(x, y)\nb = R.reshape(a, (-1,))\nc = R.clip(b, 0, 1)\nd = R.exp(c)\nreturn d"
+    text = text_of(parse(body, symbolic), "default_build")
+    assert "add_unchecked(x, y, alloc)" in text
+    assert "reshape_unchecked(alloc, alloc_1, n)" in text
+    assert "invoke" not in text.replace("rx.invoke(shape_func_value, shape_heap)", "")
+    mod = parse(body, symbolic)
+    x = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
+    found = relaxpy.compile(mod, relax_pipeline="default_build")["main"](x, x)
+    np.testing.assert_allclose(found, np.exp(np.clip(2 * x, 0, 1)).ravel(), rtol=1e-6)

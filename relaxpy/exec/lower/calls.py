@@ -161,33 +161,57 @@ class CallLowering(ABC):
             return self._call_out("rx.invoke", self._module.function_value(var), *args)
         if callee.prim_func is None:
             return self._call_out(callee.name, *args)
-        sizes = self._direct_sizes(call, callee)
+        known = [self._known(arg) for arg in call.args[_tensors(callee) :]]
+        scalars = [k.value for k in known if isinstance(k, rx.PrimStructInfo) and k.value]
+        sizes = self._direct_sizes(callee, call.args[: _tensors(callee)], scalars)
         if sizes is None:
             return self._call_out("rx.invoke", self._module.function_value(var), *args)
+        return self._run_directly(callee, args, sizes)
+
+    def _call_dynamic(self, call: rx.Call) -> ast.expr:
+        """A call of a kernel or packed function on tensors and the members of a shape."""
+        function, packed = call.args
+        callee = self._module.callee(function) if isinstance(function, rx.GlobalVar) else None
+        is_kernel = isinstance(callee, GlobalCallee) and callee.prim_func is not None
+        shape = self._known(packed.fields[-1]) if isinstance(packed, rx.Tuple) else OBJECT
+        if is_kernel and isinstance(shape, rx.ShapeStructInfo) and shape.values is not None:
+            tensors = packed.fields[:-1]  # type: ignore[attr-defined]
+            sizes = self._direct_sizes(callee, tensors, shape.values)  # type: ignore[arg-type]
+            if sizes is not None and self._are_bound(shape.values):
+                scalars = [self._sizes.write(value) for value in shape.values]
+                return self._run_directly(callee, [*self._operands(tensors), *scalars], sizes)  # type: ignore[arg-type]
+        return self._call_out("rx.call_tir_dyn", *[self._operand(arg) for arg in call.args])
+
+    def _run_directly(
+        self, callee: GlobalCallee, args: Sequence[ast.expr], sizes: Sizes
+    ) -> ast.expr:
+        """Call a kernel whose arguments match; return unit."""
         written = {size: self._sizes.write(value) for size, value in sizes.items()}
         run = self._run_unchecked(callee, args, written)
         self._kernel_calls.add_call(run, callee, [args[index] for index in callee.written])
         return py.tuple_of(())
 
-    def _direct_sizes(self, call: rx.Call, callee: GlobalCallee) -> Sizes | None:
+    def _direct_sizes(
+        self, callee: GlobalCallee, tensors: Sequence[rx.Expr], scalars: Sequence[tir.PrimExpr]
+    ) -> Sizes | None:
         """The sizes of a kernel that is called directly, if its arguments certainly match.
 
         What it writes are its last tensors, which this function has allocated. No other argument
         shares memory with them, as it was bound before them, or is another new tensor.
         """
-        assert callee.prim_func is not None
-        tensors = sum(buffer is not None for buffer in callee.prim_func.buffer_map_items)
-        first = tensors - len(callee.written)
-        inputs, outputs = call.args[:first], call.args[first:tensors]
-        if callee.written != set(range(first, tensors)) or not self._own.issuperset(outputs):
+        first = _tensors(callee) - len(callee.written)
+        inputs, outputs = tensors[:first], tensors[first:]
+        is_last = callee.written == set(range(first, len(tensors)))
+        sinfo = callee.prim_func.struct_info if callee.prim_func is not None else None
+        is_unit = isinstance(sinfo, rx.FuncStructInfo) and sinfo.ret == rx.TupleStructInfo(())
+        if not is_last or not is_unit or not self._own.issuperset(outputs):
             return None
         since = min((self._bound[output] for output in outputs), default=0)
-        known = [self._known(arg) for arg in call.args]
-        values = [k.value for k in known[tensors:] if isinstance(k, rx.PrimStructInfo) and k.value]
         apart = all(arg in self._own or self._bound.get(arg, -1) < since for arg in inputs)
         if not apart or len(set(outputs)) < len(outputs) or not set(outputs).isdisjoint(inputs):
             return None
-        return self._known_sizes(callee, known[:first], known[first:tensors], values)
+        known = [self._known(tensor) for tensor in tensors]
+        return self._known_sizes(callee, known[:first], known[first:], scalars)
 
     def _reshaped(self, tensor: rx.StructInfo, shape: rx.StructInfo) -> rx.TensorStructInfo | None:
         """The struct info of a tensor in another shape, if this has certainly as many elements."""
@@ -274,7 +298,7 @@ class CallLowering(ABC):
                 spread = self._spread(call.args[1])
                 return self._call_out("rx.with_context", function, sinfos, *spread)
             case CallKind.DYNAMIC_KERNEL:
-                return self._call_out("rx.call_tir_dyn", *[self._operand(a) for a in call.args])
+                return self._call_dynamic(call)
             case CallKind.PYTHON:
                 name, operands = python_callee(call)
                 return self._call_packed(self._module.python_callee(name), operands, call)
@@ -522,6 +546,12 @@ def _result(call: rx.Call, outputs: Sequence[ast.expr]) -> ast.expr:
     """The tensor or the tuple of tensors that a call returns (OP-6)."""
     is_tuple = isinstance(call.sinfo_args[0], rx.TupleStructInfo)
     return py.tuple_of(outputs) if is_tuple else outputs[0]
+
+
+def _tensors(callee: GlobalCallee) -> int:
+    """The number of parameters of a kernel that are tensors."""
+    assert callee.prim_func is not None
+    return sum(buffer is not None for buffer in callee.prim_func.buffer_map_items)
 
 
 def _input(inputs: Sequence[ast.expr], index: int) -> ast.expr:

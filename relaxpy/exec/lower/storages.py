@@ -96,11 +96,17 @@ class _Storages:
 
     def _is_filled(self, tensor: rx.Var) -> bool:
         """Whether the first use of a tensor writes all of it, so that it shows nothing before."""
-        call = self._first.get(tensor)
-        if not isinstance(call, rx.Call) or not isinstance(call.op, rx.GlobalVar):
-            return call is None
-        kernel = self._kernel_of(call.op)
-        positions = {index for index, arg in enumerate(call.args) if arg is tensor}
+        match self._first.get(tensor):
+            case None:
+                return True
+            case rx.Call(op=rx.GlobalVar() as callee, args=args):
+                pass
+            case rx.Call(args=[rx.GlobalVar() as callee, rx.Tuple(fields=args)]):
+                pass
+            case _:
+                return False
+        kernel = self._kernel_of(callee)
+        positions = {index for index, arg in enumerate(args) if arg is tensor}
         return kernel is not None and len(positions) == 1 and positions <= filled_params(kernel)
 
     def _enter(self, index: int, binding: rx.Binding) -> None:
