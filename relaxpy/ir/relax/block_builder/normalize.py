@@ -316,10 +316,10 @@ class Normalizer:
         operator = find(op) if type(op) is Op else None
         if not call.sinfo_is_derived or operator is None or operator.needs_context:
             rule = "DER-35" if type(op) is Op else "DER-42"
-            sinfo = infer_call(call, self.out.ctx)
+            derived = infer_call(call, self.out.ctx)
             if operator is not None:
                 call = operator.signature.completed(call)
-            call = self._with_sinfo(call, sinfo, rule, original)
+            call = self._with_sinfo(call, derived, rule, original)
             set_fields(call, sinfo_is_derived=True)
         if operator is not None and operator.record.literal:
             sinfo = call.struct_info

@@ -88,16 +88,25 @@ def _gradient_matmul(var: Var, call: Call, gradient: Expr, builder: BlockBuilder
     if is_row or is_column:
         gradient = R.expand_dims(gradient, [-2] * is_row + [-1] * is_column)
 
-    def gradient_of(axis: int, operand: Expr, matrix: Expr) -> Expr:
+    def factors_of(axis: int, operand: Expr) -> tuple[Expr, Expr] | None:
+        """The factors of the gradient of an operand, if it has one, the transposed one bound."""
         sinfo = sinfo_of(operand)
         if sinfo is None or not is_differentiable(operand):
-            return cast("Expr", R.grad.no_grad(operand))
+            return None
         g = R.astype(gradient, sinfo.dtype) if call.attrs["out_dtype"] else gradient
-        factors = (_transposed(rows), g) if axis else (g, _transposed(columns))
+        other = builder.emit(_transposed(rows if axis else columns))
+        return (other, g) if axis else (g, other)
+
+    def gradient_of(
+        axis: int, operand: Expr, matrix: Expr, factors: tuple[Expr, Expr] | None
+    ) -> Expr:
+        if factors is None:
+            return cast("Expr", R.grad.no_grad(operand))
         product = unbroadcast(matmul(*factors), matrix)
         return product if operand is matrix else cast("Expr", R.squeeze(product, axis))
 
-    return [gradient_of(0, a, rows), gradient_of(1, b, columns)]
+    first, second = factors_of(0, a), factors_of(1, b)
+    return [gradient_of(0, a, rows, first), gradient_of(1, b, columns, second)]
 
 
 @register(

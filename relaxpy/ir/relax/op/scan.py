@@ -57,9 +57,15 @@ def _backwards(g: Any, axis: int, *, exclusive: bool) -> Any:
     return R.flip(R.cumsum(R.flip(g, axis), axis, exclusive=exclusive), axis)
 
 
+def _as_operand(g: Any, x: Any) -> Any:
+    """The gradient in the datatype of the operand."""
+    dtype = x.struct_info.dtype
+    return g if g.struct_info is not None and g.struct_info.dtype == dtype else R.astype(g, dtype)
+
+
 def _gradient_cumsum(g: Any, x: Any, y: Any, call: Call) -> Any:
     axis, exclusive = cast("int | None", call.attrs["axis"]), bool(call.attrs["exclusive"])
-    g = R.astype(g, x.struct_info.dtype)
+    g = _as_operand(g, x)
     if axis is not None:
         return _backwards(g, axis, exclusive=exclusive)
     return R.reshape(_backwards(g, 0, exclusive=exclusive), shape_like(x))
@@ -67,7 +73,7 @@ def _gradient_cumsum(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 def _gradient_cumprod(g: Any, x: Any, y: Any, call: Call) -> Any:
     axis, exclusive = cast("int | None", call.attrs["axis"]), bool(call.attrs["exclusive"])
-    g = R.astype(g, x.struct_info.dtype)
+    g = _as_operand(g, x)
     if axis is not None:
         return R.grad.cumprod_backward(g, x, axis, exclusive)
     total = R.grad.cumprod_backward(g, R.flatten(x), 0, exclusive)

@@ -82,7 +82,8 @@ def _sum_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _mean_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return _sum_gradient(g, x, y, call) / count_reduced(call, x.struct_info.dtype)
+    share: Any = with_reduced_axes(g, call) / count_reduced(call, x.struct_info.dtype)
+    return R.broadcast_to(share, shape_like(x))
 
 
 def _deviation(x: Any, call: Call) -> Any:

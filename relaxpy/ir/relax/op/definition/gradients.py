@@ -19,11 +19,13 @@ from relaxpy.ir.relax.nodes import (
     Tuple,
     TupleGetItem,
     Var,
+    const,
 )
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.op.definition.rules import Sizes, literal_shape, normal_axes, refuse, same
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.op_record import Gradient
@@ -111,15 +113,22 @@ def with_reduced_axes(reduced: Expr, call: Call) -> Expr:
     return cast("Expr", R.expand_dims(reduced, axis))
 
 
-def count_reduced(call: Call, dtype: DataType) -> Expr:
+def count_reduced(call: Call, dtype: DataType) -> Any:
     """The number of elements that the reduction `call` combines into one, a scalar of `dtype`."""
     [x] = call.args
     sinfo, axis = sinfo_of(x), call.attrs["axis"]
     shape = None if sinfo is None else literal_shape(sinfo)
     if shape is None:
-        return cast("Expr", R.sum(R.ones_like(x), axis, keepdims=True))
+        return R.sum(R.ones_like(x), axis, keepdims=True)
     axes = range(len(shape)) if axis is None else normal_axes(cast("Any", axis), len(shape))
-    return PrimValue(ops.cast_to(product([shape[a] for a in axes]), dtype))
+    return scalar(product([shape[a] for a in axes]), dtype)
+
+
+def scalar(size: PrimExpr, dtype: DataType) -> Expr:
+    """A size as a scalar of `dtype`: a constant tensor if it is a literal, as in TVM."""
+    if isinstance(size, IntImm) and dtype.bits >= 32:
+        return const(size.value, dtype)
+    return PrimValue(ops.cast_to(size, dtype))
 
 
 def tuple_fields(gradients: Expr, count: int) -> list[Expr]:

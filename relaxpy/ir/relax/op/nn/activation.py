@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Tuple, TupleStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Expr,
+    TensorStructInfo,
+    Tuple,
+    TupleStructInfo,
+    Var,
+    const,
+)
 from relaxpy.ir.relax.op.definition.gradients import (
-    masked,
     of_operand,
     require_rank,
     tuple_fields,
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 
 def _gradient_relu(g: Any, x: Any, y: Any, call: Call) -> Any:
     """That of TVM, 1 at 0: a model whose parameters begin with zeros can learn."""
-    return masked(g, R.greater_equal(x, 0))
+    return R.where(R.less(x, 0), const(0, x.struct_info.dtype), g)
 
 
 @register(

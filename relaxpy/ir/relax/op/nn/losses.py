@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from relaxpy.ir.relax.nodes import Call, Expr, PrimValue, TensorStructInfo, Var
+from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
     require_rank,
     require_shape,
+    scalar,
     sinfo_of,
 )
 from relaxpy.ir.relax.op.definition.registry import R, find, register
@@ -52,11 +53,11 @@ def _gradient_cross_entropy(
     var: Var, call: Call, gradient: Expr, builder: BlockBuilder
 ) -> list[Expr]:
     predictions, labels = cast("Any", call.args)
-    scale = -cast("Any", gradient)
+    scale = cast("Any", gradient)
     if require_rank(predictions, "cross_entropy_with_logits") > 1:
         size = require_shape(predictions, "cross_entropy_with_logits")[0]
-        dtype = predictions.struct_info.dtype
-        scale = scale / PrimValue(ops.cast_to(size, dtype))
+        scale = scale / scalar(size, predictions.struct_info.dtype)
+    scale = -scale
     return [
         scale * labels,
         scale * predictions if is_differentiable(labels) else R.grad.no_grad(labels),

@@ -63,7 +63,7 @@ def _gradient_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _gradient_log_softmax(g: Any, x: Any, y: Any, call: Call) -> Any:
-    return g - R.exp(y) * R.sum(g, call.attrs["axis"], keepdims=True)
+    return g - R.sum(g, call.attrs["axis"], keepdims=True) * R.exp(y)
 
 
 NORMALIZED = family(
