@@ -113,7 +113,6 @@ class Reshapes:
 class ReshapesAfter:
     @R.function(pure=False)
     def main(x: R.Tensor((2, 6), "float32")):
-        a = R.reshape(x, (3, 4))
         c = R.exp(x)
         d = R.reshape(x, (12,))
         e = R.reshape(x, (12,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from typing_extensions import override
 
@@ -12,6 +13,8 @@ from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
 from relaxpy.ir.relax.nodes import Function, GlobalVar
 from relaxpy.ir.relax.rewrite.inline import inline_functions
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
 
 
@@ -19,7 +22,8 @@ from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
 class InlinePrivateFunctions(Pass):
     """Replaces calls of private functions by their bodies, and removes these functions.
 
-    Recursive ones stay, and so do those that are used as values.
+    Recursive ones stay, and so do those that are used as values. The functions that called them are
+    simplified as by CanonicalizeBindings, and lose what nothing uses, as by DeadCodeElimination.
 
     Example:
         @I.ir_module
@@ -66,4 +70,9 @@ class InlinePrivateFunctions(Pass):
         for var, func in mod.items():
             if isinstance(func, Function) and var.name_hint not in inlined:
                 result[var.name_hint] = inline_functions(func, inlined)
+        result = normalize_module(result)
+        simple = CanonicalizeBindings().transform(result, ctx)
+        for var, func in result.clone().items():
+            if isinstance(func, Function) and func is not mod[var.name_hint]:
+                result[var.name_hint] = without_dead_code(cast("Function", simple[var.name_hint]))
         return normalize_module(result)

@@ -11,13 +11,14 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
-from relaxpy.ir.relax.analysis.effects import Effects
+from relaxpy.ir.relax.analysis.effects import Effects, may_fail
 from relaxpy.ir.relax.analysis.escapes import Escapes
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.nodes import (
     Binding,
     BindingBlock,
     Call,
+    DataflowBlock,
     Expr,
     Function,
     SeqExpr,
@@ -26,11 +27,15 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.unused import without_unused
 
 
 @dataclass(frozen=True)
 class RemoveRedundantReshape(Pass):
     """Reshapes the operand of a reshape directly, and removes reshapes to the shape there is.
+
+    The first of two reshapes is removed if nothing else uses it, unless it may fail outside a
+    dataflow block (OPT-8).
 
     A reshape that copies stays a copy where mutation could show the difference (OPT-11).
 
@@ -51,7 +56,6 @@ class RemoveRedundantReshape(Pass):
             @R.function
             def main(x: R.Tensor((2, 6), "float32")):
                 with R.dataflow():
-                    a = R.reshape(x, (3, 4))
                     b = R.reshape(x, (12,))
                     c = b
                     R.output(c)
@@ -64,7 +68,10 @@ class RemoveRedundantReshape(Pass):
         mod = normalize_module(mod)
 
         def shortened(func: Function) -> Function:
-            return _Shorter(Effects(Context(), mod.functions_by_name, func)).expr(func)
+            shorter = _Shorter(Effects(Context(), mod.functions_by_name, func))
+            after = shorter.expr(func)
+            passed = shorter.passed_over
+            return without_unused(after, lambda b: b.var not in passed) if passed else after
 
         return normalize_module(map_functions(mod, Function, shortened))
 
@@ -77,6 +84,9 @@ class _Shorter(BindingRewriter):
         self.effects = effects
         self.operands: dict[Expr, Expr] = {}
         self.escapes: Escapes | None = None
+        #: Reshapes that need not be kept, and those of them that lost a user.
+        self.removable: set[Expr] = set()
+        self.passed_over: set[Expr] = set()
 
     @override
     def function(self, func: Function) -> Function:
@@ -106,10 +116,16 @@ class _Shorter(BindingRewriter):
         while source in self.operands:
             source = self.operands[source]
         self.operands[var] = source
+        if isinstance(block, DataflowBlock) or not may_fail(binding):
+            self.removable.add(var)
         for operand in dict.fromkeys((source, direct)):
             if _has_shape_of(operand, var) and not self._both_escape(operand, var):
+                self.passed_over |= {direct} & self.removable - {operand}
                 return operand
-        return None if source is direct else rebuild(value, args=(source, shape))
+        if source is direct:
+            return None
+        self.passed_over |= {direct} & self.removable
+        return rebuild(value, args=(source, shape))
 
     def _both_escape(self, first: Expr, second: Var) -> bool:
         assert isinstance(first, Var)
