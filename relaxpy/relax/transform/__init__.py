@@ -69,6 +69,7 @@ from relaxpy.ir.relax.transform import (
     RewriteCUDAGraph as RewriteCUDAGraph,
     RewriteDataflowReshape as RewriteDataflowReshape,
     RunCodegen as RunCodegen,
+    SplitCallTIRByPattern as SplitCallTIRByPattern,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,
     ToMixedPrecision as ToMixedPrecision,

@@ -101,6 +101,9 @@ from relaxpy.ir.relax.transform.fusion.merge_composite_functions import (
     MergeCompositeFunctions as MergeCompositeFunctions,
 )
 from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
+from relaxpy.ir.relax.transform.fusion.split_call_tir_by_pattern import (
+    SplitCallTIRByPattern as SplitCallTIRByPattern,
+)
 from relaxpy.ir.relax.transform.gradient.gradient import Gradient as Gradient
 from relaxpy.ir.relax.transform.layout.alter_op_impl import AlterOpImpl as AlterOpImpl
 from relaxpy.ir.relax.transform.layout.attach_attr_layout_free_buffers import (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,28 @@ def products(count: int) -> IRModule:
 @pytest.mark.parametrize("name", OF_PRODUCTS)
 def test_work_grows_with_the_products(name: str) -> None:
     check_growth(OF_PRODUCTS[name], products(SMALL), products(LARGE))
+
+
+@cache
+def kernels(count: int) -> IRModule:
+    """So many calls, each of a kernel of its own."""
+    builder, x = BlockBuilder(), rx.Var("x", SQUARE)
+    with builder.function("main", [x]):
+        value: rx.Expr = x
+        for k in range(count // 4):
+            value = builder.emit(op.add(value, rx.const(float(k), "float32")))
+        builder.emit_func_output(value)
+    return transform.LegalizeOps()(builder.finalize())
+
+
+def test_work_grows_with_the_kernels_that_are_compared_with_a_pattern() -> None:
+    pattern = next(f for n, f in kernels(SMALL).functions_by_name.items() if n != "main")
+
+    def computed(matches: list[Any]) -> list[Any]:
+        return [lambda x: x, 1, [matches[0].matched_buffers[0]]]
+
+    step = transform.SplitCallTIRByPattern([pattern], computed)
+    check_growth(step, kernels(SMALL), kernels(LARGE))
 
 
 @cache
