@@ -24,7 +24,7 @@ from relaxpy.script import from_source
 
 #: Keyed by what a process has a few of: hooks, datatypes, positions of operands, or nothing.
 FEW = {
-    "relaxpy.exec.kernel.runtime._pool",
+    "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.runtime.operands._scalar",
     "relaxpy.exec.runtime.operands._size",

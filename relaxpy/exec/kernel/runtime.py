@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +25,7 @@ from relaxpy.exec.kernel.arguments import (
 )
 from relaxpy.exec.kernel.foreign import call_external, constant, overlay
 from relaxpy.exec.kernel.products import contract, matmul, stays_finite
+from relaxpy.exec.kernel.row_blocks import blocks
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
@@ -34,6 +33,7 @@ from relaxpy.exec.runtime.settings import without_warnings
 Ufunc: TypeAlias = Any
 
 __all__ = [
+    "blocks",
     "call_external",
     "check_arrays",
     "check_layout",
@@ -413,68 +413,3 @@ def shift_left(a: Any, b: Any, out: Array | None = None) -> Any:
 def shift_right(a: Any, b: Any, out: Array | None = None) -> Any:
     """a >> b, keeping the sign."""
     return np.right_shift(a, b, out=out)
-
-
-# ---- blocks of rows
-
-TARGET = 1 << 20
-"""The bytes that a block may access, so that intermediate results stay in the cache of a core."""
-SHORTEST_RUN = 1 << 12
-"""The contiguous bytes in a block below which gaps between them cost more than the cache saves."""
-WORTH_THREADS = 1 << 21
-"""The number of bytes from which several threads are faster than one."""
-
-
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_CORES, "relaxpy")
-
-
-if hasattr(os, "register_at_fork"):
-    # A child process does not have the threads of its parent.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def blocks(
-    rows: Callable[[int, int], None],
-    start: int,
-    stop: int,
-    row_bytes: int,
-    run_bytes: int = SHORTEST_RUN,
-) -> None:
-    """Run `rows(lo, hi)` for blocks of `start` to `stop`, in any order, perhaps in parallel.
-
-    A row has `row_bytes`; `run_bytes` of them are contiguous with those of the next row, where a
-    block has gaps.
-    """
-    count = stop - start
-    total = count * row_bytes
-    least = -(-SHORTEST_RUN // max(run_bytes, 1))
-    if total <= TARGET or count <= least:
-        if count > 0:
-            rows(start, stop)
-        return
-    step = max(least, TARGET // row_bytes)
-    if _CORES == 1 or total < WORTH_THREADS:
-        for lo in range(start, stop, step):
-            rows(lo, min(lo + step, stop))
-        return
-    step = max(least, min(step, -(-count // (2 * _CORES))))
-    starts = iter(range(start, stop, step))
-
-    def work() -> None:
-        with np.errstate(all="ignore"):
-            for lo in starts:
-                rows(lo, min(lo + step, stop))
-
-    jobs: list[Future[None]] = []
-    try:
-        jobs.extend(_pool().submit(work) for _ in range(_CORES))
-    except RuntimeError:  # no thread can start, for example when the interpreter shuts down
-        work()
-    wait(jobs)
-    for job in jobs:
-        job.result()

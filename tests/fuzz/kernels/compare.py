@@ -12,7 +12,7 @@ import numpy as np
 
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
-from relaxpy.exec.kernel import runtime
+from relaxpy.exec.kernel import row_blocks
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
@@ -97,13 +97,13 @@ def examine(program: Program, targets: Sequence[str] = TARGETS, *, trip: bool = 
 @contextmanager
 def _blocks(program: Program) -> Iterator[None]:
     """Rows are divided into blocks of as many bytes as `program` states."""
-    before = runtime.TARGET, runtime.WORTH_THREADS
+    before = row_blocks.TARGET, row_blocks.WORTH_THREADS
     if program.block:
-        runtime.TARGET, runtime.WORTH_THREADS = program.limits()
+        row_blocks.TARGET, row_blocks.WORTH_THREADS = program.limits()
     try:
         yield
     finally:
-        runtime.TARGET, runtime.WORTH_THREADS = before
+        row_blocks.TARGET, row_blocks.WORTH_THREADS = before
 
 
 def _round_trip(func: Any) -> list[Failure]:

@@ -123,7 +123,7 @@ class Program:
     """Whether threads share the blocks, however small."""
 
     def limits(self) -> tuple[int, int]:
-        """What `TARGET` and `WORTH_THREADS` of the runtime are, if `block` is given."""
+        """What `TARGET` and `WORTH_THREADS` of `row_blocks` are, if `block` is given."""
         return self.block, self.block if self.threads else 1 << 30
 
     def standalone(self, notes: Sequence[str] = ()) -> str:
@@ -144,8 +144,8 @@ class Program:
         ]
         if self.block:
             lines += [
-                "from relaxpy.exec.kernel import runtime",
-                "runtime.TARGET, runtime.WORTH_THREADS = {}, {}".format(*self.limits()),
+                "from relaxpy.exec.kernel import row_blocks",
+                "row_blocks.TARGET, row_blocks.WORTH_THREADS = {}, {}".format(*self.limits()),
             ]
         for call in self.calls:
             lines += [call.source(), 'executable[f.attrs["global_symbol"]](*args)', "print(*args)"]

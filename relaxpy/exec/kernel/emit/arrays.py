@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from relaxpy.exec.kernel.emit.scope import (
     title,
 )
 from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value, is_weak, is_work, truth_of
-from relaxpy.exec.kernel.emit.views import view
+from relaxpy.exec.kernel.emit.views import index_range, view
 from relaxpy.exec.kernel.nest.bounds import (
     is_affine_inside,
     is_inside,
@@ -40,7 +40,6 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import (
     And,
@@ -97,7 +96,9 @@ class ArrayEmitter:
     def compute(self, expr: PrimExpr, out: Output | None = None) -> Value:
         """The value of `expr`; this is `out` if the last operation can write to it."""
         self._count(expr)
-        self.spare = out if out is not None and out.free else None
+        # What may fail may be computed again, for other iterations.
+        reusable = out is not None and (out.free or (out.reads and not self._may_fail(expr)))
+        self.spare = out if reusable else None
         return self._value(expr, out)
 
     def typed(self, expr: PrimExpr, value: Value) -> Value:
@@ -399,7 +400,12 @@ class ArrayEmitter:
         """The result of a call, in the memory of the output if that is free, or else in its own."""
         spare = self.spare
         ufunc = isinstance(node.func, ast.Attribute) and node.func.attr not in ("astype", "where")
-        if spare is not None and ufunc and spare.dims == dims and spare.dtype == dtype:
+        if (
+            spare is not None
+            and ufunc
+            and (spare.dims, spare.dtype) == (dims, dtype)
+            and not any(self.uses[load] for load in spare.reads or ())
+        ):
             self.spare = None
             node.keywords.append(ast.keyword("out", spare.node))
             self.lines.append(do(node))
@@ -535,20 +541,7 @@ class ArrayEmitter:
 
     def _check(self, buffer: Buffer, axis: int, index: Affine) -> None:
         """Emit a line that stops the program if the access is out of bounds."""
-        low = high = index.offset
-        for a in self.layout:
-            factor = index.coefficients.get(a.var)
-            if factor is None:
-                continue
-            ends = factor * as_poly(a.start), factor * (as_poly(a.stop) - 1)
-            if factor.is_at_least(0, self.scope.shape_vars):
-                least, most = ends
-            elif (factor * -1).is_at_least(0, self.scope.shape_vars):
-                most, least = ends
-            else:
-                both = ends[0].expr(), ends[1].expr()
-                least, most = as_poly(ops.minimum(*both)), as_poly(ops.maximum(*both))
-            low, high = low + least, high + most
+        low, high = index_range(index, self.layout, self.scope.shape_vars)
         bounds = [self.scope.index(low), self.scope.index(high)]
         size = item(attribute(self.scope.buffer(buffer), "shape"), axis)
         check = call("rt.check_bounds", *bounds, size, axis, title(self.name, buffer))
@@ -589,11 +582,14 @@ class ArrayEmitter:
     # ---- outputs
 
     def output(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], read: Callable[[Buffer], bool]
+        self,
+        buffer: Buffer,
+        indices: Sequence[PrimExpr],
+        reads: Sequence[BufferLoad] | None = None,
     ) -> Output:
-        """The elements of `buffer` at `indices` as an output; `read` tells whether it is read."""
+        """The elements of `buffer` at `indices` as an output; `reads` as in `Output`."""
         maps = self.maps(buffer, indices)
         assert maps is not None
         self._inside(buffer, maps, indices)
         elements = view(self.scope, buffer, self.shape_of(buffer), maps, self.layout, whole=True)
-        return Output(elements.node, frozenset(elements.dims), buffer.dtype, not read(buffer))
+        return Output(elements.node, frozenset(elements.dims), buffer.dtype, reads)

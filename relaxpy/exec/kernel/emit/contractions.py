@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
@@ -63,11 +63,13 @@ class ContractionEmitter:
         summed = {a.var for a in self.step.over}
         summed_factors = [f for f in self.step.factors if mentions(f, summed)]
         scales = [f for f in self.step.factors if not mentions(f, summed)]
+        roles = self._roles(summed_factors) if len(summed_factors) == 2 else None
+        if roles is not None:
+            self.spatial = (*roles.batch, *roles.left, *roles.right)
         target = self.emitter(self.spatial)
         statement = self.step.statement
-        out = target.output(statement.target, statement.indices, lambda _: True)
+        out = target.output(statement.target, statement.indices)
         self.body += target.lines
-        roles = self._roles(summed_factors) if len(summed_factors) == 2 else None
         reads = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
         direct = not (accumulate or scales or reads or self._wide() is not self.dtype)
         if roles is None:
@@ -111,11 +113,27 @@ class ContractionEmitter:
             batch, matrix_axes = self.spatial[:count], self.spatial[count:]
             left = tuple(x for x in matrix_axes if x.var not in b)
             right = tuple(x for x in matrix_axes if x.var not in a)
-            if matrix_axes == (*left, *right):
-                return _Roles(batch, left, right, self.step.over)
-            if matrix_axes == (*right, *left):
-                return _Roles(batch, right, left, self.step.over)
+            if matrix_axes not in ((*left, *right), (*right, *left)):
+                continue
+            if not (left and right) and (roles := self._transposed_roles(a, b)) is not None:
+                return roles
+            rows, columns = (left, right) if matrix_axes == (*left, *right) else (right, left)
+            return _Roles(batch, rows, columns, self.step.over)
         return None
+
+    def _transposed_roles(self, a: Container[Var], b: Container[Var]) -> _Roles | None:
+        """The roles of axes if the product is a matrix product with another order of batch axes.
+
+        Only of matrices with one axis of rows and one of columns, the last axis of the target.
+        """
+        batch = tuple(x for x in self.spatial if x.var in a and x.var in b)
+        others = tuple(x for x in self.spatial if x not in batch)
+        if len(others) != 2 or others[1] is not self.spatial[-1]:
+            return None
+        rows, columns = others
+        if (rows.var in a) == (columns.var in a):
+            return None
+        return _Roles(batch, (rows,), (columns,), self.step.over)
 
     def _factor(self, factor: PrimExpr, layout: Sequence[Axis]) -> ast.expr:
         arrays = self.emitter(layout)

@@ -15,12 +15,13 @@ from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
+from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
 from relaxpy.exec.kernel.emit.values import Output, Rows
 from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.domain import nonempty_condition
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
 from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
@@ -110,6 +111,7 @@ class NumpyEmitter:
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
         self.reshaped = reshaped_parameters(plan)
+        self.row_products = row_products(plan)
 
     def emitted(self) -> Emitted:
         """The checks and the work.
@@ -122,7 +124,8 @@ class NumpyEmitter:
         # Either the fallback or the steps run, so both can use the same names.
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
-        new = (buffer for buffer in self.plan.allocated if buffer not in self.reshaped)
+        absent = {*self.reshaped, *self.row_products.unused}
+        new = (buffer for buffer in self.plan.allocated if buffer not in absent)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
         work = [*memory, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
@@ -262,6 +265,9 @@ class NumpyEmitter:
         return [self.scope.truth(test) for test in conditions if test is not None]
 
     def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
+        if step in self.row_products.omitted:
+            return []
+        step = self.row_products.contractions.get(step, step)
         statement = step.statement
         serial = {a.var for a in self.serial}
         free = [a for a in statement.axes if a.var not in serial]
@@ -315,10 +321,17 @@ class NumpyEmitter:
         outer = [bounds.get(a.var, a) for a in self.serial]
         return ArrayEmitter(self.scope, self.plan.name, layout, outer, self.rows, self.proof, span)
 
-    def _reads(self, statement: Assignment, target: Buffer) -> bool:
-        """Whether the statement reads the memory of `target`."""
-        root = self.root(target)
-        return any(self.root(r.buffer) is root for r in statement.reads)
+    def _reads(self, statement: Assignment) -> Sequence[BufferLoad] | None:
+        """The loads of the elements that the statement stores; None if it reads others of them."""
+        target, indices = statement.target, statement.indices
+        count = sum(self.root(r.buffer) is self.root(target) for r in statement.reads)
+        same = {
+            load
+            for load in loads(statement.value)
+            if (load.buffer is target or self.plan.shared.get(load.buffer) is self.root(target))
+            and all(x is y for x, y in zip(load.indices, indices, strict=True))
+        }
+        return [*same] if len(same) == count else None
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer that owns the memory of `buffer`."""
@@ -368,9 +381,7 @@ class NumpyEmitter:
                 return False
 
     def _output(self, arrays: ArrayEmitter, statement: Assignment) -> Output:
-        return arrays.output(
-            statement.target, statement.indices, lambda b: self._reads(statement, b)
-        )
+        return arrays.output(statement.target, statement.indices, self._reads(statement))
 
     def _reduce(self, step: Reduce) -> list[ast.stmt]:
         statement, update = step.statement, step.update
@@ -470,12 +481,12 @@ class NumpyEmitter:
         layout = layout_of(statement, step.axes, ())
         arrays = self._emitter(layout, statement)
         target, indices = statement.target, statement.indices
-        out = arrays.output(target, indices, lambda _: False)
+        out = arrays.output(target, indices, ())
         arrays.store(step.update.operand, out)
         others = [a for a in layout if a is not axis]
         start = {axis.var: ops.cast_to(axis.start, axis.var.dtype)}
         first = self._emitter(others, statement)
-        element = first.output(target, [substitute(i, start) for i in indices], lambda _: True)
+        element = first.output(target, [substitute(i, start) for i in indices])
         before = first.compute(substitute(step.before, start))
         ufunc = UFUNCS[step.update.combine]
         first.lines.append(do(call(ufunc, before.node, element.node, out=element.node)))
@@ -510,9 +521,7 @@ class NumpyEmitter:
         arrays = self._emitter(layout, step.statement)
         node = arrays.broadcast(extreme.operand)
         target = self._emitter(step.axes, step.statement)
-        best, arg = (
-            target.output(a.buffer, a.indices, lambda _: True) for a in (extreme.best, extreme.arg)
-        )
+        best, arg = (target.output(a.buffer, a.indices) for a in (extreme.best, extreme.arg))
         position = affine(extreme.position, {extreme.axis.var})
         assert position is not None
         factor = position.coefficients.get(extreme.axis.var, as_poly(0))
@@ -537,17 +546,20 @@ class NumpyEmitter:
         """An inner function over a block, which the runtime calls for all blocks."""
         name = self.scope.names.fresh("rows")
         low, high = as_poly(step.low), as_poly(step.high)
-        params = [self.scope.variable(step.low), self.scope.variable(step.high)]
+        empty = self.scope.names.fresh("empty")
+        params = [*map(self.scope.variable, (step.low, step.high)), empty]
         outer = dict(self.rows), dict(self.proof), dict(self.scope.buffers)
         body: list[ast.stmt] = []
         for buffer, row in step.rows.items():
+            if buffer in self.row_products.unused:
+                continue
             owner = self.plan.shared.get(buffer, buffer)
             if owner in self.rows:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)
                 self.rows[buffer] = self.rows[owner]
                 continue
             rows = Rows(row.axis, low + row.offset, high - low)
-            body.append(self._block_rows(owner, rows, local=owner in step.local))
+            body.append(self._block_rows(owner, rows, empty if owner in step.local else None))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
         for member in step.steps:
@@ -560,14 +572,14 @@ class NumpyEmitter:
         run = do(call("rt.blocks", name, *bounds, *map(self.scope.index, bytes_)))
         return [function(name, params, body), run]
 
-    def _block_rows(self, buffer: Buffer, rows: Rows, *, local: bool) -> ast.stmt:
-        """A line that assigns the rows of a block of `buffer`: new memory, or a slice."""
-        if local:
+    def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:
+        """A line that assigns the rows of a block of `buffer`: memory from `empty`, or a slice."""
+        if empty is not None:
             shape: tuple[Code, ...] = tuple(
                 self.scope.index(rows.size) if axis == rows.axis else extent(self.scope, size)
                 for axis, size in enumerate(buffer.shape)
             )
-            memory = call("np.empty", shape, dtype_name(buffer.dtype))
+            memory = call(empty, shape, dtype_name(buffer.dtype))
             return assign(self.scope.buffer(buffer), memory)
         stop = rows.start + rows.size
         indices: list[Code] = [ast.Slice()] * rows.axis

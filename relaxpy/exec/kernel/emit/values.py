@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -33,12 +34,21 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """The array that the last operation of an expression writes; `free` if no operand reads it."""
+    """The array that the last operation of an expression writes.
+
+    `reads` are the loads of the same memory: of the same elements, or None if there are others.
+    Once these are evaluated, earlier operations may write to it, too.
+    """
 
     node: ast.expr
     dims: frozenset[Var]
     dtype: DataType
-    free: bool
+    reads: Sequence[BufferLoad] | None
+
+    @property
+    def free(self) -> bool:
+        """Whether no operand reads it."""
+        return self.reads is not None and not self.reads
 
 
 @dataclass(frozen=True, slots=True, eq=False)

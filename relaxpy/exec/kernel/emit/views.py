@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.scope import KernelScope
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.python_ast import attribute, call, code, item, path
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -206,3 +207,24 @@ def _strided(
             indices += [ast.Slice(), *[code(None)] * (following - position - 1)]
         node = _subscript(node, indices)
     return View(node, tuple(a.var for a in used))
+
+
+def index_range(
+    index: Affine, layout: Sequence[Axis], shape_vars: Container[Var]
+) -> tuple[IndexPoly, IndexPoly]:
+    """The least and the largest value of `index` in all iterations of `layout`."""
+    low = high = index.offset
+    for axis in layout:
+        factor = index.coefficients.get(axis.var)
+        if factor is None:
+            continue
+        ends = factor * as_poly(axis.start), factor * (as_poly(axis.stop) - 1)
+        if factor.is_at_least(0, shape_vars):
+            least, most = ends
+        elif (factor * -1).is_at_least(0, shape_vars):
+            most, least = ends
+        else:
+            both = ends[0].expr(), ends[1].expr()
+            least, most = as_poly(ops.minimum(*both)), as_poly(ops.maximum(*both))
+        low, high = low + least, high + most
+    return low, high

@@ -163,7 +163,7 @@ def _blocked(
         _along(step, axis, Axis(axis.var, low, high))
         for step, axis in zip(run.steps, axes, strict=True)
     )
-    row_bytes = _row_bytes(run.steps, axes)
+    row_bytes = _row_bytes(run)
     run_bytes = _run_bytes(row_of)
     return [Blocked(axes[0], low, high, blocked, rows, local_rows, row_bytes, run_bytes)]
 
@@ -202,18 +202,19 @@ def _operations(value: PrimExpr) -> int:
     return total
 
 
-def _row_bytes(run: Sequence[ArrayStep], axes: Sequence[Axis]) -> PrimExpr:
-    """The bytes that one iteration accesses in buffers that have a row for it."""
+def _row_bytes(run: _Run) -> PrimExpr:
+    """The bytes that one iteration accesses in memory that has a row for it."""
     total = as_poly(0)
     seen: set[Buffer] = set()
-    for step, axis in zip(run, axes, strict=True):
+    for step, axis in zip(run.steps, run.axes, strict=True):
         for access in accesses(step):
             using = {n for n, i in enumerate(access.indices) if mentions(i, {axis.var})}
-            if not using or access.buffer in seen:
+            memory = run.memory(access.buffer)
+            if not using or memory in seen:
                 continue
-            seen.add(access.buffer)
-            count = as_poly(access.buffer.dtype.itemsize)
-            for n, size in enumerate(access.buffer.shape):
+            seen.add(memory)
+            count = as_poly(memory.dtype.itemsize)
+            for n, size in enumerate(memory.shape):
                 if n not in using:
                     count = count * as_poly(size)
             total = total + count

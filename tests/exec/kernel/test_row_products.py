@@ -1,0 +1,128 @@
+"""Sums of products along rows are products of vectors, if nothing else reads the products."""
+
+import numpy as np
+import pytest
+
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.script import from_source
+from tests.exec.kernel.support import check, load, source_of
+
+TEXT = """
+@T.prim_func
+def kernel(x: T.handle, s: T.handle, p: T.handle):
+    n, m = T.int64(), T.int64()
+    X = T.match_buffer(x, (n, m), "DTYPE")
+    S = T.match_buffer(s, (n,), "DTYPE")
+    P = T.match_buffer(p, (n, m), "DTYPE")
+    Q = T.alloc_buffer((n, m), "DTYPE")
+    for i, j in T.grid(n, m):
+        with T.block("product"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Q[vi, vj] = X[vi, vj] * X[vi, vj]
+    BETWEEN
+    for i, j in T.grid(n, m):
+        with T.block("sum"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                S[vi] = START
+            S[vi] = S[vi] + Q[vi, vj]
+    AFTER
+"""
+
+
+def kernel(
+    between: str = "", after: str = "", dtype: str = "float32", start: str = "0", **changed: str
+) -> PrimFunc:
+    text = TEXT.replace("BETWEEN", between).replace("AFTER", after)
+    text = text.replace("START", f'T.Cast("DTYPE", {start})')
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    func = from_source(text.replace("DTYPE", dtype))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def arguments(n: int = 5, m: int = 7, dtype: str = "float32") -> tuple[np.ndarray, ...]:
+    x = np.random.default_rng(0).standard_normal((n, m)).astype(dtype)
+    return x, np.zeros(n, dtype), np.zeros((n, m), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("start", ["0", "3"])
+@pytest.mark.parametrize(("n", "m"), [(5, 7), (0, 3), (3, 0), (1, 1), (700, 1000)])
+def test_a_sum_of_squares_is_a_product_of_vectors(n: int, m: int, start: str, dtype: str) -> None:
+    func = kernel(start=start, dtype=dtype)
+    assert "np.vecdot" in source_of(func)
+    assert "multiply" not in source_of(func)
+    x, s, p = arguments(n, m, dtype)
+    load(func)(x, s, p)
+    expected = np.square(x.astype(np.longdouble)).sum(1) + int(start)
+    # Each of m products and sums is rounded once; all terms have one sign.
+    np.testing.assert_allclose(s, expected, rtol=(m + 1) * np.finfo(dtype).eps)
+
+
+READS = 'for i, j in T.grid(n, m):\n        with T.block("r"):\n            '
+READS += 'vi, vj = T.axis.remap("SS", [i, j])\n            '
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        kernel(after=f"{READS}P[vi, vj] = Q[vi, vj]"),
+        kernel(between=f"{READS}X[vi, vj] = T.float32(2)"),
+        kernel(between="Q[0, 0] = T.float32(1)"),
+        kernel(dtype="float16"),
+        kernel(dtype="int32"),
+        kernel(**{"Q = T.alloc": "R = T.alloc", "Q[": "P["}),
+    ],
+    ids=["read twice", "operand overwritten", "written twice", "float16", "int32", "an argument"],
+)
+def test_products_with_another_use_are_stored(func: PrimFunc) -> None:
+    assert "np.vecdot" not in source_of(func)
+    kind = str(next(iter(func.buffer_map.values())).dtype)
+    check(func, *arguments(dtype=kind), rtol=1e-2)
+
+
+def test_a_column_is_not_a_row() -> None:
+    func = kernel(**{"Q[vi, vj] = X[vi, vj] * X[vi, vj]": "Q[vi, vj] = X[vj, vi] * X[vi, vj]"})
+    assert "np.vecdot" not in source_of(func)
+    check(func, *arguments(6, 6))
+
+
+IN_PLACE = """
+@T.prim_func
+def kernel(x: T.handle, w: T.handle, y: T.handle):
+    n, m = T.int64(), T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    W = T.match_buffer(w, (m,), "float32")
+    Y = T.match_buffer(y, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("shifted"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi, vj] - W[vj]
+    for i, j in T.grid(n, m):
+        with T.block("scaled"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = VALUE
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "temporaries"),
+    [
+        ("Y[vi, vj] * W[vj] + X[vi, vj]", 0),
+        ("(Y[vi, vj] * W[vj] + W[vj]) * X[vi, vj]", 0),
+        ("W[vj] * X[vi, vj] + Y[vi, vj]", 1),
+        ("(Y[vi, vj] * W[vj] + X[vi, vj]) * Y[vi, vj]", 1),
+        ("Y[vi, vj] * X[vi, vj] + Y[vi, vj] * W[vj]", 1),
+        ("T.exp(Y[vi, vj]) * (X[vi, vj] + W[vj]) - W[vj]", 1),
+        ("Y[vi, m - 1 - vj] * W[vj] + X[vi, vj]", 1),
+    ],
+)
+def test_a_target_is_scratch_memory_after_its_last_read(value: str, temporaries: int) -> None:
+    func = from_source(IN_PLACE.replace("VALUE", value))
+    assert isinstance(func, PrimFunc)
+    lines = source_of(func).split("def rows")[-1].splitlines()
+    assert sum(line.strip().startswith("t") and " = " in line for line in lines) == temporaries
+    x, w, y = np.random.default_rng(0).standard_normal((3, 6, 6), dtype=np.float32)
+    check(func, x, w[0].copy(), y, rtol=1e-6)
