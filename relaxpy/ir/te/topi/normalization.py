@@ -18,9 +18,10 @@ __all__ = ["batch_norm", "group_norm", "instance_norm"]
 
 def _moments(x: Tensor, axes: Sequence[int], *, keepdims: bool) -> tuple[Tensor, Tensor]:
     """The mean along axes, and the mean of squared distances from it."""
-    centered = subtract(x, reduction.mean(x, axes, keepdims=True))
+    mean = reduction.mean(x, axes, keepdims=True)
+    centered = subtract(x, mean)
     spread = reduction.mean(multiply(centered, centered), axes, keepdims=keepdims)
-    return reduction.mean(x, axes, keepdims=keepdims), spread
+    return mean if keepdims else reduction.mean(x, axes, keepdims=False), spread
 
 
 def _scaled(value: PrimExpr, gamma: PrimExpr | None, beta: PrimExpr | None) -> PrimExpr:
@@ -82,9 +83,10 @@ def batch_norm(
     def element(*index: PrimExpr) -> PrimExpr:
         channel = index[axis]
         inverse = intrin.rsqrt(ops.add(variance(channel), ops.const(epsilon, wide)))
-        value = ops.mul(ops.sub(x(*index), mean(channel)), inverse)
-        value = _scaled(value, gamma(channel) if scale else None, beta(channel) if center else None)
-        return ops.cast_to(value, data.dtype)
+        # One factor for each channel: that is one product for each element.
+        factor = _scaled(inverse, gamma(channel) if scale else None, None)
+        value = ops.mul(ops.sub(x(*index), mean(channel)), factor)
+        return ops.cast_to(_scaled(value, None, beta(channel) if center else None), data.dtype)
 
     def moved(moving: Tensor, current: Tensor) -> Tensor:
         def element(channel: PrimExpr) -> PrimExpr:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import relaxpy
+from relaxpy import relax
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.relax import op as public
@@ -182,3 +184,16 @@ def test_attention_with_a_bias_is_a_call_of_attention_bias() -> None:
     )
     assert biased.op == op.nn.attention_bias.op
     assert op.nn.attention(q, k, v, scale=0.5).op == op.nn.attention.op
+
+
+def test_attention_without_groups_of_heads_is_two_products_of_matrices() -> None:
+    q, k, v = (
+        rx.Var(name, tensor(2, N, 4, width)) for name, width in zip("qkv", (8, 8, 5), strict=True)
+    )
+    builder = relax.BlockBuilder()
+    with builder.function("main", (q, k, v)):
+        builder.emit_func_output(builder.emit(op.nn.attention(q, k, v)))
+    source = relaxpy.compile(builder.finalize()).source
+    assert source.count("np.matmul(") == 2
+    assert "contract" not in source
+    assert "reshape" not in source

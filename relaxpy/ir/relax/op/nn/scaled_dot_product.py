@@ -99,11 +99,8 @@ def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
 
 def _group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
     """How many heads of queries share a head of keys."""
-    one = ops.const(1, "int64")
-    if same(heads, key_heads):
-        return one
     if is_zero(key_heads) or not _divides(key_heads, heads):
-        key_heads = ops.maximum(key_heads, one)
+        key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
     return tidy(ops.floordiv(heads, key_heads))
 
 
@@ -156,10 +153,8 @@ class _Heads:
         )
         q, k = (require_shape(x, "attention") for x in (self.query, self.key))
         self.shape: Sizes = q
-        heads, group = k[2], _group_size(q[2], k[2])
-        self.grouped = ShapeExpr((q[0], q[1], heads, group, q[3]))
-        self.weights = ShapeExpr((q[0], q[2], q[1], k[1]))
-        self.weights_grouped = ShapeExpr((q[0], heads, group, q[1], k[1]))
+        self.weights = (q[0], q[2], q[1], k[1])
+        self.groups = None if same(q[2], k[2]) else (k[2], _group_size(q[2], k[2]))
         scale, width = call.attrs["scale"], q[3]
         if scale is not None:
             self.scale: Any = scale
@@ -167,8 +162,8 @@ class _Heads:
             self.scale = 1 / math.sqrt(width.value) if width.value else 1.0
         else:
             self.scale = PrimValue(intrin.rsqrt(ops.cast_to(width, wide)))
-        scores = R.einsum((R.reshape(self.query, self.grouped), self.key), "bqhgd,bkhd->bhgqk")
-        scores = R.reshape(scores, self.weights) * self.scale
+        scores = self.product(self.grouped(self.query, 2), self.key, "bqhgd,bkhd->bhgqk")
+        scores = self.ungrouped(scores, self.weights) * self.scale
         if bias and not is_absent(bias[0]):
             scores = scores + bias[0]
         allowed = _allowed(call, q[1], k[1])
@@ -180,8 +175,22 @@ class _Heads:
             zeros = R.zeros_like(self.probabilities)
             self.probabilities = R.where(allowed, self.probabilities, zeros)
 
-    def by_groups(self, weights: Any) -> Any:
-        return R.reshape(weights, self.weights_grouped)
+    def grouped(self, x: Any, axis: int) -> Any:
+        """`x` with `axis`, the heads of queries, divided into heads of keys and groups.
+
+        There are no groups if each head of queries has its own keys.
+        """
+        if self.groups is None:
+            return x
+        sizes = require_shape(x, "attention")
+        return R.reshape(x, ShapeExpr((*sizes[:axis], *self.groups, *sizes[axis + 1 :])))
+
+    def ungrouped(self, x: Any, sizes: Sizes) -> Any:
+        return x if self.groups is None else R.reshape(x, ShapeExpr(sizes))
+
+    def product(self, a: Any, b: Any, subscripts: str) -> Any:
+        """The contraction of `a` and `b`; the label g is that of groups."""
+        return R.einsum((a, b), subscripts if self.groups else subscripts.replace("g", ""))
 
 
 def is_absent(operand: Expr) -> bool:
@@ -194,29 +203,27 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     if not _divides(key[2], query[2]):
         return call
     heads = _Heads(call)
-    weights = heads.by_groups(heads.probabilities)
-    result = R.einsum((weights, heads.value), "bhgqk,bkhv->bqhgv")
-    sinfo = cast("TensorStructInfo", call.struct_info)
-    return cast("Expr", _as_dtype(R.reshape(result, sinfo.shape), sinfo.dtype))
+    weights = heads.grouped(heads.probabilities, 1)
+    result = heads.product(weights, heads.value, "bhgqk,bkhv->bqhgv")
+    width = require_shape(heads.value, "attention")[3]
+    result = heads.ungrouped(result, (*heads.shape[:3], width))
+    return cast("Expr", _as_dtype(result, cast("TensorStructInfo", call.struct_info).dtype))
 
 
 def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     heads = _Heads(call)
-    batch, queries = heads.shape[:2]
-    group = heads.grouped.values
-    width = require_shape(heads.value, "attention")[3]
     dtype = cast("Any", var).struct_info.dtype
-    g = _as_dtype(gradient, heads.query.struct_info.dtype)
-    g = R.reshape(g, ShapeExpr((batch, queries, group[2], group[3], width)))
-    weights = heads.by_groups(heads.probabilities)
-    value_grad = R.einsum((weights, g), "bhgqk,bqhgv->bkhv")
-    back = R.reshape(R.einsum((g, heads.value), "bqhgv,bkhv->bhgqk"), heads.weights)
+    g = heads.grouped(_as_dtype(gradient, heads.query.struct_info.dtype), 2)
+    weights = heads.grouped(heads.probabilities, 1)
+    value_grad = heads.product(weights, g, "bhgqk,bqhgv->bkhv")
+    back = heads.product(g, heads.value, "bqhgv,bkhv->bhgqk")
+    back = heads.ungrouped(back, heads.weights)
     mean = R.sum(back * heads.probabilities, -1, keepdims=True)
     scores = heads.probabilities * (back - mean)
-    scaled = heads.by_groups(scores * heads.scale)
-    query_grad = R.einsum((scaled, heads.key), "bhgqk,bkhd->bqhgd")
-    key_grad = R.einsum((scaled, R.reshape(heads.query, heads.grouped)), "bhgqk,bqhgd->bkhd")
-    out = [R.reshape(query_grad, ShapeExpr(heads.shape)), key_grad, value_grad]
+    scaled = heads.grouped(scores * heads.scale, 1)
+    query_grad = heads.product(scaled, heads.key, "bhgqk,bkhd->bqhgd")
+    key_grad = heads.product(scaled, heads.grouped(heads.query, 2), "bhgqk,bqhgd->bkhd")
+    out = [heads.ungrouped(query_grad, heads.shape), key_grad, value_grad]
     out += [
         unbroadcast(scores, bias) if is_differentiable(bias) else R.grad.no_grad(bias)
         for bias in call.args[3:]
