@@ -10,10 +10,10 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rename
+from relaxpy.ir.core.traverse import children, map_children, rename, walk
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
-from relaxpy.ir.relax.analysis.variables import bound_vars
-from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, Var
+from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
+from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, TupleStructInfo, Var
 from relaxpy.ir.tir import expr as tir
 
 N = TypeVar("N", bound=Node)
@@ -53,6 +53,9 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
         if node._variable and node in table:
             done[id(node)] = table[node]  # type: ignore[index]
             continue
+        if isinstance(node, TupleStructInfo) and _mentioned(node).isdisjoint(table):
+            done[id(node)] = node
+            continue
         sinfo = node.struct_info if _calls_module_function(node) else None
         if ready:
             new = map_children(lambda child: done[id(child)], node)
@@ -67,6 +70,17 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
         if sinfo is not None:
             stack.append((sinfo, False))
     return cast("N", done[id(root)])
+
+
+@memoised
+def _mentioned(sinfo: TupleStructInfo) -> frozenset[Node]:
+    """The variables that the struct info of a tuple mentions.
+
+    A tuple of many fields is often the operand of as many projections.
+    """
+    return frozenset(node for node in walk(sinfo) if node._variable) | frozenset(
+        occurring_vars(sinfo)
+    )
 
 
 def _calls_module_function(node: Node) -> TypeGuard[Call]:

@@ -10,9 +10,11 @@ from relaxpy import IRModule
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.relax import backend, transform
+from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import Normalize
 from tests.counting import calls
 from tests.ir.relax.sinfos import rank, tensor
+from tests.ir.relax.transform.program_shapes import SHAPES
 
 SMALL, LARGE = 60, 600
 SQUARE = tensor(4, 4)
@@ -199,3 +201,100 @@ def test_work_grows_with_the_allocations(name: str) -> None:
 @pytest.mark.parametrize("name", OF_FUNCTIONS)
 def test_work_grows_with_the_functions(name: str) -> None:
     check_growth(OF_FUNCTIONS[name], functions(SMALL), functions(LARGE))
+
+
+def same(mod: IRModule) -> IRModule:
+    return mod
+
+
+def annotated(mod: IRModule) -> IRModule:
+    """The module whose kernels say how they can be fused."""
+    legal = transform.LegalizeOps()(transform.ConvertToDataflow(min_size=1)(mod))
+    return transform.AnnotateTIROpPattern()(legal)
+
+
+def fused(mod: IRModule) -> IRModule:
+    return transform.FuseOps()(annotated(mod))
+
+
+def with_memory(mod: IRModule) -> IRModule:
+    """The module whose kernels write into tensors that are allocated explicitly."""
+    legal = transform.LegalizeOps()(transform.ToNonDataflow()(mod))
+    return transform.CallTIRRewrite()(transform.RemovePurityChecking()(legal))
+
+
+def matched(mod: IRModule) -> IRModule:
+    """The module with what patterns match in functions for a back end."""
+    return FUSE_BY_PATTERN(transform.ConvertToDataflow(min_size=1)(mod))
+
+
+FUSE_BY_PATTERN = transform.FuseOpsByPattern(
+    [
+        (f"mine.{name}", is_op(f"relax.{name}")(*[wildcard()] * count))
+        for name, count in (("add", 2), ("exp", 1), ("matmul", 2))
+    ]
+)
+#: The passes with what comes before them, and the shapes of programs that are hard for them.
+HARD: dict[str, tuple[Callable[[IRModule], IRModule], Callable[[IRModule], IRModule], str]] = {
+    "AdjustMatmulOrder": (same, transform.AdjustMatmulOrder(), "squares products"),
+    "BundleModelParams": (same, transform.BundleModelParams(), "parameters"),
+    "CallTIRRewrite": (
+        lambda mod: transform.RemovePurityChecking()(
+            transform.LegalizeOps()(transform.ToNonDataflow()(mod))
+        ),
+        transform.CallTIRRewrite(),
+        "chain parameters",
+    ),
+    "CanonicalizeBindings": (same, transform.CanonicalizeBindings(), "casts one_tuple aliases"),
+    "CombineParallelMatmul": (same, transform.CombineParallelMatmul(), "parallel_products"),
+    "ConvertToDataflow": (same, transform.ConvertToDataflow(), "effects blocks"),
+    "DeadCodeElimination": (same, transform.DeadCodeElimination(), "diamonds calls_of_calls"),
+    "DecomposeOpsForInference": (same, transform.DecomposeOpsForInference(), "statistics"),
+    "DecomposeOpsForTraining": (same, transform.DecomposeOpsForTraining(), "statistics"),
+    "EliminateCommonSubexpr": (same, transform.EliminateCommonSubexpr(), "fan fan_of_constants"),
+    "ExpandMatmulOfSum": (same, transform.ExpandMatmulOfSum(), "fibonacci fibonacci_in_dataflow"),
+    "FoldConstant": (same, transform.FoldConstant(), "fold_in_dataflow"),
+    "FuseOps": (annotated, transform.FuseOps(), "diamonds outputs parameters"),
+    "FuseOpsByPattern": (same, FUSE_BY_PATTERN, "fibonacci_in_dataflow outputs"),
+    "FuseTIR": (fused, transform.FuseTIR(), "concatenation"),
+    "InlinePrivateFunctions": (same, transform.InlinePrivateFunctions(), "one_function"),
+    "KillAfterLastUse": (with_memory, transform.KillAfterLastUse(), "fan parameters"),
+    "LambdaLift": (same, transform.LambdaLift(), "local_functions"),
+    "LazyGetInput": (same, transform.LazyGetInput(), "parameters"),
+    "LazySetOutput": (same, transform.LazySetOutput(), "outputs"),
+    "LegalizeOps": (same, transform.LegalizeOps(), "concatenation fan_of_constants"),
+    "LiftTransformParams": (same, transform.LiftTransformParams(), "parameters"),
+    "LowerRuntimeBuiltin": (
+        lambda mod: transform.LowerAllocTensor()(with_memory(mod)),
+        transform.LowerRuntimeBuiltin(),
+        "chain",
+    ),
+    "MergeCompositeFunctions": (
+        matched,
+        transform.MergeCompositeFunctions(),
+        "fibonacci diamonds functions",
+    ),
+    "RemoveRedundantReshape": (same, transform.RemoveRedundantReshape(), "reshapes"),
+    "RemoveUnusedOutputs": (same, transform.RemoveUnusedOutputs(), "one_function"),
+    "RemoveUnusedParameters": (same, transform.RemoveUnusedParameters(), "calls_of_calls"),
+    "ReorderPermuteDimsAfterConcat": (
+        same,
+        transform.ReorderPermuteDimsAfterConcat(),
+        "concatenation transpositions",
+    ),
+    "StaticPlanBlockMemory": (with_memory, transform.StaticPlanBlockMemory(), "fan outputs"),
+    "ToMixedPrecision": (same, transform.ToMixedPrecision(), "products_in_dataflow"),
+    "ToNonDataflow": (same, transform.ToNonDataflow(), "outputs blocks"),
+    "TopologicalSort": (same, transform.TopologicalSort("breadth-first"), "fan_in_dataflow"),
+    "VMShapeLower": (with_memory, transform.VMShapeLower(), "casts conditionals"),
+}
+CASES = [(name, shape) for name, (_, _, shapes) in HARD.items() for shape in shapes.split()]
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_work_grows_linearly_with_hard_programs(name: str, shape: str) -> None:
+    prepare, step, _ = HARD[name]
+    small, large = (prepare(SHAPES[shape](count)) for count in (30, 240))
+    step(small.clone())  # what is computed once for all programs
+    few, many = (calls(lambda mod=mod: step(mod)) for mod in (small, large))
+    assert many <= 1.3 * 8 * few

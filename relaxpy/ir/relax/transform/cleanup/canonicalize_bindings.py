@@ -222,7 +222,14 @@ class _Uses:
         for var in occurring_vars(node):
             original = self.values.root(var)
             if block is None or self.values.homes.get(original) is not block:
-                self.outliving.add(original)
+                self._outlives(original)
+
+    def _outlives(self, var: Var) -> None:
+        """Enter a variable, and those that its struct info mentions: uses of it mention them."""
+        if var not in self.outliving:
+            self.outliving.add(var)
+            for used in () if var.struct_info is None else occurring_vars(var.struct_info):
+                self._outlives(self.values.root(used))
 
     def _members(self, value: Node) -> Iterator[Var]:
         """The variables that an expression in normal form mentions, as often as it does."""
@@ -295,7 +302,14 @@ class _Sharper(BindingRewriter):
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
         if isinstance(binding, VarBinding) and binding.var in self.changed:
             declared, actual = binding.var.struct_info, binding.value.struct_info
-            if declared != actual and actual and declared and is_base_of(declared, actual):
+            if actual and declared and _is_sharper(actual, declared):
                 actual = self._with_images(actual)
                 self._images[binding.var] = replace(binding.var, struct_info=actual)
         return super().binding(binding, block)
+
+
+def _is_sharper(actual: StructInfo, declared: StructInfo) -> bool:
+    """Whether more is known of a value: a variable as its shape says no more than its sizes."""
+    if declared == actual or not is_base_of(declared, actual):
+        return False
+    return not occurring_vars(actual) or not is_base_of(actual, declared)
