@@ -18,32 +18,6 @@ LARGEST = 5
 """The largest size of a symbolic dimension."""
 REACH = 200.0
 """Floats stay below it, so that none of 16 bits overflows."""
-KERNELS = {
-    "doubled": (
-        "@T.prim_func(private=True)\n"
-        "def doubled(a: T.handle, b: T.handle):\n"
-        "    p, q = T.int64(), T.int64()\n"
-        '    A = T.match_buffer(a, (p, q), "float32")\n'
-        '    B = T.match_buffer(b, (p, q), "float32")\n'
-        "    for i, j in T.grid(p, q):\n"
-        '        with T.block("B"):\n'
-        '            vi, vj = T.axis.remap("SS", [i, j])\n'
-        "            B[vi, vj] = A[vi, vj] + A[vi, vj]\n"
-    ),
-    "columns": (
-        "@T.prim_func(private=True)\n"
-        "def columns(a: T.handle, b: T.handle):\n"
-        "    p, q = T.int64(), T.int64()\n"
-        '    A = T.match_buffer(a, (p, q), "int32")\n'
-        '    B = T.match_buffer(b, (q,), "int32")\n'
-        "    for j, i in T.grid(q, p):\n"
-        '        with T.block("B"):\n'
-        '            vj, vi = T.axis.remap("SR", [j, i])\n'
-        "            with T.init():\n"
-        "                B[vj] = 0\n"
-        "            B[vj] = B[vj] + A[vi, vj]\n"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -482,7 +456,7 @@ def effect(b: Body) -> None:
 
 
 def kernel(b: Body) -> None:
-    name = b.rng.choice(tuple(KERNELS))
+    name = b.rng.choice(("doubled", "columns"))
     dtype = "float32" if name == "doubled" else "int32"
     x = None if b.alone else b.pick(lambda t: t.dtype == dtype and len(t.shape) == 2)
     if x is None or x.reach * 2 > 1e9 or (x.is_float and x.reach * 2 > REACH):
@@ -496,6 +470,64 @@ def kernel(b: Body) -> None:
         python, reach = f't.reduce("sum", {x.name}, 0, False)', 1e9
     relax = f"R.call_tir(cls.{name}, ({x.name},), out_sinfo={sinfo})"
     b.bind(x, relax, python, shape=shape, reach=reach)
+
+
+def overwrite(b: Body) -> None:
+    """A kernel that writes into a new tensor, which is used before that only."""
+    x = None if b.alone else b.pick(lambda t: t.dtype == "float32" and len(t.shape) == 2)
+    if x is None or x.reach * 4 > REACH:
+        return
+    b.source.kernels.add("overwritten")
+    new = replace(x, name=b.source.fresh("o"), reach=x.reach * 2)
+    python = f't.binary("add", {x.name}, {x.name})'
+    b.line(f"{new.name} = R.add({x.name}, {x.name})", f"{new.name} = {python}")
+    source = new.name
+    if b.rng.random() < 0.5:
+        b.bind(new, f"R.negative({new.name})", f't.unary("negative", {new.name})')
+    if b.rng.random() < 0.5:  # through a tuple
+        pair = b.source.fresh("t")
+        b.line(f"{pair} = ({x.name}, {new.name})")
+        source = b.source.fresh("o")
+        b.line(f"{source} = {pair}[1]")
+    sinfo = sinfo_text("float32", x.shape)
+    relax = f"R.call_tir_inplace(cls.overwritten, ({source},), [0], {sinfo})"
+    b.bind(new, relax, f't.binary("add", {source}, {source})', reach=x.reach * 4)
+
+
+def recursion(b: Body) -> None:
+    """A call of two functions that call each other: each changes the sign."""
+    x = None if b.alone else b.pick(lambda t: t.dtype == "float32" and len(t.shape) == 2)
+    if x is None:
+        return
+    b.source.kernels.add("repeated")
+    count = b.rng.randrange(4)
+    python = f't.unary("negative", {x.name})' if count % 2 else x.name
+    b.bind(x, f'cls.repeated({x.name}, R.const({count}, "int64"))', python)
+
+
+def local_recursion(b: Body) -> None:
+    """A local function that calls itself, and perhaps uses a variable around it."""
+    x = b.pick(lambda t: t.is_float)
+    if x is None or b.depth > 1:
+        return
+    name, sinfo, count = b.source.fresh("f"), sinfo_text(x.dtype, x.shape), b.rng.randrange(4)
+    step = f"R.negative({x.name})" if b.rng.random() < 0.5 else "R.negative(p)"
+    one = 'R.const(1, "int64")'
+    for line in (
+        "@R.function",
+        f'def {name}(p: {sinfo}, left: R.Tensor((), "int64")) -> {sinfo}:',
+        f"    ends = R.less(left, {one})",
+        "    if ends:",
+        "        r = p",
+        "    else:",
+        f"        r = {name}({step}, R.subtract(left, {one}))",
+        "    return r",
+    ):
+        b.line(line, "")
+    captures = x.name in step
+    negative = count % 2 == 1 or (captures and count > 0)
+    python = f't.unary("negative", {x.name})' if negative else x.name
+    b.bind(x, f'{name}({x.name}, R.const({count}, "int64"))', python)
 
 
 def inner(b: Body, tensors: list[Tensor], count: int, **changes: Any) -> Body:
@@ -662,6 +694,7 @@ def call(b: Body) -> None:
 FLOWING: list[Callable[[Body], None]] = [
     *(unary, unary, binary, binary, binary, binary, choose, convert, reduction, reduction),
     *(product, softmax, move, move, move, tuples, cast, kernel, helper, call, call, call),
+    *(overwrite, recursion),
 ]
 """The kinds of statement that a dataflow block may have."""
-STEPS = [*FLOWING, effect, branch, closure, dataflow]
+STEPS = [*FLOWING, effect, branch, closure, local_recursion, dataflow]

@@ -3,10 +3,12 @@
 A program is written twice at once, as Relax and as plain Python over `tests.fuzz.twin`, which share
 no code. Each runs several times. What is varied, each by itself:
 
-- functions: `main`, private ones, and ones outside the module, which call each other in order and
-  do not recurse; pure or impure; of one to three parameters and up to two shape variables;
+- functions: `main`, private ones, and ones outside the module, which call each other in order, two
+  that call each other, and local ones that call themselves; pure or impure; of one to three
+  parameters and up to two shape variables;
 - steps (`graph_steps.py`): operators of every family, in any order, with an operand twice or
-  different ones; tuples, casts, conditionals and closures, two deep; kernels; effects;
+  different ones; tuples, casts, conditionals and closures, two deep; kernels, also such that
+  overwrite an operand; effects;
 - results: any of the tensors, and a tuple;
 - datatypes of parameters and conversions between them; Boolean, integer and floating operands of
   both signs, whose sums are exact in any order; no infinities and no NaN;
@@ -31,7 +33,8 @@ import numpy as np
 import relaxpy
 from relaxpy import IRModule
 from tests.fuzz import twin
-from tests.fuzz.graph_steps import KERNELS, LARGEST, Body, Source, Tensor, extent_of, sinfo_text
+from tests.fuzz.graph_kernels import KERNELS
+from tests.fuzz.graph_steps import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
 from tests.fuzz.today import SEED
 from tests.fuzz.twin import agree, kind
 

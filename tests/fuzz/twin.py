@@ -248,7 +248,8 @@ def agree(found: Any, expected: Any, where: str = "the result") -> None:
             np.testing.assert_array_equal(found, expected.data, where)
             return
         off = np.abs(found.astype("float64") - expected.data)
-        fine = (off <= expected.error) | (np.isnan(expected.data) & np.isnan(off))
+        # Numbers below the normal ones of float32 may be computed as 0.
+        fine = (off <= expected.error + 2.0**-126) | (np.isnan(expected.data) & np.isnan(off))
         assert fine.all(), f"{where}: {found}, {expected.data}, allowed {expected.error}"
         return
     assert tuple(found) == tuple(expected), f"{where}: {found}, {expected}"
