@@ -54,7 +54,11 @@ def _key(binding: Binding) -> Var | Binding:
     return binding if binding.var is None else binding.var
 
 
-def needed_bindings(root: Expr, keep: Keep = lambda _: False) -> set[Var | Binding]:
+def needed_bindings(
+    root: Expr,
+    keep: Keep = lambda _: False,
+    has_effect: Callable[[Expr], bool] = makes_impure_call,
+) -> set[Var | Binding]:
     """The variables that results, effects and bindings to `keep` depend on, and the other casts.
 
     A cast is also needed for the shape variables that it binds (OPT-9).
@@ -82,7 +86,7 @@ def needed_bindings(root: Expr, keep: Keep = lambda _: False) -> set[Var | Bindi
                         if binding.var is not None:
                             binders.setdefault(binding.var, []).append(binding)
                         dataflow = isinstance(block, DataflowBlock)
-                        effects = not dataflow and makes_impure_call(binding.value)
+                        effects = not dataflow and has_effect(binding.value)
                         if binding.var in used or effects or keep(binding):
                             waiting.append(binding)
             case If(cond=cond, true_branch=yes, false_branch=no):

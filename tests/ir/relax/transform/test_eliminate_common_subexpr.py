@@ -245,3 +245,36 @@ def test_a_local_function_uses_no_dataflow_variable_instead() -> None:
     assert relaxpy.relax.analysis.well_formed(after)
     one, other = (relaxpy.compile(m, target="reference")["main"](X) for m in (Inner, after))
     np.testing.assert_array_equal(one, other)
+
+
+@I.ir_module
+class InnerBlock:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.exp(x)
+
+            @R.function
+            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                with R.dataflow():
+                    c = R.add(y, y)
+                    d = R.add(y, y)
+                    e = R.multiply(c, d)
+                    R.output(d, e)
+                return e
+
+            f = inner(x)
+            g = R.multiply(a, b)
+            R.output(b, f, g)
+        h = R.add(b, f)
+        return R.add(h, g)
+
+
+@pytest.mark.rule("WF-11")
+def test_a_local_function_may_have_dataflow_blocks() -> None:
+    after = EliminateCommonSubexpr()(InnerBlock)
+    assert relaxpy.relax.analysis.well_formed(after)
+    assert after.script().count("R.exp") == 1
+    one, other = (relaxpy.compile(m, target="reference")["main"](X) for m in (InnerBlock, after))
+    np.testing.assert_array_equal(one, other)

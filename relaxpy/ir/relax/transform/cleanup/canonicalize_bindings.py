@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from typing_extensions import override
 
@@ -79,21 +80,30 @@ class CanonicalizeBindings(Pass):
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        mod = map_functions(normalize_module(mod), Function, with_known_shape_vars)
-        mod = normalize_module(mod)
-        changed: set[Var] = set()
+        return canonical_module(mod, refuse_contradictions=True)
 
-        def canonical(func: Function) -> Function:
-            values = _Values(func)
-            rewriter = _Canonicalizer(values, _Uses(func, values))
-            after = rewriter.expr(func)
-            changed.update(rewriter.changed)
-            return after
 
-        mod = normalize_module(map_functions(normalize_module(mod), Function, canonical))
-        if not changed:
-            return mod
-        return normalize_module(map_functions(mod, Function, _Sharper(changed).expr))
+def canonical_module(mod: IRModule, *, refuse_contradictions: bool) -> IRModule:
+    """The module as CanonicalizeBindings returns it; contradicting casts may be left to fail.
+
+    Errors:
+        TransformError: contradictions are refused, and there is one.
+    """
+    known = partial(with_known_shape_vars, refuse_contradictions=refuse_contradictions)
+    mod = normalize_module(map_functions(normalize_module(mod), Function, known))
+    changed: set[Var] = set()
+
+    def canonical(func: Function) -> Function:
+        values = _Values(func)
+        rewriter = _Canonicalizer(values, _Uses(func, values))
+        after = rewriter.expr(func)
+        changed.update(rewriter.changed)
+        return after
+
+    mod = normalize_module(map_functions(mod, Function, canonical))
+    if not changed:
+        return mod
+    return normalize_module(map_functions(mod, Function, _Sharper(changed).expr))
 
 
 class _Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from typing_extensions import override
@@ -13,6 +14,7 @@ from relaxpy.ir.core.traverse import rebuild
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.analysis.effects import Effects, may_fail, mutates
+from relaxpy.ir.relax.analysis.purity import calls_made
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import call_graph, strongly_connected
 from relaxpy.ir.relax.nodes import (
@@ -20,6 +22,7 @@ from relaxpy.ir.relax.nodes import (
     BindingBlock,
     Call,
     DataflowBlock,
+    Expr,
     Function,
     GlobalVar,
     SeqExpr,
@@ -28,7 +31,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined
 from relaxpy.ir.relax.rewrite.unused import needed_bindings
-from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
+from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import canonical_module
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class ConvertToDataflow(Pass):
 
     A dataflow block next to them takes them in, however few they are. Calls with effects, recursive
     calls and conditionals stay outside, and so does what is only there because it may fail, since a
-    dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings.
+    dataflow block would lose it (OPT-8). The result is canonical, as after CanonicalizeBindings,
+    but a cast that certainly fails stays, and fails where it is evaluated.
 
     Example:
         @I.ir_module
@@ -81,12 +85,17 @@ class ConvertToDataflow(Pass):
             if isinstance(func, Function):
                 effects = Effects(Context(), mod.functions_by_name, func)
                 recursive = cycles[var.name_hint]
-                converter = _Converter(effects, needed_bindings(func), recursive, self.min_size)
+                needed = needed_bindings(func, has_effect=partial(_has_effect, effects))
+                converter = _Converter(effects, needed, recursive, self.min_size)
                 after = converter.expr(func)
                 if after is not func:
                     result = mod.clone() if result is mod else result
                     result[var] = after
-        return CanonicalizeBindings().transform(result, ctx)
+        return canonical_module(result, refuse_contradictions=False)
+
+
+def _has_effect(effects: Effects, value: Expr) -> bool:
+    return any(not effects.is_pure(call) for call in calls_made(value))
 
 
 class _Converter(BindingRewriter):

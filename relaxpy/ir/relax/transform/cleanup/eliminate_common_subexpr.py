@@ -137,8 +137,10 @@ class _Eliminator(BindingRewriter):
         if not isinstance(binding.value, Function) or not self._local:
             return super().binding(binding, block)
         hidden: dict[Node, Node] = {var: self._images.pop(var) for var in self._local}  # WF-11
+        local, self._local = self._local, set()
         after = super().binding(binding, block)
         self._images |= hidden
+        self._local = local
         return after
 
     @override

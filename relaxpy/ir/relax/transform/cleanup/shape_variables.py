@@ -15,22 +15,24 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.tir import expr as tir, ops
 
 
-def with_known_shape_vars(func: Function) -> Function:
+def with_known_shape_vars(func: Function, *, refuse_contradictions: bool) -> Function:
     """`func` with dimensions of the operand of a match_cast in place of the variables it binds.
 
     Casts stay, and check these dimensions; those of variables that are bound before are not used.
 
     Errors:
-        TransformError: the dimensions contradict each other in a cast that is always evaluated.
+        TransformError: contradictions are refused, and the dimensions contradict each other in a
+            cast that is always evaluated.
     """
-    return _Substitution().expr(func)
+    return _Substitution(refuse_contradictions).expr(func)
 
 
 class _Substitution(BindingRewriter):
     """Keeps track of the shape variables in scope, and of how deep sequences are nested."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuse_contradictions: bool) -> None:
         super().__init__()
+        self.refuse_contradictions = refuse_contradictions
         self.scope: set[tir.Var] = set()
         self.depth = 0
 
@@ -68,7 +70,9 @@ class _Substitution(BindingRewriter):
             self._images |= {var: ops.cast_to(image, var.dtype) for var, image in known.items()}
         self.scope.update(definable_shape_vars(cast.struct_info))
         sinfo = self._with_images(cast.struct_info)
-        if value is not None and self.depth == 1 and provably_disjoint(value, sinfo):
+        if value is None or not self.refuse_contradictions or self.depth != 1:
+            return
+        if provably_disjoint(value, sinfo):
             raise TransformError(
                 f"MatchCast statements must be consistent, but {value} is cast to {sinfo}",
                 rule="MC-7",
