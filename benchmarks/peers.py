@@ -1,0 +1,245 @@
+"""Models of `benchmarks/models.py` for ONNX Runtime and JAX: one row for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+
+Table = dict[str, Callable[..., Any]]
+NAMES = tuple(
+    name for name, module in (("ONNX Runtime", "onnxruntime"), ("JAX", "jax")) if find_spec(module)
+)
+
+
+def translated(
+    mod: IRModule, table: Table, params: Sequence[Any], literal: Callable[[Any], Any]
+) -> list[Any]:
+    """The results of `main`, with each operator as its row of a table computes it.
+
+    A row gets the attributes of the call, and its operands.
+    """
+    main = mod["main"]
+    assert isinstance(main, rx.Function)
+    values: dict[Any, Any] = dict(zip(main.params, params, strict=True))
+
+    def value(expr: Any) -> Any:
+        match expr:
+            case rx.Constant(data=data):
+                return literal(np.asarray(data))
+            case rx.Tuple(fields=fields):
+                return tuple(map(value, fields))
+            case rx.TupleGetItem(tuple_value=whole, index=index):
+                return value(whole)[index]
+            case rx.ShapeExpr(values=sizes):
+                return [getattr(size, "value", -1) for size in sizes]
+            case rx.PrimValue(value=number):
+                return getattr(number, "value", None)
+            case rx.Call(op=op, args=args):
+                return table[op.name.removeprefix("relax.")](  # type: ignore[attr-defined]
+                    dict(expr.attrs), *map(value, args)
+                )
+            case _:
+                return values[expr]
+
+    for block in main.body.blocks:
+        for binding in block.bindings:
+            values[binding.var] = value(binding.value)
+    result = value(main.body.body)
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def sessions(
+    mod: IRModule, values: tuple[np.ndarray[Any, Any], ...], inputs: int
+) -> dict[str, Callable[[], Any]]:
+    """Functions that compute a model; its parameters after the first `inputs` are weights."""
+    found: dict[str, Callable[[], Any]] = {}
+    if "ONNX Runtime" in NAMES:
+        found["ONNX Runtime"] = _onnx_session(mod, values, inputs)
+    if "JAX" in NAMES:
+        found["JAX"] = _jax_session(mod, values)
+    return found
+
+
+# ---- ONNX Runtime
+
+
+class _Graph:
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, op: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
+        from onnx import helper
+
+        names = [f"{op}{len(self.nodes)}_{k}" for k in range(outputs)]
+        self.nodes.append(helper.make_node(op, list(inputs), names, **attrs))
+        return names[0] if outputs == 1 else tuple(names)
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        from onnx import numpy_helper
+
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+
+def _onnx_table(g: _Graph) -> Table:
+    def reduced(op: str) -> Callable[..., str]:
+        return lambda a, x: g.add(op, x, g.constant(a["axis"], "int64"), keepdims=0)
+
+    def variance(a: Any, x: str) -> str:
+        axes = g.constant(a["axis"], "int64")
+        centred = g.add("Sub", x, g.add("ReduceMean", x, axes))
+        return str(g.add("ReduceMean", g.add("Mul", centred, centred), axes, keepdims=0))
+
+    def attention(a: Any, *qkv: str) -> str:
+        heads = [g.add("Transpose", x, perm=[0, 2, 1, 3]) for x in qkv]
+        return str(g.add("Transpose", g.add("Attention", *heads, is_causal=1), perm=[0, 2, 1, 3]))
+
+    def conv(a: Any, x: str, w: str) -> str:
+        pads = [int(p) for p in a["padding"]]
+        pads = pads * 2 if len(pads) == 2 else pads
+        return str(g.add("Conv", x, w, strides=[int(s) for s in a["strides"]], pads=pads))
+
+    def pool(a: Any, x: str) -> str:
+        pads = [int(p) for p in a["padding"]]
+        pads = pads * 2 if len(pads) == 2 else pads
+        size, strides = [int(s) for s in a["pool_size"]], [int(s) for s in a["strides"]]
+        return str(g.add("MaxPool", x, kernel_shape=size, strides=strides, pads=pads))
+
+    def silu(a: Any, x: str) -> str:
+        return str(g.add("Mul", x, g.add("Sigmoid", x)))
+
+    table: Table = {
+        "nn.attention": attention,
+        "nn.conv2d": conv,
+        "nn.max_pool2d": pool,
+        "nn.silu": silu,
+        "nn.relu": lambda a, x: g.add("Relu", x),
+        "nn.gelu_tanh": lambda a, x: g.add("Gelu", x, approximate="tanh"),
+        "nn.softmax": lambda a, x: g.add("Softmax", x, axis=a["axis"]),
+        "nn.layer_norm": lambda a, *x: g.add("LayerNormalization", *x, axis=-1),
+        "nn.rms_norm": lambda a, *x: g.add("RMSNormalization", *x, axis=-1),
+        "nn.batch_norm": lambda a, x, *p: (g.add("BatchNormalization", x, *p),),
+        "permute_dims": lambda a, x: g.add(
+            "Transpose", x, **({"perm": [int(k) for k in a["axes"]]} if a["axes"] else {})
+        ),
+        "reshape": lambda a, x, s: g.add("Reshape", x, g.constant(s, "int64")),
+        "concat": lambda a, x: g.add("Concat", *x, axis=int(a["axis"])),
+        "split": lambda a, x: g.add("Split", x, outputs=2, num_outputs=2, axis=int(a["axis"])),
+        "strided_slice": lambda a, x, axes, begin, end: g.add(
+            "Slice", x, *(g.constant(list(v), "int64") for v in (begin, end, axes))
+        ),
+        "variance": variance,
+        "negative": lambda a, x: g.add("Neg", x),
+        "maximum": lambda a, *x: g.add("Max", *x),
+    }
+    for name, op in {"add": "Add", "multiply": "Mul", "matmul": "MatMul"}.items():
+        table[name] = lambda a, *x, op=op: g.add(op, *x)
+    for name, op in {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}.items():
+        table[name] = reduced(op)
+    return table
+
+
+def _onnx_session(
+    mod: IRModule, values: tuple[np.ndarray[Any, Any], ...], inputs: int
+) -> Callable[[], Any]:
+    import onnx
+    import onnxruntime
+    from onnx import helper
+
+    graph = _Graph()
+    names = [f"x{k}" for k in range(inputs)]
+    weights = [graph.constant(value) for value in values[inputs:]]
+    outputs = translated(mod, _onnx_table(graph), [*names, *weights], graph.constant)
+    given = list(zip(names, values, strict=False))
+    infos = [helper.make_tensor_value_info(n, 1, v.shape) for n, v in given]
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    whole = helper.make_graph(graph.nodes, "main", infos, results, graph.constants)
+    onnx_model = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", 23)], ir_version=10
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        onnx_model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    used = {x.name for x in session.get_inputs()}
+    feed = {name: value for name, value in given if name in used}
+    return lambda: session.run(outputs, feed)
+
+
+# ---- JAX
+
+
+def _jax_table() -> Table:
+    import jax
+    import jax.numpy as jnp
+
+    def layer_norm(a: Any, x: Any, gamma: Any, beta: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt(variance + 1e-5) * gamma + beta
+
+    def conv(a: Any, x: Any, w: Any) -> Any:
+        pads = [int(p) for p in a["padding"]][-2:]
+        strides = tuple(int(s) for s in a["strides"])
+        return jax.lax.conv_general_dilated(x, w, strides, [(p, p) for p in pads])
+
+    def pool(a: Any, x: Any) -> Any:
+        pads = [(0, 0), (0, 0), *((int(p), int(p)) for p in a["padding"][-2:])]
+        size, strides = (tuple(int(s) for s in a[k]) for k in ("pool_size", "strides"))
+        return jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 1, *size), (1, 1, *strides), pads
+        )
+
+    def batch_norm(a: Any, x: Any, *params: Any) -> Any:
+        gamma, beta, mean, variance = (p[:, None, None] for p in params)
+        return ((x - mean) * (gamma * jax.lax.rsqrt(variance + 1e-5)) + beta,)
+
+    return {
+        "nn.attention": lambda a, *x: jax.nn.dot_product_attention(*x, is_causal=True),
+        "nn.conv2d": conv,
+        "nn.max_pool2d": pool,
+        "nn.batch_norm": batch_norm,
+        "nn.silu": lambda a, x: jax.nn.silu(x),
+        "nn.relu": lambda a, x: jax.nn.relu(x),
+        "nn.gelu_tanh": lambda a, x: jax.nn.gelu(x, approximate=True),
+        "nn.softmax": lambda a, x: jax.nn.softmax(x, a["axis"]),
+        "nn.layer_norm": layer_norm,
+        "nn.rms_norm": lambda a, x, w: (
+            x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w
+        ),
+        "permute_dims": lambda a, x: x.transpose(
+            [int(k) for k in a["axes"]] if a["axes"] else None
+        ),
+        "reshape": lambda a, x, s: x.reshape(s),
+        "concat": lambda a, x: jnp.concatenate(x, int(a["axis"])),
+        "split": lambda a, x: tuple(jnp.split(x, 2, int(a["axis"]))),
+        "strided_slice": lambda a, x, axes, begin, end: x[:, -1:],
+        "variance": lambda a, x: x.var([int(k) for k in a["axis"]]),
+        "negative": lambda a, x: -x,
+        "maximum": lambda a, x, y: jnp.maximum(x, y),
+        "add": lambda a, x, y: x + y,
+        "multiply": lambda a, x, y: x * y,
+        "matmul": lambda a, x, y: x @ y,
+        "sum": lambda a, x: x.sum(tuple(int(k) for k in a["axis"])),
+        "mean": lambda a, x: x.mean(tuple(int(k) for k in a["axis"])),
+        "max": lambda a, x: x.max(tuple(int(k) for k in a["axis"])),
+    }
+
+
+def _jax_session(mod: IRModule, values: tuple[np.ndarray[Any, Any], ...]) -> Callable[[], Any]:
+    import jax
+
+    table = _jax_table()
+    compiled = jax.jit(lambda *params: translated(mod, table, params, lambda c: c))
+    arrays = [jax.device_put(value) for value in values]
+    return lambda: jax.block_until_ready(compiled(*arrays))
