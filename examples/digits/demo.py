@@ -141,7 +141,7 @@ def demo(console: Console, *, path: Path, samples: int) -> None:
 
     console.rule("Some of the generated Python, checks left out", align="left")
     executable = relaxpy.compile(MODULE)
-    for name in ("dense", "softmax", "main"):
+    for name in ("fused_dense_relu", "fused_dense_softmax", "main"):
         text = work_of(executable.source, name)
         console.print(Syntax(text, "python", background_color="default", word_wrap=True))
 

@@ -47,8 +47,9 @@ def compile(
     """An executable of every function of `mod` that has a `global_symbol`.
 
     A single function becomes a module with the function under its symbol, or under `main`. First
-    the passes of `relax_pipeline`, a name or a pass, are applied. None applies no pass and omits
-    the check for well-formedness.
+    the passes of `relax_pipeline`, a name or a pass, are applied: "default" fuses kernels, and
+    "legalize" leaves one for each operator. None applies no pass and omits the check for
+    well-formedness.
 
     Errors:
         WellFormedError: the program is not well-formed; all violations are reported.
@@ -66,7 +67,9 @@ def compile(
             or "relaxpy runs on NumPy, on any processor: omit the target",
             about=target,
         )
-    if isinstance(relax_pipeline, str):
+    if relax_pipeline == "default":
+        relax_pipeline = get_pipeline("default", target=target)
+    elif isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     if relax_pipeline is not None:
         diagnostics = check_well_formed(module, check_struct_info=False)

@@ -224,7 +224,8 @@ def test_reference_evaluator_predicts_as_plain_numpy(digits, weights) -> None:
 
 
 def test_softmax_asks_for_no_size_in_its_rows(executable) -> None:
-    text = executable.source.partition("def softmax_unchecked")[2].partition("def softmax(")[0]
+    source = executable.source.partition("def fused_dense_softmax_unchecked")[2]
+    text = source.partition("def fused_dense_softmax(")[0]
     assert text.count("initial=") == 2
     assert "if " not in text
 

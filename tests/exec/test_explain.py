@@ -23,12 +23,12 @@ class Model:
 
 
 def test_the_runs_are_those_of_the_pipeline() -> None:
-    found = transform.explain(Model)
+    found = transform.explain(Model, "legalize")
     assert [(run.name, run.depth) for run in found] == [
-        ("default", 0), ("Normalize", 1), ("LegalizeOps", 1),
+        ("legalize", 0), ("Normalize", 1), ("LegalizeOps", 1),
     ]  # fmt: skip
     assert len(found) == 3
-    assert_structural_equal(found.mod, transform.get_pipeline()(Model))
+    assert_structural_equal(found.mod, transform.get_pipeline("legalize")(Model))
     whole, normalize, legalize = found
     assert normalize.before is normalize.after is Model
     assert normalize.changes == {}
@@ -36,6 +36,15 @@ def test_the_runs_are_those_of_the_pipeline() -> None:
     assert kinds.pop("main") == "changed"
     assert sorted(kinds.values()) == ["added", "added"]
     assert whole.seconds >= normalize.seconds + legalize.seconds
+
+
+def test_the_default_pipeline_shows_what_was_fused() -> None:
+    found = transform.explain(Model)
+    runs = {run.name: run for run in found}
+    assert found.mod is runs["default"].after
+    assert runs["FuseOps"].changes == {"fused_add_tir_exp": "added", "main": "changed"}
+    assert runs["FuseTIR"].changes["fused_add_tir_exp"] == "changed"
+    assert_structural_equal(found.mod, transform.get_pipeline()(Model))
 
 
 def test_a_table_and_diffs_tell_what_changed() -> None:
@@ -69,8 +78,8 @@ def test_removed_functions() -> None:
 
 def test_the_context_decides_which_passes_run() -> None:
     with transform.PassContext(disabled_pass=["LegalizeOps"]):
-        found = transform.explain(Model)
-    assert [run.name for run in found] == ["default", "Normalize"]
+        found = transform.explain(Model, "legalize")
+    assert [run.name for run in found] == ["legalize", "Normalize"]
     assert found.mod is Model
 
 
@@ -88,5 +97,5 @@ def test_errors_of_passes_and_of_arguments() -> None:
         transform.explain(Model, 3)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="takes an IRModule"):
         transform.explain(3)  # type: ignore[arg-type]
-    with pytest.raises(UnknownNameError, match="no pass 'FuseOps' ran"):
-        transform.explain(Model).diff("FuseOps")
+    with pytest.raises(UnknownNameError, match="no pass 'Gradient' ran"):
+        transform.explain(Model).diff("Gradient")

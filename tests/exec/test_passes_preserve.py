@@ -75,10 +75,14 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "FastMathTransform": transform.FastMathTransform(),
     "FoldConstant": transform.FoldConstant(),
     "FoldConstant(legal)": lambda mod: transform.FoldConstant()(transform.LegalizeOps()(mod)),
+    "FoldViews": lambda mod: transform.FoldViews()(transform.LegalizeOps()(in_dataflow(mod))),
     "FuseOps": lambda mod: transform.FuseOps()(annotated(mod)),
     "FuseOpsByPattern": lambda mod: transform.FuseOpsByPattern(PATTERNS)(in_dataflow(mod)),
     "FuseOpsByPattern(codegen)": transform.FuseOpsByPattern(
         PATTERNS, bind_constants=False, annotate_codegen=True
+    ),
+    "FuseOps(rule)": lambda mod: transform.FuseTIR()(
+        transform.FuseOps(rule=lambda producer, consumer: True)(annotated(mod))
     ),
     "FuseTIR": lambda mod: transform.FuseTIR()(transform.FuseOps()(annotated(mod))),
     "FuseTransposeMatmul": lambda mod: transform.FuseTransposeMatmul()(in_dataflow(mod)),
@@ -120,6 +124,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "VMShapeLower": lambda mod: transform.VMShapeLower()(
         transform.LowerRuntimeBuiltin()(transform.LowerAllocTensor()(explicit(mod)))
     ),
+    "default": get_pipeline("default"),
     "default_build": get_pipeline("default_build"),
     "get_default_pipeline": get_default_pipeline("llvm"),
     "zero": get_pipeline("zero"),
@@ -132,10 +137,13 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "DataflowUseInplaceCalls": "as ConvertToDataflow(1)",
     "MergeCompositeFunctions": "as ConvertToDataflow(1)",
     "FuseOpsByPattern": "as ConvertToDataflow(1)",
+    "FoldViews": "as ConvertToDataflow(1)",
     "FuseOps": "as ConvertToDataflow(1)",
     "AllocateWorkspace": "as ConvertToDataflow(1)",
     "CombineParallelMatmul": "as ConvertToDataflow(1)",
     "FuseTransposeMatmul": "as ConvertToDataflow(1)",
+    "FuseOps(rule)": "as FuseTIR",
+    "default": "as FuseTIR",
     "VMShapeLower": "each run allocates memory for dimensions",
     "default_build": "as VMShapeLower",
     "get_default_pipeline": "as VMShapeLower",

@@ -8,6 +8,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
+from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
 
 _TARGETS = ("numpy", "reference", "llvm", "c", "cpu")
 """Kinds of targets whose programs are those of this package: all run on the processor."""
@@ -107,9 +108,38 @@ def get_default_pipeline(target: object = None) -> Pass:
     )
 
 
-def default_pipeline() -> Pass:
-    """The pipeline of `compile`: normal form, and legalisation of operators."""
-    return Sequential((transform.Normalize(), transform.LegalizeOps()), name="default")
+def legalize_pipeline() -> Pass:
+    """Normal form, and one kernel for each operator: the least that a program needs to run."""
+    return Sequential((transform.Normalize(), transform.LegalizeOps()), name="legalize")
+
+
+def default_pipeline(target: object = None) -> Pass:
+    """The pipeline of `compile`: fewer and larger kernels, where that pays on NumPy.
+
+    Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
+    on constants only is computed now. Kernels read transposed operands as they are, and are fused
+    as `fusion_pays` decides. The target "reference" runs the program as it is written, so that
+    it shows what the passes have to preserve: its pipeline is `legalize`.
+
+    Errors:
+        MisuseError (also ValueError): there is no pipeline for the target.
+    """
+    _check_target(target)
+    if target == "reference":
+        return legalize_pipeline()
+    steps = (
+        transform.Normalize(),
+        transform.ConvertToDataflow(),
+        transform.EliminateCommonSubexpr(),
+        transform.LegalizeOps(),
+        transform.FoldViews(),
+        transform.FoldConstant(),
+        transform.AnnotateTIROpPattern(),
+        transform.FuseOps(rule=fusion_pays),
+        transform.FuseTIR(),
+        transform.DeadCodeElimination(),
+    )
+    return Sequential(steps, name="default")
 
 
 def zero_pipeline() -> Pass:
@@ -153,6 +183,7 @@ def static_shape_tuning_pipeline(
 PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_pipeline,
     "default_build": default_build_pipeline,
+    "legalize": legalize_pipeline,
     "static_shape_tuning": static_shape_tuning_pipeline,
     "zero": zero_pipeline,
 }

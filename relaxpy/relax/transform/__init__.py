@@ -34,6 +34,7 @@ from relaxpy.ir.relax.transform import (
     FewShotTuning as FewShotTuning,
     FoldBatchnormToConv2D as FoldBatchnormToConv2D,
     FoldConstant as FoldConstant,
+    FoldViews as FoldViews,
     FunctionPass as FunctionPass,
     FuseOps as FuseOps,
     FuseOpsByPattern as FuseOpsByPattern,
@@ -83,3 +84,4 @@ from relaxpy.ir.relax.transform import (
     function_pass as function_pass,
     map_bindings as map_bindings,
 )
+from relaxpy.ir.relax.transform.fusion.cost import fusion_pays as fusion_pays

@@ -29,6 +29,9 @@ class OpPatternKind(IntEnum):
     OPAQUE = 8
 
 
+_ROW_WISE = frozenset((OpPatternKind.ELEMWISE, OpPatternKind.BROADCAST, OpPatternKind.COMM_REDUCE))
+
+
 @user_facing
 def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
     """The kind of a kernel: the hardest of its blocks to fuse.
@@ -56,6 +59,26 @@ def op_pattern_kind(func: PrimFunc) -> OpPatternKind:
         else:
             kind = max(kind, found)
     return kind if seen else OpPatternKind.OPAQUE
+
+
+def is_row_wise(func: PrimFunc) -> bool:
+    """Whether a kernel computes each row of its outputs from single rows of its inputs.
+
+    A row is what one index along the first axis contains. Blocks are elementwise, broadcasts, or
+    reductions over other axes; an input without the first axis is the same for all rows.
+    """
+    for block in _computing_blocks(func.body):
+        if block is None or _kind_of(block) not in _ROW_WISE:
+            return False
+        reduced = [a.var for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
+        store = next(node for node in walk(block.body) if isinstance(node, BufferStore))
+        first = store.indices[0] if store.indices else None
+        if not isinstance(first, tir.Var) or first in reduced:
+            return False
+        loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
+        if any(_mentioned(load.indices[0], set(reduced)) for load in loads if load.indices):
+            return False
+    return True
 
 
 def _computing_blocks(node: Node) -> Iterator[Block | None]:

@@ -89,6 +89,7 @@ from relaxpy.ir.relax.transform.function_pass import (
     dataflowblock_pass as dataflowblock_pass,
     function_pass as function_pass,
 )
+from relaxpy.ir.relax.transform.fusion.fold_views import FoldViews as FoldViews
 from relaxpy.ir.relax.transform.fusion.fuse_ops import FuseOps as FuseOps
 from relaxpy.ir.relax.transform.fusion.fuse_ops_by_pattern import (
     FuseOpsByPattern as FuseOpsByPattern,

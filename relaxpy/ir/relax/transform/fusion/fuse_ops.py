@@ -12,7 +12,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
-from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind
+from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise
+from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
     Binding,
@@ -26,12 +27,15 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
+from relaxpy.ir.relax.transform.fusion.cost import RULE_OPTION, FusionRule
 from relaxpy.ir.relax.transform.fusion.grouping import KERNEL_CALLS, FunctionGroup, group_bindings
 from relaxpy.ir.relax.transform.fusion.partition import GraphNode, partition
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 MAX_DEPTH: Final = 256
 """How many kernels are fused into one at most, unless the option says otherwise."""
+MAX_DEPTH_BY_RULE: Final = 32
+"""The same where a rule decides: more do not run faster, and take longer to compile."""
 _OPTION: Final = "relax.FuseOps.max_depth"
 register_config(_OPTION, int)
 
@@ -44,7 +48,12 @@ class FuseOps(Pass):
     AnnotateTIROpPattern sets: elementwise and broadcasting kernels go with the kernel that uses
     them, injective ones too, and a contraction goes with the elementwise kernels after it.
     At the level 0 nothing is fused; -1 is the level of the PassContext. Its option
-    `relax.FuseOps.max_depth` limits the size of a group. FuseTIR makes one kernel of each function.
+    `relax.FuseOps.max_depth` limits the size of a group. If there is a `rule`, a kernel is grouped
+    with one that uses its result only if `rule(kernel, user)` is true; then a reshape is also
+    grouped with its only user, of whatever kind that is, and kernels that compute rows from rows
+    are grouped with each other, reductions among them, and with a contraction before them. The
+    option `relax.FuseOps.rule` is another rule in its place. FuseTIR makes one kernel of each
+    function.
 
     Example:
         @I.ir_module
@@ -95,11 +104,12 @@ class FuseOps(Pass):
                 return z
 
     Errors:
-        MisuseError (also TypeError): the level is not an integer.
+        MisuseError (also TypeError): the level is not an integer, or the rule not a function.
 
     """
 
     fuse_opt_level: int = -1
+    rule: FusionRule | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.fuse_opt_level, bool) or not isinstance(self.fuse_opt_level, int):
@@ -107,18 +117,67 @@ class FuseOps(Pass):
                 f"fuse_opt_level is an integer, found {self.fuse_opt_level!r:.60}",
                 about=self.fuse_opt_level,
             )
+        _check_rule(self.rule)
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level
         if level == 0:
             return mod
-        limit = (ctx.config or {}).get(_OPTION, MAX_DEPTH)
+        config = ctx.config or {}
+        rule = config.get(RULE_OPTION, self.rule)
+        _check_rule(rule)
+        limit = config.get(_OPTION, MAX_DEPTH if rule is None else MAX_DEPTH_BY_RULE)
+        kernels = _Kernels(mod, rule)
+        return group_bindings(
+            mod, lambda block: _groups(block, kernels, limit), lift_constants=True
+        )
+
+
+def _check_rule(rule: object) -> None:
+    """Errors: MisuseError (also TypeError) unless a rule is None or a function."""
+    if rule is not None and not callable(rule):
+        raise MisuseError(
+            f"a rule is a function of a kernel and its user, found {rule!r:.60}", about=rule
+        )
+
+
+class _Kernels:
+    """The kinds of the kernels of a module, and the decisions of a rule about pairs of them."""
+
+    def __init__(self, mod: IRModule, rule: FusionRule | None) -> None:
         functions = mod.functions_by_name
-        kinds = {
-            name: _kind_of(func) for name, func in functions.items() if isinstance(func, PrimFunc)
-        }
-        return group_bindings(mod, lambda block: _groups(block, kinds, limit), lift_constants=True)
+        self.rule = rule
+        self.by_name = {n: func for n, func in functions.items() if isinstance(func, PrimFunc)}
+        self.kinds = {name: _kind_of(func) for name, func in self.by_name.items()}
+        self._decided: dict[tuple[str, str], bool] = {}
+        self._reshapes: dict[str, bool] = {}
+        self._row_wise: dict[str, bool] = {}
+
+    def is_row_wise(self, name: str) -> bool:
+        """Whether a kernel computes rows from rows, where a rule decides."""
+        if self.rule is None or name not in self.by_name:
+            return False
+        if name not in self._row_wise:
+            self._row_wise[name] = is_row_wise(self.by_name[name])
+        return self._row_wise[name]
+
+    def reshapes(self, name: str) -> bool:
+        """Whether a kernel only reshapes, where a rule decides."""
+        if self.rule is None or self.kinds.get(name) is not OpPatternKind.INJECTIVE:
+            return False
+        if name not in self._reshapes:
+            self._reshapes[name] = has_reshape_pattern(self.by_name[name])
+        return self._reshapes[name]
+
+    def pays(self, producer: str, consumer: str) -> bool:
+        """What the rule decides; "" is a binding that calls no kernel."""
+        if self.rule is None or not producer or not consumer:
+            return True
+        pair = producer, consumer
+        if pair not in self._decided:
+            self._decided[pair] = bool(self.rule(*(self.by_name[name] for name in pair)))
+        return self._decided[pair]
 
 
 def _kind_of(func: PrimFunc) -> OpPatternKind:
@@ -129,34 +188,41 @@ def _kind_of(func: PrimFunc) -> OpPatternKind:
     return OpPatternKind.OPAQUE
 
 
-def _groups(
-    block: DataflowBlock, kinds: Mapping[str, OpPatternKind], limit: int
-) -> Mapping[Binding, FunctionGroup]:
+def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Binding, FunctionGroup]:
     """The groups of two and more bindings of a block."""
     index = {b.var: k for k, b in enumerate(block.bindings) if b.var is not None}
+    called = [_kernel_of(binding, kernels) for binding in block.bindings]
     nodes: list[GraphNode] = []
     for k, binding in enumerate(block.bindings):
-        kind = _kind(binding, kinds, index)
-        nodes.append(GraphNode(kind, leaves=not isinstance(binding.var, DataflowVar)))
+        kind = kernels.kinds[called[k]] if called[k] else _kind(binding, index)
+        leaves = not isinstance(binding.var, DataflowVar)
+        reshapes, row_wise = kernels.reshapes(called[k]), kernels.is_row_wise(called[k])
+        nodes.append(GraphNode(kind, leaves=leaves, reshapes=reshapes, row_wise=row_wise))
         for var in occurring_vars(binding.value):
             if var in index:
                 nodes[index[var]].users.append(k)
-    roots = partition(nodes, limit)
+    roots = partition(nodes, limit, lambda k, user: kernels.pays(called[k], called[user]))
     table = {root: FunctionGroup() for root in roots if root.size > 1}
     bound = zip(block.bindings, roots, strict=True)
     return {binding: table[root] for binding, root in bound if root in table}
 
 
-def _kind(
-    binding: Binding, kinds: Mapping[str, OpPatternKind], index: Mapping[Var, int]
-) -> OpPatternKind:
+def _kernel_of(binding: Binding, kernels: _Kernels) -> str:
+    """The name of the kernel that a binding calls, or ""."""
+    value = binding.value
+    if not isinstance(binding, VarBinding) or not isinstance(value, Call):
+        return ""
+    if not isinstance(value.op, Op) or value.op.name not in KERNEL_CALLS:
+        return ""
+    kernel, operands = value.args[:2]
+    if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):
+        return ""
+    return kernel.name_hint if kernel.name_hint in kernels.by_name else ""
+
+
+def _kind(binding: Binding, index: Mapping[Var, int]) -> OpPatternKind:
+    """The kind of a binding that calls no kernel."""
     value: Expr = binding.value
-    if not isinstance(binding, VarBinding):
+    if not isinstance(binding, VarBinding) or not isinstance(value, TupleGetItem):
         return OpPatternKind.OPAQUE
-    if isinstance(value, TupleGetItem) and value.tuple_value in index:
-        return OpPatternKind.INJECTIVE
-    if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in KERNEL_CALLS:
-        kernel, operands = value.args[:2]
-        if isinstance(kernel, GlobalVar) and isinstance(operands, Tuple):
-            return kinds.get(kernel.name_hint, OpPatternKind.OPAQUE)
-    return OpPatternKind.OPAQUE
+    return OpPatternKind.INJECTIVE if value.tuple_value in index else OpPatternKind.OPAQUE

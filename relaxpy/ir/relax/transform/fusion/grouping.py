@@ -46,6 +46,8 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
+MAX_NAMES: Final = 8
+"""How many names of kernels the name of a function consists of at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +311,9 @@ class _FunctionOf:
     ) -> None:
         self.bindings, self.outputs = bindings, outputs
         self.lift_constants = lift_constants
-        self.name = "_".join(["fused", *(name for b in bindings if (name := _callee_of(b)))])
+        names = [name for b in bindings if (name := _callee_of(b))]
+        more = [f"and_{len(names) - MAX_NAMES}_more"] if len(names) > MAX_NAMES else []
+        self.name = "_".join(["fused", *names[:MAX_NAMES], *more])
         self._defined = {binding.var for binding in bindings if binding.var is not None}
         self._params: dict[Expr, Var] = {}
 

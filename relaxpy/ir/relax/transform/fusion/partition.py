@@ -22,11 +22,17 @@ _OPAQUE = OpPatternKind.OPAQUE
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
-    """A computation: its kind, the indices of its users, and whether its value leaves the graph."""
+    """A computation: its kind, the indices of its users, and whether its value leaves the graph.
+
+    A reshape needs no memory where it is computed together with its only user. Kernels that are
+    row-wise run together in blocks of rows, reductions among them.
+    """
 
     kind: OpPatternKind
     users: list[int] = field(default_factory=list)
     leaves: bool = False
+    reshapes: bool = False
+    row_wise: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -49,15 +55,21 @@ class Group:
         return root
 
 
-def partition(nodes: Sequence[GraphNode], max_size: int) -> list[Group]:
+def partition(
+    nodes: Sequence[GraphNode], max_size: int, pays: Callable[[int, int], bool]
+) -> list[Group]:
     """The group of each node; groups have at most about `max_size` nodes.
 
-    The users of a node come after it.
+    The users of a node come after it. `pays` decides for a node and a user of it.
     """
-    fusion = _Fusion(nodes, max_size)
+    fusion = _Fusion(nodes, max_size, pays)
+    for index in range(len(nodes)):
+        fusion.try_reshape(index)
     for phase in range(3):
         for index in range(len(nodes)):
             fusion.try_node(index, phase)
+    for index in range(len(nodes)):
+        fusion.try_rows(index)
     return [group.root() for group in fusion.groups]
 
 
@@ -104,10 +116,36 @@ def _common_ancestor(
 
 
 class _Fusion:
-    def __init__(self, nodes: Sequence[GraphNode], max_size: int) -> None:
-        self.nodes, self.max_size = nodes, max_size
+    def __init__(
+        self, nodes: Sequence[GraphNode], max_size: int, pays: Callable[[int, int], bool]
+    ) -> None:
+        self.nodes, self.max_size, self.pays = nodes, max_size, pays
         self.groups = [Group(node.kind, node.kind is _OUT_EWISE_FUSABLE) for node in nodes]
         self.tree = _post_dominators(nodes, max_size + 1)
+
+    def try_reshape(self, index: int) -> None:
+        """Fuse a reshape with its user, if that is one kernel of whatever kind."""
+        node = self.nodes[index]
+        users = set(node.users)
+        if not node.reshapes or node.leaves or len(users) != 1:
+            return
+        user = users.pop()
+        is_kernel = self.nodes[user].kind is not _OPAQUE
+        if is_kernel and self.pays(index, user) and self._size_with(index, user) <= self.max_size:
+            self._fuse(index, user)
+
+    def try_rows(self, index: int) -> None:
+        """Fuse a node with its dominator if that and all nodes between them are row-wise."""
+        node, sink = self.nodes[index], self.tree[index].parent
+        if sink is None or not (node.row_wise or node.kind is _OUT_EWISE_FUSABLE):
+            return
+        if self.groups[index].root() is self.groups[sink].root():
+            return
+        between = [self.nodes[k] for k in self._between(index, sink) if k != index]
+        if not all(other.row_wise for other in (self.nodes[sink], *between)):
+            return
+        if self._size_with(index, sink) <= self.max_size and self._pays(index, sink):
+            self._fuse(index, sink)
 
     def try_node(self, index: int, phase: int) -> None:
         """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
@@ -163,8 +201,18 @@ class _Fusion:
     def _permits(self, index: int, sink: int, condition: _Condition) -> bool:
         """Whether all nodes on the way to the sink, and the sink, satisfy the condition."""
         between = (node for node in self._between(index, sink) if node != index)
-        return condition(self.groups[sink].root().kind, True) and all(
-            condition(self.groups[node].root().kind, False) for node in between
+        return (
+            condition(self.groups[sink].root().kind, True)
+            and all(condition(self.groups[node].root().kind, False) for node in between)
+            and self._pays(index, sink)
+        )
+
+    def _pays(self, index: int, sink: int) -> bool:
+        """Whether fusion pays for each node on the way to the sink with each of its users."""
+        return all(
+            self.pays(node, user)
+            for node in self._between(index, sink)
+            for user in self.nodes[node].users
         )
 
     def _fuse(self, index: int, sink: int) -> None:

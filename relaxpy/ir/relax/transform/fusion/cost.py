@@ -1,0 +1,71 @@
+"""Whether it pays to compute two kernels as one: the rule of the default pipeline for NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from relaxpy.entry import user_facing
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.pass_infra.passes import register_config
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import AssertStmt, BufferStore, Evaluate, IfThenElse, LetStmt, While
+
+FusionRule: TypeAlias = Callable[[PrimFunc, PrimFunc], bool]
+"""Decides for a kernel and one that uses its result whether they are computed as one."""
+RULE_OPTION: Final = "relax.FuseOps.rule"
+register_config(RULE_OPTION, object)
+_DIVISIONS: Final = (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)
+
+
+@user_facing
+def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
+    """Whether a kernel is computed together with one that uses its result, in the default pipeline.
+
+    A fused kernel runs in blocks of rows, so that what one step computes is in cache for the next
+    one, and needs no memory of the size of an intermediate result. Results are never computed
+    twice. Hence all pays that FuseOps can group, except for kernels that may fail at run time: each
+    of these stays alone, so that its errors name its line and its buffers.
+    """
+    return not (may_fail(producer) or may_fail(consumer))
+
+
+def may_fail(kernel: PrimFunc) -> bool:
+    """Whether a kernel can raise an error that depends on the elements of its operands.
+
+    These are indices that are elements of a tensor, divisions by integers that may be zero,
+    assertions, and calls of other functions.
+    """
+    return any(_fails(node) for node in _computing(kernel.body))
+
+
+def _fails(node: Node) -> bool:
+    match node:
+        case AssertStmt() | Evaluate():
+            return True
+        case BufferLoad(indices=indices) | BufferStore(indices=indices):
+            return any(isinstance(inner, BufferLoad) for i in indices for inner in walk(i))
+        case tir.PrimExpr() if isinstance(node, _DIVISIONS) and node.dtype.is_int:
+            return not isinstance(node.b, tir.IntImm) or node.b.value == 0
+        case _:
+            return False
+
+
+def _computing(root: Node) -> Iterator[Node]:
+    """The nodes that compute elements: all but those in indices, bounds and regions."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        match node:
+            case BufferLoad():
+                pass
+            case BufferStore(value=value):
+                waiting.append(value)
+            case tir.PrimExpr() | LetStmt() | IfThenElse() | While():
+                waiting += children(node)
+            case _:
+                waiting += (c for c in children(node) if not isinstance(c, tir.PrimExpr))

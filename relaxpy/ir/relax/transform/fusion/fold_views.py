@@ -1,0 +1,383 @@
+"""FoldViews: kernels read tensors as they are, in place of rearranged copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import rebuild, rewrite, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import mutates
+from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    Function,
+    GlobalVar,
+    Tuple,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.unused import remove_all_unused
+from relaxpy.ir.relax.transform.fusion.cost import may_fail
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, Range, decl_buffer
+from relaxpy.ir.tir.prim_expr import PrimExpr
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
+
+Axes: TypeAlias = tuple[int | None, ...]
+"""For each axis of a tensor the axis of its copy, or None if it has size 1 and there is none."""
+View: TypeAlias = Axes | PrimExpr
+"""How a copy is computed: from a tensor along other axes, or the value of all its elements."""
+_CALL_TIR = Op.get("relax.call_tir")
+
+
+@dataclass(frozen=True)
+class FoldViews(Pass):
+    """Passes tensors to the kernels of a dataflow block in place of rearranged copies of them.
+
+    These are transposed and repeated tensors, and such with axes of size 1 added or removed. This
+    is done for kernels that read each element of the copy in one place only, as products of
+    matrices do. What is filled with one value becomes this value. Copies that nothing else uses
+    are removed.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @T.prim_func(private=True)
+            def turn(a: T.Buffer((2, 3), "float32"), b: T.Buffer((3, 2), "float32")):
+                for i, j in T.grid(3, 2):
+                    with T.block("b"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        b[vi, vj] = a[vj, vi]
+
+            @T.prim_func(private=True)
+            def double(b: T.Buffer((3, 2), "float32"), c: T.Buffer((3, 2), "float32")):
+                for i, j in T.grid(3, 2):
+                    with T.block("c"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        c[vi, vj] = b[vi, vj] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                cls = Before
+                with R.dataflow():
+                    y = R.call_tir(cls.turn, (x,), R.Tensor((3, 2), "float32"))
+                    z = R.call_tir(cls.double, (y,), R.Tensor((3, 2), "float32"))
+                    R.output(z)
+                return z
+
+        @I.ir_module
+        class After:
+            @T.prim_func(private=True)
+            def turn(a: T.Buffer((2, 3), "float32"), b: T.Buffer((3, 2), "float32")):
+                for i, j in T.grid(3, 2):
+                    with T.block("b"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        b[vi, vj] = a[vj, vi]
+
+            @T.prim_func(private=True)
+            def double(b: T.Buffer((3, 2), "float32"), c: T.Buffer((3, 2), "float32")):
+                for i, j in T.grid(3, 2):
+                    with T.block("c"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        c[vi, vj] = b[vi, vj] * T.float32(2)
+
+            @T.prim_func(private=True)
+            def turn_double(b: T.Buffer((2, 3), "float32"), c: T.Buffer((3, 2), "float32")):
+                for i, j in T.grid(3, 2):
+                    with T.block("c"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        c[vi, vj] = b[vj, vi] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((2, 3), "float32")):
+                cls = After
+                with R.dataflow():
+                    z = R.call_tir(cls.turn_double, (x,), R.Tensor((3, 2), "float32"))
+                    R.output(z)
+                return z
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        kernels = _Kernels(mod)
+        if not kernels.views:
+            return mod
+        for var, func in mod.items():
+            if isinstance(func, Function):
+                after = _Folding(kernels).expr(func)
+                if after is not func:
+                    kernels.result[var] = remove_all_unused(after)
+        return normalize_module(kernels.result) if kernels.folded else mod
+
+
+class _Kernels:
+    """The kernels of a module, those that compute views, and the new ones in `result`."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.result = mod.clone()
+        functions = mod.functions_by_name
+        self.by_name = {n: func for n, func in functions.items() if isinstance(func, PrimFunc)}
+        found = ((name, _view_of(func)) for name, func in self.by_name.items())
+        self.views: dict[str, View] = {name: view for name, view in found if view is not None}
+        self.folded: dict[tuple[str, tuple[tuple[int, str], ...]], GlobalVar] = {}
+        self._table = FunctionTable(self.result, lambda name, sinfo: None)
+        self._reads: dict[str, Mapping[int, int]] = {}
+
+    def can_read(self, name: str, param: int, view: str) -> bool:
+        """Whether a kernel can read a view in place of the copy that it takes."""
+        if name not in self._reads:
+            kernel = self.by_name[name]
+            self._reads[name] = {} if may_fail(kernel) else _reads(kernel)
+        count = self._reads[name].get(param, 0)
+        if count != 1 and not (count and isinstance(self.views[view], PrimExpr)):
+            return False
+        return _is_bound_without(self.by_name[name], param)
+
+    def reading(self, name: str, views: Mapping[int, str]) -> GlobalVar:
+        """The kernel `name` with the copies of some operands, by name, as a part of it."""
+        key = name, tuple(views.items())
+        if key not in self.folded:
+            kernel = self.by_name[name]
+            for param in sorted(views, reverse=True):
+                kernel = _with_view(kernel, param, self.views[views[param]])
+            names = [*dict.fromkeys(views.values()), name]
+            new = self.folded[key] = self._table.add(kernel, "_".join(names))
+            self.by_name[new.name_hint] = kernel
+            view = _view_of(kernel)
+            if view is not None:
+                self.views[new.name_hint] = view
+        return self.folded[key]
+
+
+class _Folding(BindingRewriter):
+    def __init__(self, kernels: _Kernels) -> None:
+        super().__init__()
+        self.kernels = kernels
+        self.copies: dict[Expr, tuple[str, tuple[Expr, ...]]] = {}
+        self.is_plain = False
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        outer = self.copies, self.is_plain
+        self.is_plain = isinstance(block, DataflowBlock) and not any(map(mutates, block.bindings))
+        self.copies = {}
+        after = super().block(block)
+        self.copies, self.is_plain = outer
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call = binding.value
+        called = _called(call) if self.is_plain and isinstance(binding, VarBinding) else None
+        if called is None or called[0] not in self.kernels.by_name:
+            return None
+        name, operands = called
+        views = {
+            k: self.copies[operand][0]
+            for k, operand in enumerate(operands)
+            if operand in self.copies and self.kernels.can_read(name, k, self.copies[operand][0])
+        }
+        fields: list[Expr] = []
+        for k, operand in enumerate(operands):
+            fields += self.copies[operand][1] if k in views else (operand,)
+        kernel = self.kernels.reading(name, views) if views else GlobalVar(name)
+        if kernel.name_hint in self.kernels.views and binding.var is not None:
+            self.copies[binding.var] = kernel.name_hint, tuple(fields)
+        if not views:
+            return None
+        assert isinstance(call, Call)
+        args = (kernel, Tuple(tuple(fields)), *call.args[2:])
+        return replace(binding, value=rebuild(call, args=args))
+
+
+def _called(value: Expr) -> tuple[str, tuple[Expr, ...]] | None:
+    """The kernel that a call allocates outputs for, and its operands."""
+    if not isinstance(value, Call) or value.op != _CALL_TIR:
+        return None
+    kernel, operands = value.args[:2]
+    if not isinstance(kernel, GlobalVar) or not isinstance(operands, Tuple):
+        return None
+    return kernel.name_hint, operands.fields
+
+
+def _view_of(kernel: PrimFunc) -> View | None:
+    """The view that a kernel computes, if that is all that it does."""
+    buffers = [b for b in kernel.buffer_map_items if b is not None]
+    if not buffers or len(buffers) > 2 or not _stores_all(kernel, buffers[-1]):
+        return None
+    *sources, target = buffers
+    store = next(node for node in walk(kernel.body) if isinstance(node, BufferStore))
+    value = store.value
+    if not sources:
+        return value if isinstance(value, tir.IntImm | tir.FloatImm) else None
+    if not isinstance(value, BufferLoad) or value.buffer is not sources[0]:
+        return None
+    axes = _axes(store, value)
+    if axes is None and has_reshape_pattern(kernel):
+        axes = _axes_without_units(sources[0], target)
+    return None if axes == tuple(range(target.ndim)) else axes
+
+
+def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
+    """Whether a kernel is one nest of loops over a buffer with one store of each element."""
+    stmt = kernel.body
+    if isinstance(stmt, BlockRealize) and not stmt.block.iter_vars:
+        if stmt.block.alloc_buffers or stmt.block.match_buffers or stmt.block.init:
+            return False
+        stmt = stmt.block.body
+    extents: dict[tir.Var, PrimExpr] = {}
+    while isinstance(stmt, For):
+        if prove_equal(stmt.min, ops.const(0, stmt.min.dtype)) is not True:
+            return False
+        extents[stmt.loop_var] = stmt.extent
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize) or not isinstance(stmt.block.body, BufferStore):
+        return False
+    block, store = stmt.block, stmt.block.body
+    always = isinstance(stmt.predicate, tir.IntImm) and bool(stmt.predicate.value)
+    variables = [axis.var for axis in block.iter_vars]
+    return (
+        always
+        and block.init is None
+        and store.buffer is target
+        and all(a is b for a, b in zip(store.indices, variables, strict=False))
+        and len(store.indices) == len(variables) == len(set(stmt.iter_values)) == len(extents)
+        and all(
+            isinstance(loop, tir.Var) and prove_equal(extents[loop], size) is True
+            for loop, size in zip(stmt.iter_values, target.shape, strict=True)
+        )
+    )
+
+
+def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
+    """The axes of a load whose indices are different ones of the store, or 0 along size 1."""
+    positions = {index: k for k, index in enumerate(store.indices)}
+    axes: list[int | None] = []
+    for index, size in zip(load.indices, load.buffer.shape, strict=True):
+        is_first = isinstance(index, tir.IntImm) and index.value == 0
+        if is_first and isinstance(size, tir.IntImm) and size.value == 1:
+            axes.append(None)
+        elif index in positions:
+            axes.append(positions.pop(index))
+        else:
+            return None
+    return tuple(axes)
+
+
+def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
+    """The axes of a reshape that adds and removes axes of size 1 only."""
+    rest = [k for k, size in enumerate(target.shape) if not _is_one(size)]
+    kept = [size for size in source.shape if not _is_one(size)]
+    if len(rest) != len(kept):
+        return None
+    if any(prove_equal(target.shape[k], n) is not True for k, n in zip(rest, kept, strict=True)):
+        return None
+    following = iter(rest)
+    return tuple(None if _is_one(size) else next(following) for size in source.shape)
+
+
+def _is_one(size: PrimExpr) -> bool:
+    return isinstance(size, tir.IntImm) and size.value == 1
+
+
+def _reads(kernel: PrimFunc) -> Mapping[int, int]:
+    """How often a kernel reads the buffers of parameters that it only reads."""
+    loads: dict[Buffer, int] = {}
+    others: set[Node] = set()
+    for node in walk(kernel.body):
+        match node:
+            case BufferLoad(buffer=buffer):
+                loads[buffer] = loads.get(buffer, 0) + 1
+            case BufferStore(buffer=buffer):
+                others.add(buffer)
+            case MatchBufferRegion(source=region):
+                others.add(region.buffer)
+            case tir.Var():
+                others.add(node)
+            case _:
+                pass
+    return {
+        k: loads[buffer]
+        for k, buffer in enumerate(kernel.buffer_map_items)
+        if buffer in loads and not {buffer, buffer.data} & others and not buffer.strides
+    }
+
+
+def _is_bound_without(kernel: PrimFunc, param: int) -> bool:
+    """Whether other parameters determine the variables in the shape of one."""
+    buffers = kernel.buffer_map_items
+    others = [b for k, b in enumerate(buffers) if b is not None and k != param]
+    bound = {size for b in others for size in b.shape} | set(kernel.params)
+    shape = buffers[param].shape  # type: ignore[union-attr]
+    return all(node in bound for size in shape for node in walk(size) if isinstance(node, tir.Var))
+
+
+def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
+    """The kernel for a tensor in place of a copy of it, or without a copy of a value."""
+    old = kernel.buffer_map_items[param]
+    assert old is not None
+    buffers = dict(kernel.buffer_map)
+    handle, params = kernel.params[param], kernel.params
+    if isinstance(view, tuple):
+        one = ops.const(1, "int64")
+        shape = [one if axis is None else old.shape[axis] for axis in view]
+        buffers[handle] = decl_buffer(shape, old.dtype, old.name)
+        body = rewrite(kernel.body, _Reads(old, buffers[handle], view).changed)
+    else:
+        del buffers[handle]
+        params = tuple(other for other in params if other is not handle)
+        body = rewrite(kernel.body, partial(_with_value, old, view))
+    kept = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
+    return PrimFunc(params, cast("Stmt", body), buffer_map=buffers, attrs=Attrs(kept))
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """Reads of a buffer in place of those of another one, which is a view of it."""
+
+    old: Buffer
+    new: Buffer
+    axes: Axes
+
+    def changed(self, node: Node) -> Node | None:
+        """The node that replaces one of the body of a kernel; None if none does."""
+        zero, one = ops.const(0, "int64"), ops.const(1, "int64")
+        match node:
+            case BufferLoad(buffer=buffer, indices=indices) if buffer is self.old:
+                return BufferLoad(self.new, [zero if a is None else indices[a] for a in self.axes])
+            case BufferRegion(buffer=buffer, region=region) if buffer is self.old:
+                first = Range.from_min_extent(zero, one)
+                return BufferRegion(
+                    self.new, tuple(first if a is None else region[a] for a in self.axes)
+                )
+            case _:
+                return None
+
+
+def _with_value(old: Buffer, value: PrimExpr, node: Node) -> Node | None:
+    """What replaces a node of the body of a kernel, for the value of all elements of a buffer."""
+    match node:
+        case BufferLoad(buffer=buffer) if buffer is old:
+            return value
+        case Block(reads=reads) if any(region.buffer is old for region in reads):
+            return replace(node, reads=tuple(r for r in reads if r.buffer is not old))
+        case _:
+            return None

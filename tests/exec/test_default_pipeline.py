@@ -1,0 +1,376 @@
+"""The default pipeline: what is fused, who decides, and what stays as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.errors import MatchCastError, MisuseError, RuntimeCheckError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.relax import transform
+from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.transform import PassContext, get_pipeline
+
+F = np.float32
+
+
+def floats(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal(shape, dtype=F)
+
+
+def called(mod: IRModule, name: str = "main") -> list[str]:
+    """The names of what a function calls after the default pipeline, in order."""
+    main = get_pipeline("default")(mod)[name]
+    values = [b.value for block in main.body.blocks for b in block.bindings]
+    calls = [value for value in values if isinstance(value, rx.Call)]
+    heads = [call.args[0] if call.args else call.op for call in calls]
+    return [head.name_hint for head in heads if isinstance(head, rx.GlobalVar)]
+
+
+def agree(mod: IRModule, *args: object, name: str = "main") -> None:
+    """The default pipeline, a kernel for each operator, and the reference return the same."""
+    expected = relaxpy.compile(mod, "reference")[name](*args)
+    for pipeline in ("default", "legalize"):
+        found = relaxpy.compile(mod, relax_pipeline=pipeline)[name](*args)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+# ---- typical programs
+
+
+def test_operators_around_a_normalisation_are_one_kernel() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8), "float32"), r: R.Tensor(("n", 8), "float32"),
+            g: R.Tensor((8,), "float32"), b: R.Tensor((8,), "float32"),
+        ):  # fmt: skip
+            y = R.nn.layer_norm(R.add(R.nn.gelu(x), r), g, b, axes=[-1])
+            return y
+
+    assert called(Model) == ["fused_gelu_add_layer_norm"]
+    agree(Model, floats(5, 8), floats(5, 8), floats(8), floats(8))
+
+
+def test_a_dense_layer_is_one_kernel_that_reads_its_weight_as_it_is() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4), "float32"),
+            b: R.Tensor((3,), "float32"),
+        ):  # fmt: skip
+            return R.nn.relu(R.linear(x, w, b))
+
+    assert called(Model) == ["fused_transpose_matmul_add_relu"]
+    agree(Model, floats(5, 4), floats(3, 4), floats(3))
+
+
+def test_heads_of_attention_are_not_copied() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(
+            q: R.Tensor((1, 6, 8), "float32"), k: R.Tensor((1, 6, 8), "float32"),
+            v: R.Tensor((1, 6, 8), "float32"), mask: R.Tensor((6, 6), "float32"),
+        ):  # fmt: skip
+            heads = R.permute_dims(R.reshape(q, (1, 6, 2, 4)), (0, 2, 1, 3))
+            keys = R.permute_dims(R.reshape(k, (1, 6, 2, 4)), (0, 2, 3, 1))
+            values = R.permute_dims(R.reshape(v, (1, 6, 2, 4)), (0, 2, 1, 3))
+            scores = R.add(R.multiply(R.matmul(heads, keys), R.const(0.5, "float32")), mask)
+            return R.matmul(R.nn.softmax(scores), values)
+
+    scores, mixed = called(Model)
+    assert scores.endswith("_matmul_multiply_add_softmax")
+    assert mixed.endswith("_matmul1")
+    agree(Model, floats(1, 6, 8), floats(1, 6, 8), floats(1, 6, 8), floats(6, 6))
+    source = relaxpy.compile(Model).source
+    assert source.split("def main")[1].count("np.empty") == 2
+
+
+def test_a_convolution_takes_its_bias_and_activation() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(
+            x: R.Tensor((1, 3, 6, 6), "float32"), w: R.Tensor((4, 3, 3, 3), "float32"),
+            b: R.Tensor((1, 4, 1, 1), "float32"),
+        ):  # fmt: skip
+            with R.dataflow():
+                y = R.nn.relu(R.add(R.nn.conv2d(x, w, padding=1), b))
+                R.output(y)
+            return y
+
+    assert called(Model) == ["fused_conv2d_add_relu"]
+    agree(Model, floats(1, 3, 6, 6), floats(4, 3, 3, 3), floats(1, 4, 1, 1))
+
+
+def test_constants_are_folded_and_equal_values_computed_once() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            two = R.add(R.const([1.0, 1.0], "float32"), R.const([1.0, 1.0], "float32"))
+            one, other = R.exp(x), R.exp(x)
+            return R.multiply(R.add(one, other), two)
+
+    assert called(Model) == ["fused_tir_exp_add_multiply"]
+    agree(Model, floats(2))
+
+
+def test_long_chains_are_several_kernels_with_short_names() -> None:
+    x = rx.Var("x", R.Tensor((4,), "float32"))
+    builder = relaxpy.relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y: rx.Expr = x
+            for _ in range(70):
+                y = builder.emit(relaxpy.relax.op.cos(y))
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    names = called(builder.finalize())
+    assert len(names) == 3
+    assert max(map(len, names)) < 100
+    assert names[0].endswith("_and_24_more")
+    agree(builder.finalize(), floats(4))
+
+
+# ---- who decides
+
+
+@I.ir_module
+class Chain:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        with R.dataflow():
+            y = R.exp(x)
+            z = R.negative(y)
+            w = R.abs(z)
+            R.output(w)
+        return w
+
+
+def test_a_rule_decides_for_pairs_of_kernels() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def kept_apart(producer: PrimFunc, consumer: PrimFunc) -> bool:
+        texts = producer.script(), consumer.script()
+        asked.append(texts)
+        return "T.exp" not in texts[0]
+
+    with PassContext(config={"relax.FuseOps.rule": kept_apart}):
+        assert called(Chain) == ["tir_exp", "fused_tir_negative_tir_abs"]
+    assert len(asked) == len(set(asked)) == 2
+    with PassContext(config={"relax.FuseOps.rule": lambda producer, consumer: False}):
+        assert called(Chain) == ["tir_exp", "tir_negative", "tir_abs"]
+    assert called(Chain) == ["fused_tir_exp_tir_negative_tir_abs"]
+    rule = transform.fusion_pays
+    with PassContext(config={"relax.FuseOps.rule": rule, "relax.FuseOps.max_depth": 2}):
+        assert len(called(Chain)) == 2
+
+
+def test_a_rule_is_a_function() -> None:
+    with pytest.raises(MisuseError, match="a rule is a function of a kernel and its user, found 3"):
+        transform.FuseOps(rule=3)  # type: ignore[arg-type]
+    with (
+        PassContext(config={"relax.FuseOps.rule": "never"}),
+        pytest.raises(MisuseError, match="a rule is a function"),
+    ):
+        called(Chain)
+
+
+def test_the_least_pipeline_has_a_kernel_for_each_operator() -> None:
+    mod = get_pipeline("legalize")(Chain)
+    assert_structural_equal(mod, transform.LegalizeOps()(transform.Normalize()(Chain)))
+    assert [row.kernel for row in relaxpy.compile(Chain, relax_pipeline="legalize").report()] == [
+        "tir_exp", "tir_negative", "tir_abs",
+    ]  # fmt: skip
+    assert_structural_equal(get_pipeline("default", target="reference")(Chain), mod)
+    with pytest.raises(MisuseError, match="there is no pipeline for target 'cuda'"):
+        get_pipeline("default", target="cuda")
+
+
+def test_the_reference_runs_the_program_as_it_is_written() -> None:
+    kernels = {row.kernel for row in relaxpy.compile(Chain, "reference").report()}
+    assert kernels == {"tir_exp", "tir_negative", "tir_abs"}
+
+
+# ---- errors
+
+
+@pytest.mark.rule("OPT-7")
+def test_errors_at_run_time_name_their_line() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def rows(x: R.Tensor((4, 2), "float32"), i: R.Tensor((2,), "int64")):
+            with R.dataflow():
+                y = R.exp(x)
+                z = R.take(y, i, axis=0)
+                w = R.negative(z)
+                R.output(w)
+            return w
+
+        @R.function
+        def quotients(x: R.Tensor((4,), "int64"), y: R.Tensor((4,), "int64")):
+            with R.dataflow():
+                total = R.add(x, y)
+                z = R.floor_divide(x, total)
+                w = R.negative(z)
+                R.output(w)
+            return w
+
+    def error(call: Callable[[], object]) -> str:
+        with pytest.raises(RuntimeCheckError) as caught:
+            call()
+        return str(caught.value)
+
+    ones = np.ones(4, "int64")
+    for pipeline in ("default", "legalize"):
+        ex = relaxpy.compile(Model, relax_pipeline=pipeline)
+        text = error(lambda ex=ex: ex["rows"](floats(4, 2), np.array([0, 9])))
+        assert "index 9 is outside dimension 0 of buffer y, which has size 4" in text
+        assert "z = R.take(y, i, axis=0)\n" in text
+        text = error(lambda ex=ex: ex["quotients"](ones, -ones))
+        assert "division by zero" in text
+        assert "z = R.floor_divide(x, total)\n" in text
+
+
+@pytest.mark.rule("OPT-8", "OPT-9", "MC-7")
+def test_casts_outside_dataflow_blocks_fail_where_they_are_evaluated() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor(ndim=1, dtype="float32")):
+            y = R.match_cast(x, R.Tensor((2,), "float32"))
+            z = R.exp(x)
+            return z
+
+    ex = relaxpy.compile(Model)
+    np.testing.assert_allclose(ex["main"](np.zeros(2, F)), [1, 1])
+    with pytest.raises(MatchCastError, match="match_cast"):
+        ex["main"](np.zeros(3, F))
+
+
+@pytest.mark.rule("OPT-8")
+def test_calls_that_may_not_end_are_evaluated_outside_dataflow_blocks() -> None:
+    @I.ir_module
+    class Model:
+        @R.function(private=True)
+        def forever(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return Model.again(x)
+
+        @R.function(private=True)
+        def again(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            return Model.forever(x)
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            y = Model.forever(x)
+            z = R.exp(x)
+            return z
+
+    assert "forever(x" in relaxpy.compile(Model).source.split("def main")[1]
+
+
+# ---- what stays
+
+
+@I.ir_module
+class Shared:
+    @T.prim_func
+    def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range(4):
+            with T.block("double"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi] * T.float32(2)
+
+    @T.prim_func(private=True)
+    def halve(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("halve"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = a[vi] / T.float32(2)
+
+    @R.function(private=True)
+    def helper(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return R.call_tir(Shared.halve, (x,), R.Tensor((4,), "float32"))
+
+    @R.function
+    def other(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = R.call_tir(Shared.double, (x,), R.Tensor((4,), "float32"))
+        return Shared.helper(R.exp(y))
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        with R.dataflow():
+            y = R.call_tir(Shared.double, (x,), R.Tensor((4,), "float32"))
+            z = R.call_tir(Shared.halve, (y,), R.Tensor((4,), "float32"))
+            R.output(z)
+        return z
+
+
+def test_functions_and_kernels_can_be_called_by_name_as_before() -> None:
+    ex = relaxpy.compile(Shared)
+    x, y = floats(4), np.empty(4, F)
+    ex["double"](x, y)
+    np.testing.assert_array_equal(y, x * 2)
+    np.testing.assert_allclose(ex["other"](x), np.exp(x * 2) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(ex["main"](x), x)
+    assert {"double", "main", "other"} <= set(get_pipeline("default")(Shared).functions_by_name)
+    assert called(Shared) == ["fused_double_halve"]
+    with pytest.raises(KeyError):
+        ex["fused_double_halve"]
+
+
+@pytest.mark.rule("OPT-2", "OPT-4")
+def test_effects_keep_their_number_and_order() -> None:
+    record: list[float] = []
+    relaxpy.register_func("tests.default.note", lambda x: record.append(float(x[0])), override=True)
+
+    @I.ir_module
+    class Model:
+        @R.function(pure=False)
+        def main(x: R.Tensor((2,), "float32")):
+            a = R.add(x, x)
+            _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
+            b = R.add(x, x)
+            _ = R.call_packed("tests.default.note", a, sinfo_args=R.Object)
+            c = R.negative(R.add(a, b))
+            _ = R.call_packed("tests.default.note", c, sinfo_args=R.Object)
+            return c
+
+    relaxpy.compile(Model)["main"](np.array([1, 2], F))
+    assert record == [2, 2, -4]
+
+
+@pytest.mark.rule("OPT-11", "EV-2")
+def test_results_share_no_memory() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            a, b = R.exp(x), R.exp(x)
+            c = R.reshape(x, (6,))
+            d = R.permute_dims(x, (1, 0))
+            return a, b, c, d
+
+    x = floats(2, 3)
+    results = relaxpy.compile(Model)["main"](x)
+    for k, one in enumerate(results):
+        assert not any(np.shares_memory(one, other) for other in (x, *results[:k]))
+
+
+def test_a_second_compilation_of_the_result_changes_nothing_visible() -> None:
+    mod = get_pipeline("default")(Shared)
+    x = floats(4)
+    np.testing.assert_array_equal(relaxpy.compile(mod)["main"](x), x)

@@ -1,0 +1,219 @@
+"""FoldViews: kernels read transposed, repeated and filled tensors without copies of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule
+from relaxpy.ir import structural_equal
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.relax import transform
+from relaxpy.script import ir as I, relax as R, tir as T
+
+
+def folded(mod: IRModule) -> IRModule:
+    """The module after legalisation and the pass, which a second run does not change."""
+    after = transform.FoldViews()(transform.LegalizeOps()(mod))
+    assert transform.FoldViews()(after) is after
+    return after
+
+
+def kernels(mod: IRModule) -> list[str]:
+    """The names of the kernels that `main` calls, in order."""
+    calls = [b.value for block in mod["main"].body.blocks for b in block.bindings]
+    return [call.args[0].name_hint for call in calls if isinstance(call, rx.Call)]
+
+
+def check(mod: IRModule, *args: object) -> None:
+    """Both programs return what the reference evaluator returns."""
+    expected = relaxpy.compile(mod, "reference")["main"](*args)
+    for target in ("numpy", "reference"):
+        found = relaxpy.compile(folded(mod), target, relax_pipeline=None)["main"](*args)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+@pytest.mark.rule("OPT-1")
+def test_linear_does_not_copy_its_weight() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((3, 4), "float32")):
+            with R.dataflow():
+                y = R.linear(x, w)
+                R.output(y)
+            return y
+
+    assert kernels(folded(Model)) == ["transpose_matmul"]
+    check(Model, floats(2, 4), floats(3, 4))
+    ex = relaxpy.compile(Model)
+    assert [row.method for row in ex.report()] == ["contraction over k"]
+    assert ".T" in ex.source
+
+
+@pytest.mark.rule("OPT-1")
+def test_views_of_views_are_one() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((2, 3, 1), "float32"), w: R.Tensor((4, 2), "float32")):
+            with R.dataflow():
+                turned = R.permute_dims(x, (2, 1, 0))
+                flat = R.squeeze(turned, 0)
+                more = R.expand_dims(flat, 1)
+                wide = R.broadcast_to(more, (3, 4, 2))
+                y = R.add(wide, w)
+                R.output(y)
+            return y
+
+    assert len(kernels(folded(Model))) == 1
+    check(Model, floats(2, 3, 1), floats(4, 2))
+
+
+@pytest.mark.rule("OPT-1")
+def test_reshapes_that_add_axes_of_size_1_are_views_and_others_are_not() -> None:
+    @I.ir_module
+    class Units:
+        @R.function
+        def main(x: R.Tensor(("n", 1, 4), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                flat = R.reshape(x, (n, 4))
+                y = R.exp(flat)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Rows:
+        @R.function
+        def main(x: R.Tensor((6, 4), "float32")):
+            with R.dataflow():
+                flat = R.reshape(x, (3, 8))
+                y = R.exp(flat)
+                R.output(y)
+            return y
+
+    assert len(kernels(folded(Units))) == 1
+    assert len(kernels(folded(Rows))) == 2
+    check(Units, floats(2, 1, 4))
+    check(Rows, floats(6, 4))
+
+
+@pytest.mark.rule("OPT-1")
+def test_what_is_filled_with_a_value_is_the_value() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), mask: R.Tensor((4,), "bool")):
+            n = T.int64()
+            with R.dataflow():
+                low = R.full((n, 4), R.const(-2.5, "float32"), "float32")
+                y = R.where(mask, x, low)
+                R.output(y)
+            return y
+
+    after = folded(Model)
+    (name,) = kernels(after)
+    assert "-2.5" in after[name].script()
+    check(Model, floats(3, 4), np.array([True, False, True, False]))
+
+
+@pytest.mark.rule("OPT-1")
+def test_a_copy_that_is_read_twice_or_returned_stays() -> None:
+    @I.ir_module
+    class Twice:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                turned = R.permute_dims(x)
+                y = R.nn.softmax(turned)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Returned:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                turned = R.permute_dims(x)
+                y = R.exp(turned)
+                R.output(turned, y)
+            return turned, y
+
+    assert kernels(folded(Twice)) == ["transpose", "softmax"]
+    assert kernels(folded(Returned)) == ["transpose", "transpose_tir_exp"]
+    check(Twice, floats(2, 3))
+
+
+@pytest.mark.rule("OPT-2", "OPT-11")
+def test_a_tensor_that_is_overwritten_is_copied_first() -> None:
+    @I.ir_module
+    class Model:
+        @T.prim_func(private=True)
+        def clear(a: T.Buffer((2, 3), "float32")):
+            for i, j in T.grid(2, 3):
+                with T.block("clear"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    a[vi, vj] = T.float32(0)
+
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            cls = Model
+            with R.dataflow():
+                own = R.exp(x)
+                turned = R.permute_dims(own)
+                empty = R.call_tir_inplace(
+                    cls.clear, (own,), inplace_indices=[0], out_sinfo=R.Tensor((2, 3), "float32")
+                )
+                y = R.exp(turned)
+                R.output(empty, y)
+            return empty, y
+
+    x = floats(2, 3)
+    before = transform.LegalizeOps()(Model)
+    assert transform.FoldViews()(before) is before
+    _, found = relaxpy.compile(Model)["main"](x)
+    np.testing.assert_allclose(found, np.exp(np.exp(x)).T, rtol=1e-5)
+
+
+@pytest.mark.rule("OPT-1")
+def test_kernels_that_copy_only_a_part_are_no_views() -> None:
+    @I.ir_module
+    class Model:
+        @T.prim_func(private=True)
+        def part(a: T.Buffer((3, 3), "float32"), b: T.Buffer((3, 3), "float32")):
+            for i, j in T.grid(2, 3):
+                with T.block("part"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    b[vi, vj] = a[vj, vi]
+
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            cls = Model
+            with R.dataflow():
+                y = R.call_tir(cls.part, (x,), R.Tensor((3, 3), "float32"))
+                z = R.exp(y)
+                R.output(z)
+            return z
+
+    before = transform.LegalizeOps()(Model)
+    assert transform.FoldViews()(before) is before
+
+
+def test_nothing_to_do_is_the_same_module() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((3, 3), "float32")):
+            y = R.permute_dims(x)
+            z = R.exp(y)
+            return z
+
+    before = transform.LegalizeOps()(Model)
+    assert transform.FoldViews()(before) is before
+    assert structural_equal(before, transform.LegalizeOps()(Model))
