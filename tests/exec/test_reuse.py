@@ -11,6 +11,7 @@ import pytest
 
 import relaxpy
 from relaxpy import IRModule
+from relaxpy.errors import MatchCastError
 from relaxpy.exec.kernel import overwritable
 from relaxpy.script import from_source
 
@@ -346,3 +347,35 @@ def test_lowered_programs_call_kernels_directly() -> None:
     x = np.linspace(-1, 1, 10, dtype="float32").reshape(5, 2)
     found = relaxpy.compile(mod, relax_pipeline="default_build")["main"](x, x)
     np.testing.assert_allclose(found, np.exp(np.clip(2 * x, 0, 1)).ravel(), rtol=1e-6)
+
+
+@pytest.mark.rule("OPT-13")
+def test_checks_of_lowered_programs_run_unless_they_certainly_succeed() -> None:
+    static = text_of(parse("a = R.exp(x)\nreturn a"), "default_build")
+    assert "check_tensor_info" not in static
+    assert "match_shape" not in static
+    checked = """
+_ = R.call_packed(
+    "vm.builtin.check_tensor_info", x, R.prim_value(1), R.dtype("float32"), R.str("here "),
+    sinfo_args=R.Tuple(),
+)
+_1 = R.call_packed(
+    "vm.builtin.match_shape", x, R.null_value(), R.prim_value(1), R.prim_value(0),
+    R.prim_value(4), R.str("here "), sinfo_args=R.Tuple(),
+)
+return x
+"""
+    for params, is_known in (
+        (f"x: {VECTOR}", True),
+        ('x: R.Tensor((5,), "float32")', False),
+        ('x: R.Tensor(("n",), "float32")', False),
+        ("x: R.Object", False),
+    ):
+        executable = relaxpy.compile(parse(checked, params), relax_pipeline=None)
+        text = executable.source[executable.source.index("\ndef main(") :]
+        assert ("packed_vm_builtin_match_shape" not in text) is is_known
+        if not is_known:
+            with pytest.raises(MatchCastError, match="here dimension 0 is 5, expected 4"):
+                executable["main"](np.zeros(5, "float32"))
+    with pytest.raises(MatchCastError, match="here expected a tensor of float32"):
+        executable["main"](np.zeros(4, "float64"))

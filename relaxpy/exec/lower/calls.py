@@ -12,6 +12,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.lower.errstate import is_allocation
 from relaxpy.exec.lower.proof import Sizes, matching_sizes, signature_sizes
+from relaxpy.exec.lower.proven_checks import certainly_succeeds
 from relaxpy.exec.lower.reuse import KernelCalls
 from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext, Scope
 from relaxpy.exec.lower.sizes import SizeLowering
@@ -124,6 +125,8 @@ class CallLowering(ABC):
                 return self._branch_sinfos.get(expr, OBJECT)
             case rx.Call(op=Op() as op, sinfo_args=[sinfo, *_]) if op.record.calls in _ALLOCATING:
                 return sinfo
+            case rx.Call() if certainly_succeeds(expr, self._known):
+                return rx.TupleStructInfo(())
             case rx.Call() if self._is_own(expr):
                 return self._allocated(expr)
             case rx.Call(args=[tensor, shape]) if is_reshape(expr):
@@ -263,6 +266,8 @@ class CallLowering(ABC):
             reshaped = self._reshape(args[0], self._known(call), hint)
             if reshaped is not None:
                 return reshaped
+        if not self._module.is_instrumented and certainly_succeeds(call, self._known):
+            return py.tuple_of(())
         callee = self._packed(func, call)
         mark = len(self._out)
         operands = self._operands(args)
