@@ -129,6 +129,15 @@ class _Axis:
         keeps = self.sampling.mode in _KEEPS_EQUAL_SIZES
         return keeps and prove_equal(self.old, self.new) is True
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether the result is known to have fewer elements along this axis."""
+        match self.old, self.new:
+            case tir.IntImm(value=old), tir.IntImm(value=new):
+                return new < old
+            case _:
+                return False
+
     def coordinate(self, x: PrimExpr) -> PrimExpr:
         """The coordinate of element x of the result in the data."""
         x = ops.cast_to(x, INT64)
@@ -330,6 +339,11 @@ def _resized(
         extrapolated = _converted(double(sampling.extrapolation), dtype)
         return tir.Select(is_inside(index), result, extrapolated)
 
+    # The fewest elements are moved one at a time, along the last axis, if axes shrink before that
+    # and grow after it.
+    changed = [axis for axis in changed if axis.shrinks] + [
+        axis for axis in reversed(changed) if not axis.shrinks
+    ]
     for axis in changed[:-1]:
         data = axis.resampled(data, wide, lambda value, index: value, name)
     return changed[-1].resampled(data, wide, finish, name)
