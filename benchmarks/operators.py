@@ -3,9 +3,10 @@
 `PYTHONPATH=. python benchmarks/operators.py` prints, for each call, the least time of NumPy, and
 the ratio of relaxpy's least time to it, with the quartiles of the ratios of all pairs; then the ten
 worst ratios and the geometric mean of each family. All are called in turn, so that they meet the
-same noise. An argument selects
-the rows whose name contains it. The sessions of ONNX Runtime use one thread, as NumPy does for all
-but products of matrices.
+same noise. The family "small" has calls of each other family with at most 8 elements along an axis,
+where the overhead of a call counts. The time to compile is that of a module with this one call. An
+argument selects the rows whose name contains it. The sessions of ONNX Runtime use one thread, as
+NumPy does for all but products of matrices.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ except ImportError:
 
 Array = np.ndarray[Any, Any]
 SECONDS = 0.4
+SMALL = {
+    *("add", "exp", "where", "sum axis 1", "argmax axis 1", "matmul", "softmax axis -1", "relu"),
+    *("layer_norm", "conv2d 3x3", "max_pool2d", "permute_dims", "concat", "pad constant", "take"),
+    *("gather_elements", "sort"),
+}
+"""The rows of the family "small"."""
 
 
 class Row(NamedTuple):
@@ -54,12 +61,17 @@ def floats(*shape: int, seed: int = 0) -> Array:
 
 def rows() -> Iterator[Row]:
     """All rows."""
-    yield from elementwise()
-    yield from reductions()
-    yield from networks()
-    yield from windows()
-    yield from movements()
-    yield from positions()
+    for family in (elementwise, reductions, networks, windows, movements, positions):
+        for row in family():
+            yield row
+            if row.name in SMALL:
+                yield row._replace(family="small", inputs=tuple(map(_corner, row.inputs)))
+
+
+def _corner(x: Array) -> Array:
+    """At most 8 elements along each axis; integers are indices."""
+    x = x[(slice(8),) * x.ndim].copy()
+    return x % 8 if x.dtype.kind == "i" else x
 
 
 def elementwise() -> Iterator[Row]:
@@ -68,7 +80,6 @@ def elementwise() -> Iterator[Row]:
     for name in ("add", "multiply", "maximum", "less"):
         yield Row("elementwise", name, getattr(op, name), (x, y), getattr(np, name))
     yield Row("elementwise", "add a row", op.add, (x, row), np.add)
-    yield Row("elementwise", "add 8 x 8", op.add, (x[:8, :8].copy(), y[:8, :8].copy()), np.add)
     yield Row("elementwise", "power", op.power, (np.abs(x), y), np.power)
     for name in ("exp", "tanh", "sqrt", "abs", "floor"):
         data = np.abs(x) if name == "sqrt" else x
@@ -332,6 +343,8 @@ def movements() -> Iterator[Row]:
             lambda v, m=name: np.pad(v, pairs, mode=m),
         )
     yield Row("movements", "triu", op.triu, (x,), np.triu)
+    number = rx.PrimValue(1000)
+    yield Row("movements", "eye", lambda: op.eye(number), (), lambda: np.eye(1000, dtype="f"))
     yield Row(
         "movements",
         "strided_slice",
@@ -401,8 +414,8 @@ def positions() -> Iterator[Row]:
     yield Row("positions", "nonzero", op.nonzero, (m > 1,), lambda v: np.stack(np.nonzero(v)))
 
 
-def compiled(row: Row) -> tuple[rx.Call, Callable[..., Any]]:
-    """The call, and a function that computes it with shapes known."""
+def compiled(row: Row) -> tuple[rx.Call, Callable[..., Any], float]:
+    """The call, a function that computes it with shapes known, and the milliseconds to compile."""
     params = [
         rx.Var(f"x{k}", rx.TensorStructInfo(x.shape, DataType(x.dtype)))
         for k, x in enumerate(row.inputs)
@@ -412,7 +425,13 @@ def compiled(row: Row) -> tuple[rx.Call, Callable[..., Any]]:
     builder = BlockBuilder()
     with builder.function("main", params):
         builder.emit_func_output(builder.emit(call))
-    return call, compile(builder.finalize())["main"]
+    module = builder.finalize()
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        executable = compile(module)
+        times.append(time.thread_time() - start)
+    return call, executable["main"], min(times) * 1e3
 
 
 def check(row: Row, found: Any, expected: Any) -> None:
@@ -435,9 +454,19 @@ def timed(work: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> fl
     return (time.perf_counter() - start) / count * 1e6
 
 
-def measure(row: Row) -> tuple[float, float, list[float], float | None]:
-    """The least time of NumPy, and ratios to it and to ONNX Runtime."""
-    call, ours = compiled(row)
+class Result(NamedTuple):
+    """The least time of NumPy, ratios to it and to ONNX Runtime, and the time to compile."""
+
+    numpy: float
+    ratio: float
+    quartiles: list[float]
+    onnx: float | None
+    compile_ms: float
+
+
+def measure(row: Row) -> Result:
+    """The times of one row."""
+    call, ours, compile_ms = compiled(row)
     check(row, ours(*row.inputs), row.numpy(*row.inputs))
     other = session(call, row.inputs) if call.op.name in TRANSLATIONS else None  # type: ignore[attr-defined]
     count = max(1, min(1000, int(5e3 / max(timed(row.numpy, row.inputs, 1), 1.0))))
@@ -448,7 +477,8 @@ def measure(row: Row) -> tuple[float, float, list[float], float | None]:
         times.append((a, b, timed(other, row.inputs, count) if other else math.nan))
     quartiles = statistics.quantiles([a / b for a, b, _ in times], n=4)
     ours_least, numpy, onnx = (min(column) for column in zip(*times, strict=True))
-    return numpy, ours_least / numpy, quartiles, ours_least / onnx if other else None
+    beside = ours_least / onnx if other else None
+    return Result(numpy, ours_least / numpy, quartiles, beside, compile_ms)
 
 
 def main(pattern: str = "") -> None:
@@ -456,21 +486,33 @@ def main(pattern: str = "") -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}")
     print("ratios of times: below 1, relaxpy is faster")
-    print(f"{'':34}{'NumPy us':>10}{'/ NumPy':>10}   {'quartiles':14}{'/ ONNX Runtime':>14}")
+    print(
+        f"{'':34}{'NumPy us':>10}{'/ NumPy':>9}   {'quartiles':14}{'compile ms':>11}"
+        f"{'/ ONNX Runtime':>16}"
+    )
     ratios: dict[str, list[tuple[float, str]]] = {}
+    times = []
     for row in rows():
         if pattern in f"{row.family} {row.name}":
-            numpy, ratio, (low, _, high), onnx = measure(row)
-            ratios.setdefault(row.family, []).append((ratio, row.name))
-            beside = f"{onnx:14.2f}" if onnx is not None else ""
-            spread = f"{low:.2f} to {high:.2f}"
-            print(f"{row.family:13}{row.name:21}{numpy:10.1f}{ratio:10.2f}   {spread:14}{beside}")
+            result = measure(row)
+            ratios.setdefault(row.family, []).append((result.ratio, row.name))
+            times.append(result.compile_ms)
+            beside = f"{result.onnx:16.2f}" if result.onnx is not None else ""
+            spread = "{0:.2f} to {2:.2f}".format(*result.quartiles)
+            print(
+                f"{row.family:13}{row.name:21}{result.numpy:10.1f}{result.ratio:9.2f}"
+                f"   {spread:14}{result.compile_ms:11.1f}{beside}"
+            )
     print("\nworst")
-    for ratio, name in sorted((r for family in ratios.values() for r in family), reverse=True)[:10]:
+    large = (r for family, found in ratios.items() if family != "small" for r in found)
+    for ratio, name in sorted(large, reverse=True)[:10]:
         print(f"{name:34}{ratio:10.2f}")
     print("\ngeometric means")
     for family, found in ratios.items():
         print(f"{family:34}{math.exp(statistics.fmean(math.log(r) for r, _ in found)):10.2f}")
+    print(
+        f"\nmilliseconds to compile: median {statistics.median(times):.1f}, most {max(times):.1f}"
+    )
 
 
 if __name__ == "__main__":
