@@ -47,6 +47,10 @@ def contract(
         result  batch, row, column axes
     """
     batch, rows, columns, summed = counts
+    ranks = batch + rows + summed, batch + summed + columns
+    if out is not None and (left.ndim, right.ndim) == ranks and _is_contiguous(left, right, out):
+        matmul(_matrix(left, batch, rows), _matrix(right, batch, summed), _matrix(out, batch, rows))
+        return out
     left = _padded(left, batch + rows + summed)
     right = _padded(right, batch + summed + columns)
     head = np.broadcast_shapes(left.shape[:batch], right.shape[:batch])
@@ -142,6 +146,11 @@ def _folds(array: Array, batch: int, rows: int) -> bool:
         if any(stride != size * inner for (_, stride), (size, inner) in pairwise(steps)):
             return False
     return True
+
+
+def _is_contiguous(*arrays: Array) -> bool:
+    """Whether the axes of all arrays fold without a copy because there are no gaps."""
+    return all(array.flags.c_contiguous for array in arrays)
 
 
 def _cut(array: Array, axis: int | None, chunk: slice) -> Array:

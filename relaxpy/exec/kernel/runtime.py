@@ -92,10 +92,17 @@ def check_bounds(low: int, high: int, size: int, axis: int, title: str) -> None:
 def checked_indices(indices: Any, size: int, axis: int, title: str) -> Any:
     """The `indices` of a gather, checked. Errors: as `checked_index`."""
     if isinstance(indices, np.ndarray):
-        if indices.size:
+        if not _are_inside(indices, size):
             check_bounds(indices.min(), indices.max(), size, axis, title)
         return indices
     return checked_index(indices, size, axis, title)
+
+
+def _are_inside(indices: Array, size: int) -> bool:
+    """Whether all integers are in [0, size). As unsigned ones, the negative ones are large."""
+    if indices.dtype.kind == "i":
+        indices = indices.view(indices.dtype.str.replace("i", "u"))
+    return not indices.size or bool(np.maximum.reduce(indices, axis=None) < size)
 
 
 def wrapped(index: Any, size: Any) -> Any:
@@ -103,21 +110,57 @@ def wrapped(index: Any, size: Any) -> Any:
     return np.where(index < 0, index + size, index) if np.min(index, initial=0) < 0 else index
 
 
-def gather(array: Array, indices: tuple[Any, ...], where: Any, title: str) -> Any:
+def take(array: Array, indices: Array, axis: int, out: Array | None = None) -> Array:
+    """The slices of `array` at `indices` along `axis`; the indices are in bounds.
+
+    `np.take` copies an array that is not contiguous, which here is not larger than the result.
+    """
+    if array.flags.c_contiguous or indices.size >= array.shape[axis]:
+        return np.take(array, indices, axis=axis, out=out, mode="clip")
+    slices: Array = array[(slice(None),) * axis + (indices,)]
+    if out is None:
+        return slices
+    out[...] = slices
+    return out
+
+
+def elements(array: Array, indices: tuple[Any, ...]) -> Array:
+    """The elements at `indices`, which are broadcast and in bounds."""
+    if len(indices) == 1 or not array.flags.c_contiguous:
+        selected: Array = array[indices]
+        return selected
+    # NumPy is faster with one index, the position in memory.
+    return array.reshape(-1).take(_position(array, indices), mode="clip")
+
+
+def _position(array: Array, indices: tuple[Any, ...]) -> Array:
+    """The positions of the elements at `indices` in the memory of a contiguous array."""
+    position = np.asarray(indices[0], np.intp)
+    for index, size in zip(indices[1:], array.shape[1:], strict=True):
+        position = np.multiply(position, size, dtype=np.intp) + index
+    return position
+
+
+def gather(
+    array: Array, indices: tuple[Any, ...], checked: tuple[int, ...], where: Any, title: str
+) -> Any:
     """The elements at `indices` where `where` holds, and arbitrary ones elsewhere.
+
+    The indices along the dimensions in `checked` may be out of bounds.
 
     Errors:
         RuntimeCheckError: an index is out of bounds where `where` holds.
     """
-    safe = []
-    for axis, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
+    safe = list(indices)
+    for axis in checked:
+        index, size = indices[axis], array.shape[axis]
+        if _are_inside(np.asarray(index), size):
+            continue
         valid = np.logical_and(index >= 0, index < size)
-        if not valid.all():
-            wrong = np.logical_and(where, ~valid)
-            if wrong.any():
-                checked_index(np.broadcast_to(index, wrong.shape)[wrong][0], size, axis, title)
-            index = np.where(valid, index, 0)
-        safe.append(index)
+        wrong = np.logical_and(where, ~valid)
+        if wrong.any():
+            checked_index(np.broadcast_to(index, wrong.shape)[wrong][0], size, axis, title)
+        safe[axis] = np.where(valid, index, 0)
     if 0 in array.shape:
         return np.zeros(np.broadcast_shapes(*map(np.shape, safe)), array.dtype)[()]
     return array[tuple(safe)]
@@ -198,16 +241,27 @@ def scatter(
             checked_indices(index, array.shape[axis], axis, title)
     if len(indices) > 1 and not count and array.flags.c_contiguous:
         # NumPy is faster with one index, the position in memory.
-        position = indices[0]
-        for index, size in zip(indices[1:], array.shape[1:], strict=True):
-            position = np.multiply(position, size, dtype=np.intp) + index
-        array, indices = array.reshape(-1), (position,)
+        array, indices = array.reshape(-1), (_position(array, indices),)
     full = [np.broadcast_to(np.asarray(i, np.intp), shape).reshape(-1) for i in indices]
     chosen = chosen.reshape(math.prod(shape), *chosen.shape[len(shape) :])
     if ufunc is None:
         array[tuple(full)] = chosen
     else:
         ufunc.at(array, tuple(full), chosen)
+
+
+def store_at(out: Array, positions: Any, axis: int, value: Any) -> None:
+    """Store `value` at one position along `axis`; a position may be out of bounds.
+
+    Shapes:
+        positions   as out without `axis`, or with size 1 there; or fewer, which are broadcast
+    """
+    shape = (*out.shape[:axis], 1, *out.shape[axis + 1 :])
+    positions = np.broadcast_to(positions, shape)
+    inside = np.logical_and(positions >= 0, positions < out.shape[axis])
+    indices = list(np.nonzero(inside))
+    indices[axis] = positions[inside]
+    out[tuple(indices)] = value
 
 
 # ---- arg-extremes
@@ -223,6 +277,18 @@ def first_true(truths: Array, none: int, out: Array) -> None:
     holds = np.take_along_axis(truths, np.expand_dims(position, -1), -1)[..., 0]
     if not holds.all():
         out[np.logical_not(holds)] = none
+
+
+def first_extreme(
+    search: Callable[..., Array], values: Array, axis: int, none: int, out: Array
+) -> None:
+    """Write to `out` what `np.argmax` or `np.argmin` finds along `axis`, or `none` of no values."""
+    if not values.shape[axis]:
+        out[...] = none
+    elif out.dtype == np.intp:
+        search(values, axis=axis, out=out)
+    else:
+        out[...] = search(values, axis=axis)
 
 
 def _arg_extreme(
@@ -279,6 +345,64 @@ argmin = partial(_arg_extreme, np.argmin, np.less, np.less_equal)
 
 
 # ---- scalar and elementwise functions NumPy does not have
+
+
+def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
+    """`np.where` of two arrays of one datatype, or numbers of it.
+
+    Of many elements bits are selected, since NumPy does not vectorise its function.
+    """
+    if max(np.size(condition), yes.size, no.size) < MANY_CHOSEN:
+        chosen = np.where(condition, yes, no)
+        return chosen if out is None else _into(chosen, out)
+    condition = np.asarray(condition)
+    shape = np.broadcast_shapes(condition.shape, yes.shape, no.shape)
+    if out is None:
+        out = np.empty(shape, yes.dtype)
+    bits = np.dtype(f"u{out.dtype.itemsize}")
+    operands = [condition, yes.view(bits), no.view(bits), out.view(bits)]
+    if all(x.ndim == 0 or (x.shape == shape and x.flags.c_contiguous) for x in operands):
+        operands = [x.reshape(-1) if x.ndim else x for x in operands]
+        shape = (out.size,)
+    step = max(1, MANY_CHOSEN * shape[0] // max(out.size, 1))
+    scratch = np.empty((min(step, shape[0]), *shape[1:]), bits)
+    for start in range(0, shape[0], step):
+        chunk = slice(start, start + step)
+        test, a, b, result = (
+            x[chunk] if x.ndim == len(shape) and len(x) > 1 else x for x in operands
+        )
+        differing = scratch[: len(result)]
+        np.bitwise_xor(a, b, out=differing)
+        np.multiply(differing, test, out=differing)
+        np.bitwise_xor(differing, b, out=result)
+    return out
+
+
+MANY_CHOSEN = 1 << 15
+"""The number of elements from which selecting bits is faster than `np.where`, in chunks of it."""
+
+
+def clip(x: Array, low: Any, high: Any, out: Array | None = None) -> Array:
+    """x limited to numbers; NaN remains. NumPy vectorises this, but not minima with numbers."""
+    return x.clip(low, high, out=out)
+
+
+def at_least(x: Array, low: Any, out: Array | None = None) -> Any:
+    """`np.maximum` of an array and a number."""
+    if x.size < MANY_LIMITED:
+        return np.maximum(x, low, out=out)
+    return x.clip(low, np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max, out=out)
+
+
+def at_most(x: Array, high: Any, out: Array | None = None) -> Any:
+    """`np.minimum` of an array and a number."""
+    if x.size < MANY_LIMITED:
+        return np.minimum(x, high, out=out)
+    return x.clip(-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, high, out=out)
+
+
+MANY_LIMITED = 1 << 12
+"""The number of elements from which `ndarray.clip` is faster than a minimum or maximum."""
 
 
 def int_floordiv(a: int, b: int) -> int:

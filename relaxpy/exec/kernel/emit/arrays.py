@@ -9,7 +9,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
-from relaxpy.exec.kernel.emit import gathers
+from relaxpy.exec.kernel.emit.choices import choice_of, choose, store_choice
+from relaxpy.exec.kernel.emit.gathers import gather
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter, unsupported
 from relaxpy.exec.kernel.emit.scope import (
     BOOLEAN,
@@ -24,7 +25,18 @@ from relaxpy.exec.kernel.emit.scope import (
     intrinsic_name,
     title,
 )
-from relaxpy.exec.kernel.emit.values import Guards, Output, Rows, Value, is_weak, is_work, truth_of
+from relaxpy.exec.kernel.emit.values import (
+    Guards,
+    Limits,
+    Output,
+    Rows,
+    Value,
+    converted_by_store,
+    is_weak,
+    is_work,
+    limits_of,
+    truth_of,
+)
 from relaxpy.exec.kernel.emit.views import index_range, view
 from relaxpy.exec.kernel.nest.bounds import (
     is_affine_inside,
@@ -35,7 +47,7 @@ from relaxpy.exec.kernel.nest.bounds import (
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.loops import linear_position
 from relaxpy.exec.kernel.plan.statements import Access
-from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
+from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
@@ -50,10 +62,11 @@ from relaxpy.ir.tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Max,
+    Min,
     Not,
     Or,
     PrimExpr,
-    Select,
     Var,
 )
 from relaxpy.ir.tir.substitution import mentions
@@ -99,7 +112,13 @@ class ArrayEmitter:
         # What may fail may be computed again, for other iterations.
         reusable = out is not None and (out.free or (out.reads and not self._may_fail(expr)))
         self.spare = out if reusable else None
-        return self._value(expr, out)
+        return self.value(expr, out)
+
+    def values(self, exprs: Sequence[PrimExpr]) -> list[Value]:
+        """The values of several expressions, which share their subexpressions."""
+        for expr in exprs:
+            self._count(expr)
+        return [self.value(expr) for expr in exprs]
 
     def typed(self, expr: PrimExpr, value: Value) -> Value:
         """The `value` of `expr` with its datatype, if it is a plain number."""
@@ -116,9 +135,15 @@ class ArrayEmitter:
         return call("np.broadcast_to", value.node, shape)
 
     def store(self, expr: PrimExpr, out: Output) -> None:
-        """Store `expr` to `out`; NumPy converts truth values to numbers while it stores them."""
-        truth = truth_of(expr)
-        value = self.compute(expr, out) if truth is None else self.compute(truth)
+        """Store `expr` to `out`; NumPy converts values while it stores them."""
+        choice = choice_of(expr)
+        if choice is not None and store_choice(self, choice, out):
+            return
+        source = converted_by_store(expr)
+        if source is None or not self.varies(source):
+            value = self.compute(expr, out)
+        else:
+            value = self.compute(source)
         if value.node is not out.node:
             target = out.node
             if not isinstance(target, ast.Subscript):
@@ -192,7 +217,8 @@ class ArrayEmitter:
 
     # ---- subexpressions
 
-    def _value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+    def value(self, expr: PrimExpr, out: Output | None = None) -> Value:
+        """The value of a subexpression whose uses have been counted."""
         if expr in self.ready:
             return self.ready.pop(expr)
         value, guards = self.done.get(expr, (None, ()))
@@ -202,11 +228,11 @@ class ArrayEmitter:
             value = None
         if value is None:
             for operand in self._leftmost(expr):
-                self.ready[operand] = self._value(operand)
+                self.ready[operand] = self.value(operand)
             value = self._new(expr, out)
             shared = self.uses[expr] > 1
             if shared and value.temporary is None and is_work(expr) and value.dims:
-                value = self._named(value)
+                value = self.named(value)
             if shared or isinstance(expr, Var):
                 self.done[expr] = value, self.guards
         return value
@@ -218,20 +244,22 @@ class ArrayEmitter:
         """
         operands: list[PrimExpr] = []
         while isinstance(expr, BinaryOpExpr) and type(expr) in ELEMENTWISE and self.varies(expr):
-            expr = expr.a
+            limits = self._limits(expr)
+            expr = expr.a if limits is None else limits.operand
             if expr in self.ready or expr in self.done:
                 break
             operands.append(expr)
         return reversed(operands)
 
-    def _only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
+    def only_where(self, condition: ast.expr, expr: PrimExpr) -> Value:
+        """The value of a subexpression, which is only used where `condition` holds."""
         outer = self.guards
         self.guards = (*outer, condition)
-        value = self._value(expr)
+        value = self.value(expr)
         self.guards = outer
         return value
 
-    def _where(self) -> ast.expr:
+    def where(self) -> ast.expr:
         """The conjunction of all guards."""
         return reduce(lambda a, b: call("np.logical_and", a, b), self.guards)
 
@@ -240,6 +268,7 @@ class ArrayEmitter:
             plain = isinstance(expr, (IntImm, FloatImm)) and is_weak(expr.dtype)
             node = self.scalars.value(expr, typed=not plain)
             return Value(node, frozenset(), expr.dtype, plain=plain)
+        choice = choice_of(expr)
         match expr:
             case Var():
                 return self._positions(expr)
@@ -253,8 +282,8 @@ class ArrayEmitter:
                 return self._ufunc("np.logical_not", expr.dtype, [a], out)
             case _ if not isinstance(expr, Cast) and (truth := truth_of(expr)) is not None:
                 return self._cast(expr.dtype, truth)
-            case Select(condition=test, true_value=yes, false_value=no):
-                return self._choice(test, yes, no)
+            case _ if choice is not None:
+                return choose(self, choice, out)
             case Cast(dtype=dtype, value=inner):
                 return self._cast(dtype, inner)
             case BinaryOpExpr():
@@ -282,46 +311,30 @@ class ArrayEmitter:
         missing = len(self.layout) - 1 - self.layout.index(axis)
         if missing:
             node = item(node, ast.Slice(), *[None] * missing)
-        return self._named(Value(node, frozenset((var,)), var.dtype), var.name)
+        return self.named(Value(node, frozenset((var,)), var.dtype), var.name)
 
-    def _named(self, value: Value, hint: str = "t") -> Value:
+    def named(self, value: Value, hint: str = "t") -> Value:
         """Assign `value` to a new variable, so that it is computed once."""
         name = self.scope.names.fresh(hint)
         self.lines.append(assign(name, value.node))
         return Value(path(name), value.dims, value.dtype)
 
     def _logical(self, function: str, a: PrimExpr, b: PrimExpr, out: Output | None) -> Value:
-        first = self._value(a)
+        first = self.value(a)
         evaluated = (
             first.node if function == "np.logical_and" else call("np.logical_not", first.node)
         )
-        second = self._only_where(evaluated, b)
+        second = self.only_where(evaluated, b)
         return self._apply(function, a.dtype, [(a, first), (b, second)], out)
 
-    def _choice(self, test: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
-        size = gathers.wrapped_size(test, yes, no)
-        if size is not None and not self.varies(size):
-            index = self._value(no)
-            node = call("rt.wrapped", index.node, self.scalars.value(size))
-            return self._named(Value(node, index.dims, no.dtype))  # it may be the index itself
-        condition = self._value(test)
-        fails = call("np.logical_not", condition.node)
-        values = [self._only_where(condition.node, yes), self._only_where(fails, no)]
-        alike = not condition.dims and values[0].dims == values[1].dims
-        if alike or all(v.plain for v in values):
-            values = [self.typed(yes, values[0]), self.typed(no, values[1])]
-        if alike:
-            chosen = ast.IfExp(condition.node, values[0].node, values[1].node)
-            return Value(chosen, values[0].dims, yes.dtype)
-        node = call("np.where", condition.node, values[0].node, values[1].node)
-        dims = condition.dims | values[0].dims | values[1].dims
-        return self._fresh(node, dims, yes.dtype)
-
     def _cast(self, dtype: DataType, operand: PrimExpr) -> Value:
-        value = self.typed(operand, self._value(operand))
-        return self._fresh(converted(value.node, operand.dtype, dtype), value.dims, dtype)
+        value = self.typed(operand, self.value(operand))
+        return self.fresh(converted(value.node, operand.dtype, dtype), value.dims, dtype)
 
     def _binary(self, expr: BinaryOpExpr, out: Output | None) -> Value:
+        limits = self._limits(expr)
+        if limits is not None:
+            return self._limited(expr, limits, out)
         operations = BOOLEAN if expr.a.dtype.is_bool else ELEMENTWISE
         function = operations.get(type(expr))
         if function is not None:
@@ -330,21 +343,34 @@ class ArrayEmitter:
             return self._integer_division(expr, out)
         return self._ufunc(FLOAT_DIVISION[type(expr)], expr.dtype, [expr.a, expr.b], out)
 
+    def _limits(self, expr: PrimExpr) -> Limits | None:
+        """The operand and bounds of `expr`, if NumPy vectorises it as a function of these."""
+        limits = limits_of(expr)
+        if limits is None or not is_weak(expr.dtype):
+            return None
+        if expr.dtype.bits < (32 if expr.dtype.is_float else 8):
+            return None
+        inner = expr.a if isinstance(expr, (Min, Max)) else expr
+        is_shared = inner is not limits.operand and (self.uses[inner] > 1 or inner in self.done)
+        return None if is_shared else limits
+
+    def _limited(self, expr: PrimExpr, limits: Limits, out: Output | None) -> Value:
+        name = "at_most" if limits.low is None else "at_least" if limits.high is None else "clip"
+        args = [a for a in (limits.operand, limits.low, limits.high) if a is not None]
+        return self._ufunc(f"rt.{name}", expr.dtype, args, out)
+
     def _integer_division(self, expr: BinaryOpExpr, out: Output | None) -> Value:
         name = division(type(expr), expr.dtype)
         if may_divide_by_zero(expr):
-            where = {"where": self._where()} if self.guards else {}
+            where = {"where": self.where()} if self.guards else {}
             return self._ufunc(f"rt.{name}", expr.dtype, [expr.a, expr.b], out, **where)
         function = NUMPY_DIVISION.get(name, f"rt.{name}")
         return self._ufunc(function, expr.dtype, [expr.a, expr.b], out)
 
     def _call(self, expr: Call, out: Output | None) -> Value:
         name = intrinsic_name(expr)
-        if name == "if_then_else":
-            test, yes, no = expr.args
-            return self._choice(test, yes, no)
         if name == "reinterpret":
-            value = self.typed(expr.args[0], self._value(expr.args[0]))
+            value = self.typed(expr.args[0], self.value(expr.args[0]))
             node = call(attribute(value.node, "view"), dtype_name(expr.dtype))
             return Value(node, value.dims, expr.dtype)
         function = INTRINSICS.get(name)
@@ -360,7 +386,7 @@ class ArrayEmitter:
         out: Output | None,
         **keywords: Code,
     ) -> Value:
-        return self._apply(function, dtype, [(a, self._value(a)) for a in args], out, **keywords)
+        return self._apply(function, dtype, [(a, self.value(a)) for a in args], out, **keywords)
 
     def _apply(
         self,
@@ -389,17 +415,17 @@ class ArrayEmitter:
                 self.lines.append(do(call(function, *nodes, **keywords, out=value.node)))
                 self._overwritten(value)
                 return value
-        return self._fresh(call(function, *nodes, **keywords), dims, dtype)
+        return self.fresh(call(function, *nodes, **keywords), dims, dtype)
 
     def _overwritten(self, value: Value) -> None:
         """Forget the expressions whose values were in the memory of `value`."""
         name = value.temporary
         self.done = {e: entry for e, entry in self.done.items() if entry[0].temporary != name}
 
-    def _fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
+    def fresh(self, node: ast.Call, dims: frozenset[Var], dtype: DataType) -> Value:
         """The result of a call, in the memory of the output if that is free, or else in its own."""
         spare = self.spare
-        ufunc = isinstance(node.func, ast.Attribute) and node.func.attr not in ("astype", "where")
+        ufunc = isinstance(node.func, ast.Attribute) and node.func.attr != "astype"
         if (
             spare is not None
             and ufunc
@@ -410,9 +436,10 @@ class ArrayEmitter:
             node.keywords.append(ast.keyword("out", spare.node))
             self.lines.append(do(node))
             return Value(spare.node, dims, dtype, temporary="<out>")
-        return self._temporary(node, dims, dtype)
+        return self.temporary(node, dims, dtype)
 
-    def _temporary(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
+    def temporary(self, node: ast.expr, dims: frozenset[Var], dtype: DataType) -> Value:
+        """A new variable with the value of `node`, which no other expression uses."""
         name = self.scope.names.fresh("t")
         self.lines.append(assign(name, node))
         return Value(path(name), dims, dtype, temporary=name if dims else None)
@@ -423,9 +450,9 @@ class ArrayEmitter:
         """A load as a view if it is affine and in bounds, or else as a gather."""
         maps = self.maps(load.buffer, load.indices)
         if maps is None:
-            return self._flat_view(load) or self._row_gather(load, out) or self._gather(load)
+            return self._flat_view(load) or gather(self, load, out)
         if not self._inside(load.buffer, maps, load.indices):
-            return self._gather(load)
+            return gather(self, load, out)
         elements = view(self.scope, load.buffer, self.shape_of(load.buffer), maps, self.layout)
         return Value(elements.node, frozenset(elements.dims), load.dtype)
 
@@ -444,29 +471,7 @@ class ArrayEmitter:
         elements = view(self.scope, load.buffer, [count], [position], self.layout, flat=True)
         return Value(elements.node, frozenset(elements.dims), load.dtype)
 
-    def _row_gather(self, load: BufferLoad, out: Output | None) -> Value | None:
-        """A load of whole rows at computed indices."""
-        gather = gathers.row_gather(load, self.layout)
-        if gather is None or load.buffer in self.rows or self.guards:
-            return None
-        emitter = self._over(gather.over)
-        index = emitter.compute(gathers.without_widening(gather.index))
-        self.lines += emitter.lines
-        if index.dims != {a.var for a in gather.over}:
-            return None
-        name = self.scope.buffer(load.buffer)
-        size = item(attribute(name, "shape"), gather.axis)
-        buffer_title = title(self.name, load.buffer)
-        indices = call("rt.checked_indices", index.node, size, gather.axis, buffer_title)
-        node = call("np.take", name, indices, axis=gather.axis, mode=text("clip"))
-        dims = frozenset(self.variables)
-        if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
-            node.keywords.append(ast.keyword("out", out.node))
-            self.lines.append(do(node))
-            return Value(out.node, dims, load.dtype)
-        return self._temporary(node, dims, load.dtype)
-
-    def _over(self, layout: tuple[Axis, ...]) -> ArrayEmitter:
+    def over(self, layout: tuple[Axis, ...]) -> ArrayEmitter:
         """An emitter of values over some axes of the layout."""
         return ArrayEmitter(
             self.scope, self.name, layout, self.outer, self.rows, self.proof, self.span
@@ -502,23 +507,23 @@ class ArrayEmitter:
 
     def is_inside(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
         """Whether the access is provably in bounds in all iterations."""
-        return not self._unproved(buffer, indices)
+        return not self.unproved(buffer, indices)
 
-    def _unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """The indices that are not provably in bounds in all iterations."""
+    def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
+        """The indices that are not provably in bounds in all iterations, by their dimensions."""
         axes = self._all_axes()
-        return [
-            index
-            for index, size in zip(indices, buffer.shape, strict=True)
+        return {
+            dimension: index
+            for dimension, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
             if not is_inside(index, size, axes, self.scope.shape_vars)
-        ]
+        }
 
     def is_unproved(self, access: Access) -> bool:
         """Whether the access may be out of bounds although an axis of the layout has no iteration.
 
         A gather along all axes then has no indices.
         """
-        unproved = self._unproved(access.buffer, access.indices)
+        unproved = self.unproved(access.buffer, access.indices).values()
         gathered = any(affine(index, self.variables) is None for index in access.indices)
         along_all = all(mentions(index, {v}) for index in unproved for v in self.variables)
         return bool(unproved) and not (gathered and along_all)
@@ -546,30 +551,6 @@ class ArrayEmitter:
         size = item(attribute(self.scope.buffer(buffer), "shape"), axis)
         check = call("rt.check_bounds", *bounds, size, axis, title(self.name, buffer))
         self.lines.append(do(check))
-
-    def _gather(self, load: BufferLoad) -> Value:
-        name = self.scope.buffer(load.buffer)
-        count = 0 if self.guards else gathers.trailing_axes(load, self.layout)
-        split, rank = len(self.layout) - count, len(load.indices) - count
-        emitter = self._over(self.layout[:split]) if count else self
-        indices = self.present(load.buffer, load.indices)[:rank]
-        indices = [gathers.without_widening(index) for index in indices]
-        for index in indices:
-            emitter._count(index)
-        values = [emitter._value(index) for index in indices]
-        self.lines += emitter.lines if count else []
-        dims = frozenset(a.var for a in self.layout[split:]).union(*(v.dims for v in values))
-        nodes = [v.node for v in values]
-        if self.guards:
-            where = self._where()
-            node = call("rt.gather", name, tuple(nodes), where, title(self.name, load.buffer))
-            return self._temporary(node, dims, load.dtype)
-        shape = attribute(name, "shape")
-        nodes = [
-            call("rt.checked_indices", n, item(shape, axis), axis, title(self.name, load.buffer))
-            for axis, n in enumerate(nodes)
-        ]
-        return self._temporary(item(name, *nodes), dims, load.dtype)
 
     def present(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
         """The indices into the rows of `buffer` that are present."""

@@ -1,47 +1,114 @@
-"""Recognises loads at computed indices: gathers of whole rows, and indices counted from the end."""
+"""Emits loads at computed indices: gathers of whole slices, or of single elements."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.exec.kernel.emit.scope import title
+from relaxpy.exec.kernel.emit.values import Output, Value
+from relaxpy.exec.kernel.emit.views import view
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.python_ast import attribute, call, do, item
+from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, PrimExpr
+from relaxpy.ir.tir.expr import LT, Add, Cast, IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowGather:
-    """A gather of the rows `index` along dimension `axis`; `index` depends on the axes `over`."""
-
-    axis: int
-    index: PrimExpr
-    over: tuple[Axis, ...]
+if TYPE_CHECKING:
+    from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 
 
-def row_gather(load: BufferLoad, layout: Sequence[Axis]) -> RowGather | None:
-    """`load` over all iterations of `layout` as a gather of rows, or None if it is not one."""
-    computed = [n for n, i in enumerate(load.indices) if _full_axis(i, load, n, layout) is None]
-    if len(computed) != 1:
+def gather(emitter: ArrayEmitter, load: BufferLoad, out: Output | None) -> Value:
+    """The elements at computed indices; this is `out` if a single gather can write to it."""
+    return _slices(emitter, load, out) or _elements(emitter, load)
+
+
+def _slices(emitter: ArrayEmitter, load: BufferLoad, out: Output | None) -> Value | None:
+    """A load with one computed index, as slices of a view; None if there are more."""
+    maps = _maps(emitter, load)
+    computed = [n for n, index_map in enumerate(maps) if index_map is None]
+    if len(computed) != 1 or emitter.guards:
         return None
-    [axis] = computed
-    before = [_full_axis(i, load, n, layout) for n, i in enumerate(load.indices[:axis])]
-    after = [
-        _full_axis(i, load, n, layout)
-        for n, i in enumerate(load.indices[axis + 1 :], start=axis + 1)
-    ]
-    over = tuple(layout[len(before) : len(layout) - len(after)])
-    order = [*before, *over, *after]
-    if len(order) != len(layout) or any(a is not b for a, b in zip(order, layout, strict=True)):
+    [dimension] = computed
+    index, layout = load.indices[dimension], emitter.layout
+    over = tuple(a for a in layout if mentions(index, {a.var}))
+    if not over or any(m and a.var in m.coefficients for m in maps for a in over):
         return None
-    index = load.indices[axis]
-    gathered = {a.var for a in over}
-    ungathered = {a.var for a in layout} - gathered
-    if mentions(index, ungathered) or not all(mentions(index, {v}) for v in gathered):
+    first = layout.index(over[0])
+    if layout[first : first + len(over)] != over:
         return None
-    return RowGather(axis, index, over) if over else None
+    inner = emitter.over(over)
+    indices = inner.compute(without_widening(index))
+    if indices.dims != inner.variables:
+        return None
+    emitter.lines += inner.lines
+    whole = Axis(Var("i", INT64), ops.const(0, INT64), load.buffer.shape[dimension])
+    maps[dimension] = Affine({whole.var: as_poly(1)}, as_poly(0))
+    axes = (*layout[:first], whole, *layout[first + len(over) :])
+    source = view(
+        emitter.scope,
+        load.buffer,
+        emitter.shape_of(load.buffer),
+        [m for m in maps if m is not None],
+        axes,
+    )
+    position = first - [a.var in source.dims for a in axes].index(True)
+    node = call("rt.take", source.node, _checked(emitter, load, dimension, indices.node), position)
+    dims = indices.dims.union(source.dims) - {whole.var}
+    if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
+        node.args.append(out.node)
+        emitter.lines.append(do(node))
+        return Value(out.node, dims, load.dtype)
+    return emitter.temporary(node, dims, load.dtype)
+
+
+def _maps(emitter: ArrayEmitter, load: BufferLoad) -> list[Affine | None]:
+    """The indices as affine maps; None for one that is not, or not provably in bounds."""
+    maps: list[Affine | None] = []
+    rows = emitter.rows.get(load.buffer)
+    unproved = emitter.unproved(load.buffer, load.indices)
+    for n, index in enumerate(emitter.present(load.buffer, load.indices)):
+        proved = (rows is not None and rows.axis == n) or n not in unproved
+        is_fixed = proved and next(loads(index), None) is None
+        maps.append(affine(index, emitter.variables) if is_fixed else None)
+    return maps
+
+
+def _elements(emitter: ArrayEmitter, load: BufferLoad) -> Value:
+    """Single elements, or slices over whole trailing dimensions."""
+    name = emitter.scope.buffer(load.buffer)
+    count = 0 if emitter.guards else trailing_axes(load, emitter.layout)
+    split, rank = len(emitter.layout) - count, len(load.indices) - count
+    inner = emitter.over(emitter.layout[:split]) if count else emitter
+    indices = emitter.present(load.buffer, load.indices)[:rank]
+    values = inner.values([without_widening(index) for index in indices])
+    emitter.lines += inner.lines if count else []
+    dims = frozenset(a.var for a in emitter.layout[split:]).union(*(v.dims for v in values))
+    unproved = emitter.unproved(load.buffer, load.indices)
+    checked = [n for n in unproved if n < rank]
+    nodes = [v.node for v in values]
+    node: ast.expr
+    if emitter.guards:
+        where, name_of = emitter.where(), title(emitter.name, load.buffer)
+        node = call("rt.gather", name, tuple(nodes), tuple(checked), where, name_of)
+    else:
+        for n in checked:
+            nodes[n] = _checked(emitter, load, n, nodes[n])
+        node = item(name, *nodes) if count else call("rt.elements", name, tuple(nodes))
+    return emitter.temporary(node, dims, load.dtype)
+
+
+def _checked(
+    emitter: ArrayEmitter, load: BufferLoad, dimension: int, indices: ast.expr
+) -> ast.expr:
+    """The `indices` along a dimension, checked while the program runs."""
+    size = item(attribute(emitter.scope.buffer(load.buffer), "shape"), dimension)
+    name = title(emitter.name, load.buffer)
+    return call("rt.checked_indices", indices, size, dimension, name)
 
 
 def trailing_axes(load: BufferLoad, layout: Sequence[Axis]) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, assert_never
-
-import numpy as np
+from typing import assert_never
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent
@@ -44,7 +42,7 @@ from relaxpy.exec.kernel.plan.steps import (
     accesses,
     searched_condition,
 )
-from relaxpy.exec.kernel.plan.updates import Combine, update_of
+from relaxpy.exec.kernel.plan.updates import Combine, reduction_identity, update_of
 from relaxpy.exec.python_ast import (
     Code,
     assign,
@@ -85,16 +83,6 @@ UFUNCS: Mapping[Combine, str] = {
 def _ufunc(combine: Combine, dtype: DataType) -> str:
     """The ufunc that combines two values; truth values are integers of one bit."""
     return "np.logical_xor" if combine == "add" and dtype.is_bool else UFUNCS[combine]
-
-
-def _reduction_identity(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
-    """The identity of a minimum or maximum of values of `dtype`."""
-    if not dtype.is_float:
-        return IntImm(dtype, ops.int_range(dtype)[combine == "min"])
-    value = float("inf" if combine == "min" else "-inf")
-    if not np.isinf(dtype.numpy().type(value)):
-        value = ops.float_range(dtype)[combine == "min"]
-    return FloatImm(dtype, value)
 
 
 class NumpyEmitter:
@@ -385,6 +373,8 @@ class NumpyEmitter:
 
     def _reduce(self, step: Reduce) -> list[ast.stmt]:
         statement, update = step.statement, step.update
+        if self.plan.unused.get(statement.target) is statement:
+            return []
         inside = self._emitter(step.axes, statement)
         if statement.guards and not inside.is_inside(statement.target, statement.indices):
             # If the guards do not hold, the indices may be out of bounds.
@@ -392,7 +382,10 @@ class NumpyEmitter:
         layout = layout_of(statement, step.axes, step.over)
         arrays = self._emitter(layout, statement)
         mask = arrays.restrict(statement.guards)
+        search = self.plan.searches.get(statement)
         first = searched_condition(step) if mask is None and layout[-1] in step.over else None
+        if search is not None:
+            first = search.values
         node = arrays.broadcast(update.operand if first is None else first)
         spatial = [a for a in layout if a in step.axes]
         over = [
@@ -413,13 +406,17 @@ class NumpyEmitter:
         folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
         start = initial
         if not folded and update.combine in ("min", "max"):
-            start = _reduction_identity(update.combine, statement.target.dtype)
+            start = reduction_identity(update.combine, statement.target.dtype)
         if isinstance(start, (IntImm, FloatImm)):
             keywords["initial"] = literal(start, typed=start.dtype.numpy().isbuiltin != 1)
         elif isinstance(start, Var) and folded:
             keywords["initial"] = self.scope.index(start)
         if mask is not None:
             keywords["where"] = mask
+        if search is not None:
+            function = "np.argmax" if search.is_maximum else "np.argmin"
+            find = call("rt.first_extreme", function, node, over[0], keywords["initial"], out.node)
+            return [*arrays.lines, do(find)]
         if first is not None:
             arrays.lines.append(do(call("rt.first_true", node, keywords["initial"], out.node)))
             return arrays.lines
@@ -554,6 +551,8 @@ class NumpyEmitter:
             if buffer in self.row_products.unused:
                 continue
             owner = self.plan.shared.get(buffer, buffer)
+            if owner in self.plan.unused:
+                continue
             if owner in self.rows:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)
                 self.rows[buffer] = self.rows[owner]

@@ -12,7 +12,18 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
-from relaxpy.ir.tir.expr import Call, Cast, FloatImm, IntImm, PrimExpr, Select, Var
+from relaxpy.ir.tir.expr import (
+    Call,
+    Cast,
+    FloatImm,
+    IntImm,
+    Max,
+    Min,
+    Not,
+    PrimExpr,
+    Select,
+    Var,
+)
 
 Guards: TypeAlias = tuple[ast.expr, ...]
 """Conditions on iterations. Values in other iterations are unused and must not cause errors."""
@@ -61,7 +72,7 @@ class Rows:
 
 
 def truth_of(expr: PrimExpr) -> PrimExpr | None:
-    """The condition c, if `expr` is 1 where c holds and 0 elsewhere."""
+    """The condition that holds where `expr` is 1, if it is 0 elsewhere."""
     match expr:
         case Cast(value=condition) if condition.dtype.is_bool and not expr.dtype.is_bool:
             return condition
@@ -71,7 +82,18 @@ def truth_of(expr: PrimExpr) -> PrimExpr | None:
             pass
         case _:
             return None
-    return condition if _is_literal(yes, 1) and _is_literal(no, 0) else None
+    if _is_literal(yes, 1) and _is_literal(no, 0):
+        return condition
+    return Not(condition) if _is_literal(yes, 0) and _is_literal(no, 1) else None
+
+
+def converted_by_store(expr: PrimExpr) -> PrimExpr | None:
+    """The expression of another datatype that NumPy converts to `expr` while it stores it."""
+    match expr:
+        case Cast(value=value, dtype=dtype) if value.dtype.bits >= 8 and dtype.bits >= 8:
+            return value
+        case _:
+            return truth_of(expr)
 
 
 def _is_literal(expr: PrimExpr, value: int) -> bool:
@@ -82,6 +104,37 @@ def _is_literal(expr: PrimExpr, value: int) -> bool:
             return number == value and not is_negative and not expr.dtype.is_bool
         case _:
             return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """`operand`, replaced by the nearest bound where it is not between them; one may be missing."""
+
+    operand: PrimExpr
+    low: IntImm | FloatImm | None
+    high: IntImm | FloatImm | None
+
+
+def limits_of(expr: PrimExpr) -> Limits | None:
+    """`expr` as an operand limited by literals, or None."""
+    match expr:
+        case (
+            Max(
+                a=Min(a=operand, b=(IntImm() | FloatImm()) as high),
+                b=(IntImm() | FloatImm()) as low,
+            )
+            | Min(
+                a=Max(a=operand, b=(IntImm() | FloatImm()) as low),
+                b=(IntImm() | FloatImm()) as high,
+            )
+        ) if low.value <= high.value:
+            return Limits(operand, low, high)
+        case Max(a=operand, b=(IntImm() | FloatImm()) as low) if not math.isnan(low.value):
+            return Limits(operand, low, None)
+        case Min(a=operand, b=(IntImm() | FloatImm()) as high) if not math.isnan(high.value):
+            return Limits(operand, None, high)
+        case _:
+            return None
 
 
 def is_weak(dtype: DataType) -> bool:

@@ -48,24 +48,26 @@ def block_rows(
     shared: Mapping[Buffer, Buffer],
     fixed: Container[Buffer],
     shape_vars: Container[Var],
+    fast: Container[Assignment],
 ) -> tuple[Step, ...]:
     """`steps` with consecutive elementwise steps over a common axis fused into blocks.
 
     `local` are the buffers that are not visible outside the kernel. `shared` maps buffers to those
-    whose memory they use. Steps that write to buffers in `fixed` are not blocked.
+    whose memory they use. Steps that write to buffers in `fixed` are not blocked, nor are blocks
+    worth their overhead for the `fast` statements alone.
     """
     result: list[Step] = []
     run = _Run(shared)
     for step in steps:
         if not isinstance(step, (Serial, Scalar, Blocked)) and run.extended(step, fixed):
             continue
-        result += _blocked(run, steps, local, shape_vars)
+        result += _blocked(run, steps, local, shape_vars, fast)
         run = _Run(shared)
         if isinstance(step, Serial):
-            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, shape_vars))
+            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, shape_vars, fast))
         if isinstance(step, (Serial, Scalar, Blocked)) or not run.extended(step, fixed):
             result.append(step)
-    return (*result, *_blocked(run, steps, local, shape_vars))
+    return (*result, *_blocked(run, steps, local, shape_vars, fast))
 
 
 @dataclass(slots=True)
@@ -141,10 +143,17 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var])
 
 
 def _blocked(
-    run: _Run, steps: Sequence[Step], local: Container[Buffer], shape_vars: Container[Var]
+    run: _Run,
+    steps: Sequence[Step],
+    local: Container[Buffer],
+    shape_vars: Container[Var],
+    fast: Container[Assignment],
 ) -> Sequence[Step]:
     """The steps of the run in blocks if that is worth the overhead, else as they are."""
-    if sum(map(_passes, run.steps)) < _LEAST_PASSES:
+    most = max((_rank(step) for step in run.steps), default=0)
+    # Steps over fewer axes, such as those that compute indices, take little time.
+    slow = (s for s in run.steps if _rank(s) == most and s.statement not in fast)
+    if sum(map(_passes, slow)) < _LEAST_PASSES:
         return run.steps
     axes = run.axes
     row_of = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
@@ -170,6 +179,11 @@ def _blocked(
 
 def _along(step: ArrayStep, old: Axis, new: Axis) -> ArrayStep:
     return replace(step, axes=tuple(new if a is old else a for a in step.axes))
+
+
+def _rank(step: ArrayStep) -> int:
+    """The number of axes that `step` runs over."""
+    return len(step.axes) + (len(step.over) if isinstance(step, (Reduce, Contract)) else 0)
 
 
 def _passes(step: ArrayStep) -> int:

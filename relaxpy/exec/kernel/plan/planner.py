@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.blocking import block_rows
 from relaxpy.exec.kernel.plan.expansion import expand_locals
+from relaxpy.exec.kernel.plan.extremes import searches_of, unused_extremes
 from relaxpy.exec.kernel.plan.fold_init import fold_initial
 from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
@@ -34,10 +35,25 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     aliased = {*nest.views, *nest.views.values()}
     shared = shared_memory(steps, local, aliased)
     private = [b for b in local if b not in shared and b not in aliased]
-    steps = block_rows(steps, private, shared, aliased, shape_vars)
+    searches = searches_of(steps, shared, nest.views)
+    unused = unused_extremes(steps, searches, private)
+    fast = {*searches, *unused.values()}
+    steps = block_rows(steps, private, shared, aliased, shape_vars, fast)
     per_block = {b for step in steps if isinstance(step, Blocked) for b in step.local}
-    allocated = tuple(b for b in local if b not in per_block)
-    return Plan(func, name, nest, sequential, shape_vars, steps, allocated, shared, nest.views)
+    allocated = tuple(b for b in local if b not in per_block and b not in unused)
+    return Plan(
+        func,
+        name,
+        nest,
+        sequential,
+        shape_vars,
+        steps,
+        allocated,
+        shared,
+        nest.views,
+        searches,
+        unused,
+    )
 
 
 def _not_negative(size: PrimExpr) -> Iterable[Var]:

@@ -69,6 +69,22 @@ def searched_condition(step: Reduce) -> PrimExpr | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """The first position of the maximum (or minimum) of `values`, or of a NaN among them.
+
+    An earlier step computes this `extreme`, which needs not be known in the search.
+    """
+
+    values: PrimExpr
+    extreme: Reduce
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether the extreme is the maximum."""
+        return self.extreme.update.combine == "max"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Contract:
     """A sum over the axes `over` of the product of at least two `factors`; else the same as Reduce.
 
@@ -173,7 +189,8 @@ class Plan:
 
     The kernel allocates the buffers `allocated`. Some of them use the memory of another buffer, as
     `shared` tells; `views` maps buffers to the owners of their memory. If arguments share memory
-    that is written, `sequential` runs item by item instead of the steps.
+    that is written, `sequential` runs item by item instead of the steps. A library may have a
+    function for the statements in `searches`; those that compute buffers in `unused` need not run.
     """
 
     func: PrimFunc
@@ -185,6 +202,8 @@ class Plan:
     allocated: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]
     views: Mapping[Buffer, Buffer]
+    searches: Mapping[Assignment, Search]
+    unused: Mapping[Buffer, Assignment]
 
 
 def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, cast
 
+import numpy as np
+
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one, may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis, Bind, Branch, Item, Store, loads
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, access
 from relaxpy.ir.arith.algebra.affine import affine
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -23,6 +26,8 @@ from relaxpy.ir.tir.expr import (
     Add,
     And,
     Call,
+    FloatImm,
+    IntImm,
     Max,
     Min,
     Mul,
@@ -52,6 +57,16 @@ _CALLS: dict[str, Combine] = {
     "tir.bitwise_or": "bitwise_or",
     "tir.bitwise_xor": "bitwise_xor",
 }
+
+
+def reduction_identity(combine: Literal["min", "max"], dtype: DataType) -> IntImm | FloatImm:
+    """The identity of a minimum or maximum of values of `dtype`."""
+    if not dtype.is_float:
+        return IntImm(dtype, ops.int_range(dtype)[combine == "min"])
+    value = float("inf" if combine == "min" else "-inf")
+    if not np.isinf(dtype.numpy().type(value)):
+        value = ops.float_range(dtype)[combine == "min"]
+    return FloatImm(dtype, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
