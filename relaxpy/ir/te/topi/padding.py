@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError, counted
@@ -72,40 +72,55 @@ def _extended(
     name: str,
     sources: Sources,
 ) -> Tensor:
-    """Extend the data along each axis in turn by elements of the same line.
+    """Extend the data along the axes by elements of the same line.
 
-    `sources` returns the source positions before and after the axis, for a position relative to its
-    start and its size. Each stage is a slice at either end with the data in between.
+    `sources` returns the source positions before and after an axis, for a position relative to its
+    start and its size. Each stage stores up to nine slices, along two axes.
     """
     before, after = _widths(data, pad_before, pad_after, name)
-    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
-        if not (is_const(low, 0) and is_const(high, 0)):
-            data = _extended_along(data, axis, low, high, name, sources)
+    axes = [
+        axis
+        for axis, widths in enumerate(zip(before, after, strict=True))
+        if not all(is_const(width, 0) for width in widths)
+    ]
+    for first in range(0, len(axes), AXES_OF_A_STAGE):
+        widths = {axis: (before[axis], after[axis]) for axis in axes[first:][:AXES_OF_A_STAGE]}
+        data = _extended_along(data, widths, name, sources)
     return data
 
 
+AXES_OF_A_STAGE = 2
+"""With more axes the number of slices would grow faster than the memory that is saved."""
+
+
 def _extended_along(
-    data: Tensor, axis: int, low: PrimExpr, high: PrimExpr, name: str, sources: Sources
+    data: Tensor, widths: Mapping[int, tuple[PrimExpr, PrimExpr]], name: str, sources: Sources
 ) -> Tensor:
-    size = data.shape[axis]
-
     def element(*index: PrimExpr) -> PrimExpr:
-        def read(position: PrimExpr) -> PrimExpr:
-            return data(*index[:axis], position, *index[axis + 1 :])
+        def read(axes: Sequence[int], positions: Mapping[int, PrimExpr]) -> PrimExpr:
+            if not axes:
+                return data(*(positions.get(n, i) for n, i in enumerate(index)))
+            axis, *others = axes
+            i, (low, high), size = index[axis], widths[axis], data.shape[axis]
+            position = ops.sub(i, low)
+            start, end = sources(position, size)
+            value = read(others, {**positions, axis: position})
+            if not _is_negative(high):
+                is_after = ops.compare(tir.GE, i, ops.add(low, size))
+                value = intrin.if_then_else(is_after, read(others, {**positions, axis: end}), value)
+            if not _is_negative(low):
+                is_before = ops.compare(tir.LT, i, low)
+                value = intrin.if_then_else(
+                    is_before, read(others, {**positions, axis: start}), value
+                )
+            return value
 
-        i = index[axis]
-        position = ops.sub(i, low)
-        start, end = sources(position, size)
-        value: PrimExpr = read(position)
-        if not _is_negative(high):
-            is_after = ops.compare(tir.GE, i, ops.add(low, size))
-            value = intrin.if_then_else(is_after, read(end), value)
-        if not _is_negative(low):
-            value = intrin.if_then_else(ops.compare(tir.LT, i, low), read(start), value)
-        return value
+        return read(list(widths), {})
 
-    shape = list(data.shape)
-    shape[axis] = _padded(size, low, high)
+    shape = [
+        _padded(size, *widths[axis]) if axis in widths else size
+        for axis, size in enumerate(data.shape)
+    ]
     return injective(shape, element, name)
 
 
