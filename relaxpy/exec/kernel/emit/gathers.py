@@ -60,10 +60,10 @@ def _slices(emitter: ArrayEmitter, load: BufferLoad, out: Output | None) -> Valu
     node = call("rt.take", source.node, _checked(emitter, load, dimension, indices.node), position)
     dims = indices.dims.union(source.dims) - {whole.var}
     if out is not None and out.free and out.dims == dims and out.dtype == load.dtype:
-        node.args.append(out.node)
+        node.keywords.append(ast.keyword("out", out.node))
         emitter.lines.append(do(node))
         return Value(out.node, dims, load.dtype)
-    return emitter.temporary(node, dims, load.dtype)
+    return emitter.fresh(node, dims, load.dtype)
 
 
 def _maps(emitter: ArrayEmitter, load: BufferLoad) -> list[Affine | None]:
