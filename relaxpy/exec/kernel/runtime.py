@@ -192,26 +192,6 @@ def strided(
     return strided_view(origin, shape, strides)
 
 
-def whole_axes(indices: tuple[Any, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """How many of the last axes of an array a scatter passes through as they are.
-
-    Their indices are ranges of one loop each, of which the other indices do not depend.
-    """
-    count = 0
-    for index, size, extent in zip(indices[:0:-1], sizes[:0:-1], shape[::-1], strict=False):
-        along = np.shape(index)[-count - 1 :]
-        if size != extent or along != (size, *[1] * count) or np.size(index) != size:
-            break
-        if not np.array_equal(index.reshape(-1), np.arange(size)):
-            break
-        count += 1
-    fixed = indices[: len(indices) - count]
-    is_free = all(isinstance(i, np.ndarray) and i.ndim >= count for i in fixed)
-    if not is_free or any(i.shape[i.ndim - count :] != (1,) * count for i in fixed):
-        return 0
-    return count
-
-
 def scatter(
     array: Array,
     indices: tuple[Any, ...],
@@ -223,15 +203,16 @@ def scatter(
 ) -> None:
     """Store `values` at `indices`, in order; or combine them with the present values by `ufunc`.
 
+    Shapes:
+        indices     those of the first dimensions, each broadcast to `shape`
+        values      broadcast to `shape` and the other dimensions of the array
+        mask        broadcast to `shape`, only with indices of all dimensions
+
     Errors:
         RuntimeCheckError: an index is out of bounds.
     """
-    chosen = np.broadcast_to(values, shape)
-    count = whole_axes(indices, array.shape, shape) if mask is None else 0
-    if count:
-        # Whole slices are stored at once.
-        indices = tuple(i.reshape(i.shape[:-count]) for i in indices[:-count])
-        shape = shape[:-count]
+    slices = (*shape, *array.shape[len(indices) :])
+    chosen = values if np.shape(values) == slices else np.broadcast_to(values, slices)
     if mask is not None:
         selected = np.broadcast_to(mask, shape)
         indices = tuple(np.broadcast_to(i, shape)[selected] for i in indices)
@@ -239,7 +220,7 @@ def scatter(
     if 0 not in shape:
         for axis, index in enumerate(indices):
             checked_indices(index, array.shape[axis], axis, title)
-    if len(indices) > 1 and not count and array.flags.c_contiguous:
+    if len(indices) == array.ndim > 1 and array.flags.c_contiguous:
         # NumPy is faster with one index, the position in memory.
         array, indices = array.reshape(-1), (_position(array, indices),)
     full = [np.broadcast_to(np.asarray(i, np.intp), shape).reshape(-1) for i in indices]

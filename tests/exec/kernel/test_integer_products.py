@@ -86,24 +86,6 @@ def test_a_scatter_of_whole_slices_stores_them_at_once(order: str, ufunc: np.ufu
     expected = start.copy()
     for k in range(6):
         expected[i[k]] = values[k] if ufunc is None else expected[i[k]] + values[k]
-    j, k = np.arange(2)[:, None], np.arange(3)
     found = np.array(start, order=order)  # type: ignore[call-overload]
-    runtime.scatter(found, (i[:, None, None], j, k), values, (6, 2, 3), ufunc, None, "f: H")
+    runtime.scatter(found, (i,), values, (6,), ufunc, None, "f: H")
     np.testing.assert_array_equal(found, expected)
-    assert runtime.whole_axes((i[:, None, None], j, k), (4, 2, 3), (6, 2, 3)) == 2
-
-
-@pytest.mark.parametrize(
-    ("indices", "sizes", "shape"),
-    [
-        ((np.arange(3)[:, None], np.array([1, 0])), (3, 2), (3, 2)),  # another order
-        ((np.arange(3)[:, None], np.arange(2)), (3, 4), (3, 2)),  # a part of the axis
-        ((np.zeros((3, 2), "int64"), np.arange(2)), (3, 2), (3, 2)),  # the first depends on it
-        ((np.arange(2), np.arange(2)), (3, 2), (3, 2)),  # the diagonal
-        ((2, np.arange(2)), (3, 2), (2,)),  # a number
-    ],
-)
-def test_other_scatters_are_of_elements(
-    indices: tuple[np.ndarray, ...], sizes: tuple[int, ...], shape: tuple[int, ...]
-) -> None:
-    assert runtime.whole_axes(indices, sizes, shape) == 0

@@ -241,6 +241,39 @@ def test_single_elements(order: Any) -> None:
         load(along)(x, at, floats(4, 2))
 
 
+# ---- stores at computed positions
+
+
+@pytest.mark.parametrize(
+    ("index", "columns", "whole"),
+    [
+        ("A[vi], vj", 3, True),
+        ("A[vi], vj", 5, False),  # a part of the axis
+        ("A[vi], 2 - vj", 3, False),
+        ("A[vi], vi + vj", 8, False),
+        ("A[(vi + vj) % 4], vj", 3, False),
+    ],
+)
+@pytest.mark.parametrize("update", ["X[vi, vj]", "B[{index}] + X[vi, vj]"])
+def test_whole_rows_are_stored_at_once(index: str, columns: int, whole: bool, update: str) -> None:
+    func = from_source(f"""
+@T.prim_func
+def kernel(a: T.handle, x: T.handle, b: T.handle):
+    A = T.match_buffer(a, (4,), "int64")
+    X = T.match_buffer(x, (4, 3), "float32")
+    B = T.match_buffer(b, (6, {columns}), "float32")
+    for i, j in T.grid(4, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[{index}] = {update.format(index=index)}
+""")
+    assert isinstance(func, PrimFunc)
+    check(func, np.array([5, 0, 5, 2]), floats(4, 3), floats(6, columns))
+    assert ("(4,)" in source_of(func).partition("rt.scatter")[2]) is whole
+    with pytest.raises(RuntimeCheckError, match="index 6 is outside dimension 0 of buffer"):
+        load(func)(np.array([5, 0, 6, 2]), floats(4, 3), floats(6, columns))
+
+
 # ---- positions of extremes
 
 

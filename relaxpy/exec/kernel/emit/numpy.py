@@ -13,6 +13,7 @@ from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
+from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -500,10 +501,15 @@ class NumpyEmitter:
         mask = arrays.restrict(statement.guards)
         stored = step.update.operand if step.update else statement.value
         value = arrays.typed(stored, arrays.compute(stored))
+        store = BufferLoad(statement.target, statement.indices)
+        count = trailing_axes(store, step.axes) if mask is None else 0
+        axes, rank = step.axes[: len(step.axes) - count], len(statement.indices) - count
+        inner = arrays.over(axes) if count else arrays
         indices = arrays.present(statement.target, statement.indices)
-        nodes = [arrays.compute(i).node for i in indices]
+        nodes = [inner.compute(i).node for i in indices[:rank]]
+        arrays.lines += inner.lines if count else []
         name = self.scope.buffer(statement.target)
-        shape = tuple(self.scope.index(a.extent) for a in step.axes)
+        shape = tuple(self.scope.index(a.extent) for a in axes)
         combine = step.update.combine if step.update else None
         ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
         where = title(self.plan.name, statement.target)
