@@ -423,6 +423,9 @@ def test_kernels_are_those_of_tvm(before: Any, after: Any) -> None:
         (lambda x: op.matmul(x, x), ["matmul"]),
         (lambda x: op.nn.pad(x, (1, 1, 0, 0)), ["PadInput"]),
         (lambda x: op.triu(x), ["trilu"]),
+        (lambda x: op.expand_dims(x, [0, -1]), ["expand_dims"]),
+        (lambda x: op.strided_slice(x, [0], [1], [3]), ["T_strided_slice_with_axes"]),
+        (lambda x: op.eye_like(x), ["eye"]),
         (lambda x: op.broadcast_to(x, (3, 4, 4)), ["T_broadcast_to"]),
     ],
 )

@@ -82,7 +82,7 @@ def _gradient_gather_elements(
     "relax.gather_elements",
     layout=along("axis", together=True),
     pure=True,
-    legalize=by_te(_gather_elements, "gather_elements"),
+    legalize=by_te(_gather_elements, "gather"),
     gradient=_gradient_gather_elements,
 )
 def gather_elements(
@@ -129,7 +129,7 @@ def legalize_at_positions(name: str) -> Any:
 
         def kernel(data: Tensor, indices: Tensor, *values: Any, **attrs: Any) -> Tensor:
             positions_first = indices if len(order) == 1 else topi.transpose(indices, order)
-            function = topi.gather_nd if name == "gather_nd" else topi.scatter_nd
+            function = topi.scatter_nd if updates else topi.gather_nd
             return function(data, positions_first, *values, **attrs)
 
         mode = {"mode": call.attrs["reduction"]} if updates else dict(call.attrs)
@@ -166,7 +166,7 @@ def _gradient_gather_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuil
 @register(
     "relax.gather_nd",
     pure=True,
-    legalize=legalize_at_positions("gather_nd"),
+    legalize=legalize_at_positions("te_gather_nd"),
     gradient=_gradient_gather_nd,
 )
 def gather_nd(

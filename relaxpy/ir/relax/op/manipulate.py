@@ -46,6 +46,7 @@ from relaxpy.ir.relax.op.definition.rules import (
 )
 from relaxpy.ir.relax.op.definition.sharding import permuted_axes, reshaped_axes
 from relaxpy.ir.te import topi
+from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import expanded_sizes, product, reduced_sizes, tidy
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
@@ -312,6 +313,12 @@ def flatten(x: TensorStructInfo) -> TensorStructInfo:
     return _of_rank(x, 1) if shape is None else _rearranged(x, (product(shape),))
 
 
+def _expanded(x: Tensor, axis: Sequence[int]) -> Tensor:
+    # As in TVM, the block has another name than that of topi.
+    result: Tensor = topi.expand_dims(x, axis, name="expand_dims")
+    return result
+
+
 def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     return squeeze(g, call.attrs["axis"])
 
@@ -321,7 +328,7 @@ def _gradient_expand_dims(g: Any, x: Any, y: Any, call: Call) -> Any:
     layout=expanded_layout,
     precision_policy=1,
     pure=True,
-    legalize=by_te("expand_dims"),
+    legalize=by_te(_expanded, "expand_dims"),
     gradient=of_operand(_gradient_expand_dims),
 )
 def expand_dims(x: TensorStructInfo, axis: tuple[int, ...]) -> TensorStructInfo:

@@ -85,7 +85,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     return injective([x.shape[a] for a in order], element, "T_transpose")
 
 
-def expand_dims(x: Tensor, axis: Axes) -> Tensor:
+def expand_dims(x: Tensor, axis: Axes, *, name: str = "T_expand_dims") -> Tensor:
     """Insert axes of size 1 at these positions of the result."""
     count = len(axis) if isinstance(axis, Sequence) else 1
     new = normal_axes(axis, x.ndim + count)
@@ -93,7 +93,7 @@ def expand_dims(x: Tensor, axis: Axes) -> Tensor:
     def element(*index: PrimExpr) -> PrimExpr:
         return x(*(i for a, i in enumerate(index) if a not in new))
 
-    return injective(expanded_sizes(x.shape, new), element, "T_expand_dims")
+    return injective(expanded_sizes(x.shape, new), element, name)
 
 
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
@@ -339,7 +339,9 @@ def strided_slice(
         ]
         return x(*source_index)
 
-    return injective(shape, element, "T_strided_slice")
+    is_static = all(isinstance(value, tir.IntImm) for value in (*begins, *ends, *x.shape))
+    suffix = "strided_slice" if axes is None else "strided_slice_with_axes"
+    return injective(shape, element, f"T_{'' if is_static else 'dynamic_'}{suffix}")
 
 
 def take(

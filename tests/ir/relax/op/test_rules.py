@@ -185,7 +185,7 @@ FMA: list[tuple[Infos, rx.StructInfo]] = [
 ]
 WHERE: list[tuple[Infos, rx.StructInfo]] = [
     ((tensor(2, 3, dtype="bool"), tensor(3), tensor(2, 1)), tensor(2, 3)),
-    ((tensor(2, dtype="bool"), OPEN, tensor(3)), OPEN),
+    ((tensor(2, dtype="bool"), OPEN, tensor(2)), OPEN),
     ((tensor(N, dtype="bool"), tensor(M), tensor(1)), rank(1)),
     ((rank(1, dtype="bool"), tensor(2), tensor(2)), rank(1)),
     ((tensor(2, 3, dtype="bool"), UNTYPED, tensor(3)), UNTYPED),
@@ -209,7 +209,9 @@ def test_operators_on_three_tensors() -> None:
         (flags, tensor(2), tensor(2)),
         "dimension 0 of condition (4,) is 4, dimension 0 of x1 (2,) is 2",
     )
-    refused(op.where, (flags, tensor(), tensor(3)), "condition and x1 and x2 do not broadcast")
+    refused(op.where, (flags, tensor(), tensor(3)), "condition and x2 do not broadcast")
+    refused(op.where, (rank(2, "bool"), tensor(3), tensor(4)), "x1 and x2 do not broadcast")
+    refused(op.where, (tensor(3, 1, dtype="bool"), tensor(N, 3), tensor(3, 4)), "x1 and x2 do not")
 
 
 REDUCED: list[tuple[rx.StructInfo, object, bool, rx.StructInfo]] = [

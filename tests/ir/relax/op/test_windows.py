@@ -123,6 +123,7 @@ KNOWN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
     (op.nn.adaptive_avg_pool2d, (IMAGE,), IMAGE),
     (op.nn.adaptive_avg_pool2d, (BY_SHAPE,), BY_SHAPE),
     (op.nn.adaptive_avg_pool2d, (rank(4),), rank(4)),
+    (op.nn.adaptive_avg_pool2d, (rank(-1),), rank(4)),
     (with_attrs(op.nn.adaptive_avg_pool2d, output_size=7), (IMAGE,), tensor(N, 3, 7, 7)),
     (with_attrs(op.nn.adaptive_avg_pool2d, output_size=(1, 7)), (BY_SHAPE,), rank(4)),
     (with_attrs(op.nn.adaptive_avg_pool2d, out_layout="NHWC"), (IMAGE,), tensor(N, H, W, 3)),

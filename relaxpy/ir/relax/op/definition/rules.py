@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -267,12 +268,17 @@ def broadcast(sinfos: Sequence[TensorStructInfo], names: Sequence[str]) -> tuple
     if all(sinfo.shape is sinfos[0].shape for sinfo in sinfos):
         return sinfos[0].shape, ndim
     shapes = [literal_shape(sinfo) for sinfo in sinfos]
-    if any(shape is None for shape in shapes):
+    known = [(k, shape) for k, shape in enumerate(shapes) if shape is not None]
+    pairs = [
+        broadcast_sizes(first, second, (names[j], names[k]), sinfos[k])
+        for (j, first), (k, second) in combinations(known, 2)
+    ]
+    if len(known) < len(shapes):
         return None, ndim
-    common = shapes[0]
-    for k, (sinfo, shape) in enumerate(zip(sinfos[1:], shapes[1:], strict=True), start=1):
-        if common is not None and shape is not None:
-            common = broadcast_sizes(common, shape, (" and ".join(names[:k]), names[k]), sinfo)
+    common = pairs[0]
+    for k, shape in known[2:]:
+        if common is not None:
+            common = broadcast_sizes(common, shape, (names[0], names[k]), sinfos[k])
     unchanged = (sinfo.shape for sinfo in sinfos if literal_shape(sinfo) is common)
     return next(unchanged, common), ndim
 

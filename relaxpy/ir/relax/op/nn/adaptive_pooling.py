@@ -143,7 +143,7 @@ def _register_adaptive(count: int) -> OpDef:
         target = parsed_layout(out_layout or layout, f"NC{axes}", "out_layout")
         _window_counts(count, output_size)
         x = sizes_by_axis(data, source, "data")
-        if output_size is None and source.name == target.name:
+        if output_size is None and source.name == target.name and data.ndim >= 0:
             return data
         if x is None:
             return tensor(None, data.dtype, data.vdevice, len(target))
