@@ -14,8 +14,17 @@ from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import children, rewrite
-from relaxpy.ir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor
+from relaxpy.ir.core.traverse import children, rewrite, walk
+from relaxpy.ir.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ProducerLoad,
+    ScanOp,
+    Tensor,
+    compute,
+)
 from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
@@ -95,6 +104,11 @@ class _Lowering:
         stages = _stages([a for a in args if isinstance(a, Tensor)])
         alloc: list[Buffer] = []
         body: list[Stmt] = []
+        steps = _steps_of_scans(stages)
+        for scan in dict.fromkeys(steps.values()):
+            for k, state in enumerate(scan.state_placeholder):
+                alloc += self._declared(scan.output(k))
+                self.buffers[state] = self.buffers[scan.output(k)]
         for op in stages:
             if isinstance(op, PlaceholderOp):
                 if op.output(0) not in self.buffers:
@@ -103,11 +117,11 @@ class _Lowering:
                     )
                 continue
             for k in range(op.num_outputs):
-                tensor = op.output(k)
-                if tensor not in self.buffers:
-                    self.buffers[tensor] = self._declare(tensor)
-                    alloc.append(self.buffers[tensor])
-            body.append(self._stage(op))
+                alloc += self._declared(op.output(k))
+            if isinstance(op, ScanOp):
+                body += self._scan(op, [step for step, scan in steps.items() if scan is op])
+            elif op not in steps:
+                body.append(self._stage(op))
         root = Block((), (), (), "root", stmt_seq(*body), None, tuple(alloc))
         is_single_block = (
             len(body) == 1 and isinstance(body[0], BlockRealize) and not body[0].block.iter_vars
@@ -121,6 +135,13 @@ class _Lowering:
         if positions:
             attrs["layout_free_buffers"] = positions
         return PrimFunc(tuple(params), body_stmt, None, buffer_map, Attrs(attrs))  # type: ignore[arg-type]
+
+    def _declared(self, tensor: Tensor) -> list[Buffer]:
+        """Declare the buffer of a tensor; return it if it is a new one, to be allocated."""
+        if tensor in self.buffers:
+            return []
+        self.buffers[tensor] = self._declare(tensor)
+        return [self.buffers[tensor]]
 
     def _declare(self, tensor: Tensor) -> Buffer:
         return decl_buffer([self._size(s) for s in tensor.shape], tensor.dtype, tensor.name)
@@ -140,14 +161,14 @@ class _Lowering:
     def _stage(self, op: Operation) -> Stmt:
         if isinstance(op, ExternOp):
             return self._extern(op)
-        if not isinstance(op, ComputeOp):
-            raise MisuseError(
-                f"no kernel computes {op}", hint="store each state in a loop, by te.extern"
-            )
+        assert isinstance(op, ComputeOp)
+        return self._loops(op, self._stage_of(op))
+
+    def _stage_of(self, op: ComputeOp) -> list[_Stage]:
+        """The blocks of an operation: one for a reduction, else one for each output."""
         if isinstance(op.body[0], Reduce):
-            block = self._reduction(op, op.body[0])
-            return self._loops(op, [block])
-        return self._loops(op, [self._element(op, k) for k in range(op.num_outputs)])
+            return [self._reduction(op, op.body[0])]
+        return [self._element(op, k) for k in range(op.num_outputs)]
 
     def _annotations(self, op: Operation) -> Attrs:
         dropped = ("const_matrix", "workload", "auto_scheduler_simplify_const_tensor_indices")
@@ -174,12 +195,61 @@ class _Lowering:
             (), ops.const(True), Block((), reads, writes, self._block_name(op.name), body)
         )
 
-    def _loops(self, op: ComputeOp, blocks: list[_Stage]) -> Stmt:
-        """Build the loop nest over the axes of `op` with its blocks."""
+    def _scan(self, op: ScanOp, steps: list[ComputeOp]) -> list[Stmt]:
+        """Copy the first states, then compute one element of each step and state at a time."""
+        assert op.scan_axis is not None
+        assert op.scan_axis.dom is not None
+        time = Var(op.scan_axis.var.name, self._index_type(op.scan_axis))
+        first: list[Stmt] = []
+        body: list[Stmt] = []
+        for step in steps:
+            self._check_step(step, op, steps)
+            body.append(self._loops(step, self._stage_of(step), time))
+        for k, state in enumerate(op.state_placeholder):
+            first.append(self._copied(op.init[k], self.buffers[state]))
+            body.append(self._copied(op.update[k], self.buffers[state], time))
+        low, extent = self._size(op.scan_axis.dom.min), self._size(op.scan_axis.dom.extent)
+        return [*first, For(time, low, extent, ForKind.SERIAL, stmt_seq(*body))]
+
+    def _copied(self, source: Tensor, target: Buffer, time: Var | None = None) -> Stmt:
+        """The loops that copy a tensor to the first elements of a buffer, or element `time`."""
+        copy = compute(source.shape, lambda *index: source(*index), target.name)
+        assert isinstance(copy.op, ComputeOp)
+        self.buffers[copy.op.output(0)] = target
+        return self._loops(copy.op, self._stage_of(copy.op), time)
+
+    def _check_step(self, step: ComputeOp, scan: ScanOp, steps: list[ComputeOp]) -> None:
+        """Check that a step reads earlier states, and other steps at its own position.
+
+        Errors:
+            MisuseError: it reads what has not been computed.
+        """
+        for node in chain.from_iterable(map(walk, step.body)):
+            if not isinstance(node, ProducerLoad):
+                continue
+            is_state = node.producer in scan.state_placeholder
+            if not step.axis or not (is_state or node.producer.op in steps):
+                continue
+            distance = simplify(ops.sub(step.axis[0].var, node.indices[0]))
+            known = distance.value if isinstance(distance, IntImm) else -1
+            if known < 1 if is_state else known != 0:
+                raise MisuseError(
+                    f"{scan.name}: {step.name} reads {node.producer.name} at {node.indices[0]}, "
+                    f"which is not computed before element {step.axis[0].var}",
+                    hint="a step reads states at t - 1 or before, and other steps at t",
+                )
+
+    def _loops(self, op: ComputeOp, blocks: list[_Stage], time: Var | None = None) -> Stmt:
+        """Build the loop nest over the axes of `op`, without the first if it is `time`."""
         axes = [*op.axis, *op.reduce_axis]
         loops = [Var(axis.var.name, self._index_type(axis)) for axis in axes]
+        if time is not None:
+            loops[0] = time
         body: list[Stmt] = []
         for stage in blocks:
+            if time is not None:
+                moment = replace(stage.axes[0], iter_type=IterVarKind.Ordered)
+                stage = replace(stage, axes=(moment, *stage.axes[1:]))
             values: tuple[PrimExpr, ...] = tuple(loops) or (ops.const(0, stage.axes[0].var.dtype),)
             block = Block(
                 stage.axes,
@@ -192,6 +262,8 @@ class _Lowering:
             )
             body.append(BlockRealize(values, ops.const(True), _with_regions(block)))
         nest = stmt_seq(*body)
+        if time is not None:
+            axes, loops = axes[1:], loops[1:]
         for axis, loop in zip(reversed(axes), reversed(loops), strict=True):
             assert axis.dom is not None
             low, extent = self._size(axis.dom.min), self._size(axis.dom.extent)
@@ -359,6 +431,24 @@ def _replace_buffers(stmt: Stmt, replacements: dict[Buffer, Buffer]) -> Stmt:
     rewritten = rewrite(stmt, values.get)
     assert isinstance(rewritten, Stmt)
     return rewritten
+
+
+def _steps_of_scans(stages: list[Operation]) -> dict[ComputeOp, ScanOp]:
+    """Map the operations that read states of scans, or each other, to their scan, in order.
+
+    Errors:
+        MisuseError: one of them is not a ComputeOp.
+    """
+    scans = {s: op for op in stages if isinstance(op, ScanOp) for s in op.state_placeholder}
+    steps: dict[ComputeOp, ScanOp] = {}
+    for op in stages:
+        for tensor in () if isinstance(op, ScanOp) else op.input_tensors:
+            scan = scans.get(tensor) or steps.get(tensor.op)  # type: ignore[call-overload]
+            if scan is not None:
+                if not isinstance(op, ComputeOp):
+                    raise MisuseError(f"{scan.name}: {op} cannot be computed step by step")
+                steps[op] = scan
+    return steps
 
 
 def _stages(tensors: list[Tensor]) -> list[Operation]:

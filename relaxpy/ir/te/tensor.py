@@ -253,7 +253,7 @@ class ScanOp(Operation):
     """States along an axis, where each element is computed from earlier ones.
 
     The elements of `update` are those after `init`; they load earlier ones from the placeholders of
-    the states. No kernel is generated for a scan.
+    the states. A kernel computes one element of each after the other.
     """
 
     scan_axis: IterVar | None = None

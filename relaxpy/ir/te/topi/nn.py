@@ -21,6 +21,7 @@ from relaxpy.ir.te.topi import (
     normalization,
     padding,
     pooling,
+    recurrent,
     reduction,
     transform,
 )
@@ -33,6 +34,7 @@ from relaxpy.ir.te.topi.losses import *
 from relaxpy.ir.te.topi.normalization import *
 from relaxpy.ir.te.topi.padding import *
 from relaxpy.ir.te.topi.pooling import *
+from relaxpy.ir.te.topi.recurrent import *
 from relaxpy.ir.te.topi.shapes import as_sizes, is_const, normal_axis, product, shape_text, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.buffer import IterVar
@@ -70,6 +72,7 @@ __all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += padding.__all__
 __all__ += pooling.__all__
+__all__ += recurrent.__all__
 
 
 def matmul(
