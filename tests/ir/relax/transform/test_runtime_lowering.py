@@ -348,3 +348,16 @@ def test_a_lowered_module_runs_without_more_passes() -> None:
 def test_an_unknown_target_has_no_pipeline() -> None:
     with pytest.raises(MisuseError, match="no pipeline for target 'cuda'"):
         relax.get_default_pipeline("cuda -arch=sm_80")
+
+
+@pytest.mark.rule("DER-45")
+@pytest.mark.filterwarnings("error")
+def test_a_shape_that_is_returned_is_as_precise_as_the_result() -> None:
+    mod = from_source("""
+@R.function
+def main(x: R.Tensor(("n", 2), "float32")):
+    n = T.int64()
+    return R.shape([n, n * 2])
+""")
+    executable = relaxpy.compile(mod, relax_pipeline="default_build")
+    assert executable["main"](np.zeros((3, 2), "float32")) == (3, 6)

@@ -99,6 +99,7 @@ class _ShapeLowering(BindingRewriter):
         self._heap = rx.Var("shape_heap")
         self._todo: list[tuple[rx.Expr, Sequence[tir.PrimExpr], bool, str]] = []
         self._span: Span | None = None
+        self._result: rx.StructInfo | None = None
 
     def lowered(self, func: rx.Function) -> rx.Function:
         """The function with checks and shapes as calls."""
@@ -107,11 +108,11 @@ class _ShapeLowering(BindingRewriter):
         if not func.params and not self._slots:
             return func
         self._body = func.body
-        self._start(func)
-        body = self.sequence(func.body)
         sinfo = func.struct_info
         ret = sinfo.ret if isinstance(sinfo, rx.FuncStructInfo) else func.ret_struct_info
-        after = rebuild(func, body=body, ret_struct_info=ret)
+        self._result = ret
+        self._start(func)
+        after = rebuild(func, body=self.sequence(func.body), ret_struct_info=ret)
         if func.is_pure and not func.attrs.get("relax.force_pure", False):
             return after.with_attr("relax.force_pure", True)
         return after
@@ -207,8 +208,10 @@ class _ShapeLowering(BindingRewriter):
                     return expr
                 codes = [c for v in values for c in self._made(v)]
                 args = (self._heap, _int(len(values)), *codes)
-                # Results are declared, and operands keep the dimensions that kernels expect.
-                sinfo = rx.ShapeStructInfo(ndim=len(values)) if is_result else expr.struct_info
+                # The result is as precise as it is declared; kernels expect the dimensions.
+                sinfo: rx.StructInfo | None = rx.ShapeStructInfo(ndim=len(values))
+                if not is_result or not _covers(self._result or rx.ObjectStructInfo(), sinfo):
+                    sinfo = expr.struct_info
                 return self._call("make_shape", args, sinfo or rx.ShapeStructInfo(values), "s")
             case rx.PrimValue(value=value):
                 if value.dtype != INT64 or not variables_of(value):
