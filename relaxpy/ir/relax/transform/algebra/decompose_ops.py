@@ -236,27 +236,35 @@ def _batch_norm(new: _Bindings, call: Call) -> Expr | None:
 
 def _by_statistics(new: _Bindings, call: Call, ndim: int, mean: Expr, variance: Expr) -> Tuple:
     """The results of a `batch_norm` with these statistics in place of the moving ones."""
-    x, gamma, beta = call.args[:3]
     axis = cast("int", call.attrs["axis"]) % ndim
     others = [k for k in range(ndim) if k != axis]
 
     def beside(vector: Expr) -> Expr:
         return new.bound(R.expand_dims(vector, others)) if others else vector
 
-    centered = new.bound(R.subtract(x, beside(mean)))
-    result = _scaled(new, call, centered, beside(variance))
-    for name, operator, vector in (("scale", R.multiply, gamma), ("center", R.add, beta)):
-        if call.attrs[name]:
-            result = new.bound(operator(result, beside(vector)))
-    return Tuple((result, mean, variance))
+    centered = new.bound(R.subtract(call.args[0], beside(mean)))
+    return Tuple((_scaled(new, call, centered, beside(variance), beside), mean, variance))
 
 
-def _scaled(new: _Bindings, call: Call, centered: Expr, variance: Expr) -> Expr:
-    """Numbers divided by their standard deviation."""
-    sinfo = call.args[0].struct_info
+def _scaled(
+    new: _Bindings,
+    call: Call,
+    centered: Expr,
+    variance: Expr,
+    beside: Callable[[Expr], Expr] = lambda vector: vector,
+) -> Expr:
+    """Numbers divided by their standard deviation, times gamma and plus beta if `call` says so."""
+    x, *vectors = call.args[:3]
+    sinfo = x.struct_info
     assert isinstance(sinfo, TensorStructInfo)
     positive = new.bound(R.add(variance, const(call.attrs["epsilon"], sinfo.dtype)))
-    return new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
+    result = new.bound(R.divide(centered, new.bound(R.sqrt(positive))))
+    for name, operator, vector in zip(
+        ("scale", "center"), (R.multiply, R.add), vectors, strict=True
+    ):
+        if call.attrs[name]:
+            result = new.bound(operator(result, beside(vector)))
+    return result
 
 
 def _batch_norm_in_training(new: _Bindings, call: Call) -> Expr | None:
@@ -283,14 +291,9 @@ def _layer_norm(new: _Bindings, call: Call) -> Expr | None:
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over some axes."""
     if _known(call) is None:
         return None
-    x, gamma, beta = call.args
-    axes = call.attrs["axes"]
+    x, axes = call.args[0], call.attrs["axes"]
     centered = new.bound(R.subtract(x, new.bound(R.mean(x, axes, keepdims=True))))
-    result = _scaled(new, call, centered, new.bound(R.variance(x, axes, keepdims=True)))
-    for name, operator, factor in (("scale", R.multiply, gamma), ("center", R.add, beta)):
-        if call.attrs[name]:
-            result = new.bound(operator(result, factor))
-    return result
+    return _scaled(new, call, centered, new.bound(R.variance(x, axes, keepdims=True)))
 
 
 def _tensor_to_shape(new: _Bindings, call: Call) -> Expr | None:
