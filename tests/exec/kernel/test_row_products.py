@@ -1,4 +1,4 @@
-"""Sums of products along rows are products of vectors, if nothing else reads the products."""
+"""Sums of products along rows are products of vectors, those of batches products of matrices."""
 
 import numpy as np
 import pytest
@@ -126,3 +126,35 @@ def test_a_target_is_scratch_memory_after_its_last_read(value: str, temporaries:
     assert sum(line.strip().startswith("t") and " = " in line for line in lines) == temporaries
     x, w, y = np.random.default_rng(0).standard_normal((3, 6, 6), dtype=np.float32)
     check(func, x, w[0].copy(), y, rtol=1e-6)
+
+
+BATCHES = """
+@T.prim_func
+def kernel(x: T.handle, y: T.handle, z: T.handle):
+    b, n, m = T.int64(), T.int64(), T.int64()
+    X = T.match_buffer(x, (b, m), "DTYPE")
+    Y = T.match_buffer(y, (b, n, m), "DTYPE")
+    Z = T.match_buffer(z, (b, n), "DTYPE")
+    for i, j, k in T.grid(b, n, m):
+        with T.block("product"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Z[vi, vj] = T.Cast("DTYPE", START)
+            Z[vi, vj] = Z[vi, vj] + FACTORS
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("start", ["0", "2"])
+@pytest.mark.parametrize("factors", ["X[vi, vk] * Y[vi, vj, vk]", "Y[vi, vj, vk] * X[vi, vk]"])
+def test_a_matrix_times_a_vector_of_each_batch(factors: str, start: str, dtype: str) -> None:
+    text = BATCHES.replace("FACTORS", factors).replace("START", start).replace("DTYPE", dtype)
+    func = from_source(text)
+    assert isinstance(func, PrimFunc)
+    random = np.random.default_rng(0)
+    for b, n, m in [(2, 3, 4), (1, 1, 1), (3, 2, 0), (2, 1, 5)]:
+        x, y = (random.integers(-4, 5, shape).astype(dtype) for shape in ((b, m), (b, n, m)))
+        z = np.empty((b, n), dtype)
+        load(func)(x, y, z)
+        np.testing.assert_array_equal(z, (y * x[:, None]).sum(-1) + int(start))
+    assert "rt.contract" not in source_of(func)

@@ -167,7 +167,7 @@ class ContractionEmitter:
             first, second = second, first
         batch, left, right, summed = roles.batch, roles.left, roles.right, roles.summed
         counts = [len(batch), len(left), len(right), len(summed)]
-        if max(counts[1:]) > 1 or (batch and bool(left) != bool(right)):
+        if max(counts[1:]) > 1:
             a = self._factor(first, (*batch, *left, *summed))
             b = self._factor(second, (*batch, *summed, *right))
             return self._called("rt.contract", [a, b, tuple(counts)], out)
@@ -177,7 +177,16 @@ class ContractionEmitter:
             return self._called("np.vecdot", [a, b], out)
         a = self._factor(first, (*batch, *left, *summed))
         b = self._factor(second, (*batch, *summed, *right))
-        return self._called("rt.matmul" if self.dtype.is_int else "np.matmul", [a, b], out)
+        name = "rt.matmul" if self.dtype.is_int else "np.matmul"
+        if not batch or (left and right):
+            return self._called(name, [a, b], out)
+        # A vector of each batch is a matrix of one row or of one column.
+        row, column = (..., None, ast.Slice()), (..., None)
+        a, b = (a, item(b, *column)) if left else (item(a, *row), b)
+        if out is not None:
+            return call(name, a, b, out=item(out, *(column if left else row)))
+        product = call(name, a, b)
+        return item(product, ..., 0) if left else item(product, ..., 0, ast.Slice())
 
     def _called(self, name: str, args: Sequence[Code], out: ast.expr | None) -> ast.expr:
         return call(name, *args) if out is None else call(name, *args, out=out)
