@@ -3,8 +3,9 @@
 `PYTHONPATH=. python benchmarks/models.py` prints, for each model, the least time of NumPy, and the
 ratios of relaxpy's least time to those of the others; then the times of compilation, and the memory
 of an encoder layer beside what its live values need. All are called in turn, so that they meet the
-same noise; the others use one thread, as NumPy does for all but products of matrices. An argument
-selects the rows whose name contains it; `--pipeline` adds a column with another pipeline.
+same noise. Times are those of the processor, so that OPENBLAS_NUM_THREADS=1 makes them comparable.
+An argument selects the rows whose name contains it; `--pipeline` adds a column with another
+pipeline.
 """
 
 from __future__ import annotations
@@ -295,10 +296,10 @@ def check(name: str, found: Any, expected: Any) -> None:
 
 def timed(work: Callable[[], Any], count: int) -> float:
     """The microseconds of a call."""
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(count):
         work()
-    return (time.perf_counter() - start) / count * 1e6
+    return (time.process_time() - start) / count * 1e6
 
 
 def measure(row: Row, pipelines: list[str]) -> dict[str, float]:
