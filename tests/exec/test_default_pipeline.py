@@ -374,3 +374,25 @@ def test_a_second_compilation_of_the_result_changes_nothing_visible() -> None:
     mod = get_pipeline("default")(Shared)
     x = floats(4)
     np.testing.assert_array_equal(relaxpy.compile(mod)["main"](x), x)
+
+
+@pytest.mark.rule("OPT-1", "OPT-10")
+def test_local_functions_may_reshape_what_they_capture() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            y = R.exp(x)
+            z = R.negative(y)
+
+            @R.function
+            def flat(w: R.Tensor((6,), "float32")) -> R.Tensor((6,), "float32"):
+                return R.add(R.reshape(z, (6,)), w)
+
+            return z, flat(R.reshape(x, (6,)))
+
+    x = floats(2, 3)
+    for pipeline in ("default", "legalize"):
+        z, found = relaxpy.compile(Model, relax_pipeline=pipeline)["main"](x)
+        np.testing.assert_allclose(z, -np.exp(x), rtol=1e-6)
+        np.testing.assert_allclose(found, (x - np.exp(x)).ravel(), rtol=1e-5, atol=1e-6)

@@ -104,7 +104,7 @@ class KernelCalls:
         call, callee, outputs = self._calls[id(stmt)]
         free = [n for n in dying if n not in outputs and self._is_free(n, totals)]
         for output in outputs if free else ():
-            if self._allocations[output] not in before[-len(outputs) :]:
+            if self._allocations.get(output) not in before[-len(outputs) :]:
                 continue
             source = self._source_for(output, free, call, callee)
             if source is not None:
