@@ -1,4 +1,4 @@
-"""Calls of operators allocate at most twice the size of arguments and results besides results."""
+"""Scratch memory of operators: twice the size of arguments and results, and that of blocks."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks import operators
 from benchmarks.operators import Row, compiled
+from relaxpy.exec.kernel import row_blocks
 
-BLOCKS = 1 << 18
-"""Bytes for blocks of rows, indices of an axis, and NumPy's own buffers."""
+BLOCKS = 2 * row_blocks.TARGET
+"""Bytes of a block of rows and its intermediate results, whatever the size of the arguments."""
 
 
 @pytest.mark.parametrize(
