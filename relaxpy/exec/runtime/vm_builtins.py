@@ -36,7 +36,12 @@ def _builtin(name: str, *, pure: bool = True) -> Callable[[F], F]:
 
 def _refuse(context: str, problem: str) -> NoReturn:
     """Raise the error of a failed check; its message begins with the context that the call has."""
-    raise MatchCastError(f"{context}{problem}", rule="MC-3")
+    raise MatchCastError(_in_context(context, problem), rule="MC-3")
+
+
+def _in_context(context: str, problem: str) -> str:
+    context = context.rstrip()
+    return f"{context} {problem}" if context else problem
 
 
 @_builtin("alloc_shape_heap")
@@ -62,7 +67,7 @@ def match_shape(value: Value, heap: Array | None, ndim: int, *codes: Value) -> t
         _refuse(context, f"expected {ndim} dimensions, found {describe(value)}")
     for axis, actual in enumerate(dims):
         code, register = pairs[2 * axis : 2 * axis + 2]
-        _match(actual, heap, code, register, f"{context}dimension {axis} is")
+        _match(actual, heap, code, register, _in_context(context, f"dimension {axis} is"))
     return ()
 
 
@@ -97,7 +102,7 @@ def match_prim_value(
     value: Value, heap: Array | None, code: int, register: int, context: str = ""
 ) -> tuple[()]:
     """Compare or store a scalar. Errors: MatchCastError if it is not the expected one."""
-    _match(int(value), heap, code, register, f"{context}the value is")
+    _match(int(value), heap, code, register, _in_context(context, "the value is"))
     return ()
 
 
@@ -109,20 +114,23 @@ def make_prim_value(heap: Array | None, code: int, register: int) -> int:
 
 @_builtin("check_tensor_info", pure=False)
 def check_tensor_info(
-    value: Value, ndim: int, dtype: DataType | str = "", context: str = ""
+    value: Value, ndim: int, dtype: DataType | str = "", context: str | None = None
 ) -> tuple[()]:
     """Check that a value is a tensor of a rank, -1 for any, and of a datatype, void for any.
 
     The datatype may be missing. Errors: MatchCastError if the value is not such a tensor.
     """
-    if not isinstance(dtype, DataType):  # a call without a datatype has the context there
-        dtype, context = DataType("void"), dtype or context
+    if not isinstance(dtype, DataType):
+        if context is None:  # a call without a datatype has the context there
+            dtype, context = "", dtype
+        dtype = DataType(dtype or "void")
+    context = context or ""
     if category_of(value) is not Category.TENSOR:
         _refuse(context, f"expected a tensor, found {describe(value)}")
     if ndim not in (-1, value.ndim):
-        _refuse(context, f"expected a tensor of rank {ndim}, found {describe(value)}")
+        _refuse(context, f"expected a tensor of ndim {ndim}, found {describe(value)}")
     if not dtype.is_void and dtype != DataType(value.dtype.name):
-        _refuse(context, f"expected a tensor of {dtype}, found {describe(value)}")
+        _refuse(context, f"expected a tensor of dtype {dtype}, found {describe(value)}")
     return ()
 
 
@@ -130,7 +138,7 @@ def check_tensor_info(
 def check_shape_info(value: Value, ndim: int, context: str = "") -> tuple[()]:
     """Check that a value is a shape of so many members, -1 for any (MatchCastError)."""
     if category_of(value) is not Category.SHAPE or ndim not in (-1, len(value)):
-        members = "" if ndim == -1 else f" of {ndim} members"
+        members = "" if ndim == -1 else f" of ndim {ndim}"
         _refuse(context, f"expected a shape{members}, found {describe(value)}")
     return ()
 
@@ -147,7 +155,7 @@ def check_prim_value_info(value: Value, dtype: DataType, context: str = "") -> t
 def check_tuple_info(value: Value, size: int, context: str = "") -> tuple[()]:
     """Check that a value is a tuple of so many fields (MatchCastError)."""
     if category_of(value) is not Category.TUPLE or len(value) != size:
-        _refuse(context, f"expected a tuple of {size} fields, found {describe(value)}")
+        _refuse(context, f"expected a tuple of {size} elements, found {describe(value)}")
     return ()
 
 

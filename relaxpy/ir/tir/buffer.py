@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from enum import IntEnum
 from types import EllipsisType
-from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -114,6 +114,16 @@ def enumerated(kinds: type[K], value: object) -> K:
         ) from None
 
 
+def _operator_of_variable(name: str) -> Callable[..., PrimExpr]:
+    operator = getattr(PrimExpr, name)
+
+    def apply(self: IterVar, *operands: ExprLike) -> PrimExpr:
+        return cast(PrimExpr, operator(self.var, *operands))
+
+    apply.__name__ = name
+    return apply
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Node):
     """An iteration variable with its domain, which can be used as an expression.
@@ -157,6 +167,48 @@ class IterVar(Node):
 
     def __prim_expr__(self) -> PrimExpr:
         return self.var
+
+    @property
+    def dtype(self) -> DataType:
+        """The datatype of the variable."""
+        return self.var.dtype
+
+    def equal(self, other: ExprLike) -> PrimExpr:
+        """Return the comparison of the variable with `other`."""
+        return self.var.equal(ops.convert(other))
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """Convert the variable to `dtype`."""
+        return self.var.astype(dtype)
+
+    __add__ = _operator_of_variable("__add__")
+    __radd__ = _operator_of_variable("__radd__")
+    __sub__ = _operator_of_variable("__sub__")
+    __rsub__ = _operator_of_variable("__rsub__")
+    __mul__ = _operator_of_variable("__mul__")
+    __rmul__ = _operator_of_variable("__rmul__")
+    __truediv__ = _operator_of_variable("__truediv__")
+    __rtruediv__ = _operator_of_variable("__rtruediv__")
+    __floordiv__ = _operator_of_variable("__floordiv__")
+    __rfloordiv__ = _operator_of_variable("__rfloordiv__")
+    __mod__ = _operator_of_variable("__mod__")
+    __rmod__ = _operator_of_variable("__rmod__")
+    __and__ = _operator_of_variable("__and__")
+    __rand__ = _operator_of_variable("__rand__")
+    __or__ = _operator_of_variable("__or__")
+    __ror__ = _operator_of_variable("__ror__")
+    __xor__ = _operator_of_variable("__xor__")
+    __rxor__ = _operator_of_variable("__rxor__")
+    __lshift__ = _operator_of_variable("__lshift__")
+    __rlshift__ = _operator_of_variable("__rlshift__")
+    __rshift__ = _operator_of_variable("__rshift__")
+    __rrshift__ = _operator_of_variable("__rrshift__")
+    __lt__ = _operator_of_variable("__lt__")
+    __le__ = _operator_of_variable("__le__")
+    __gt__ = _operator_of_variable("__gt__")
+    __ge__ = _operator_of_variable("__ge__")
+    __neg__ = _operator_of_variable("__neg__")
+    __invert__ = _operator_of_variable("__invert__")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

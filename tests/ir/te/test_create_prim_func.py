@@ -274,3 +274,28 @@ def test_layouts_that_are_left_open_are_named() -> None:
     (buffer,) = last[0].annotations["layout_free_placeholders"]  # type: ignore[misc]
     assert buffer.name == "C"
     assert "layout_free_placeholders" not in create_prim_func([a, b, c]).script()
+
+
+def test_arithmetic_of_reduction_axes(rng: np.random.Generator) -> None:
+    k, n = te.reduce_axis((0, 3), "k"), te.reduce_axis((0, 2), "n")
+    data = te.placeholder((11,), "float64", name="data")
+
+    def pooled(i: tir.Var) -> tir.PrimExpr:
+        return reduce.sum(intrin.if_then_else(k < 2, data[k * 2 + 1 - n + i], 0.0), [k, n])
+
+    values, out = rng.standard_normal(11), np.zeros(5)
+    run(create_prim_func([data, te.compute((5,), pooled, name="pooled")]), values, out)
+    np.testing.assert_allclose(out, [values[i : i + 4].sum() for i in range(5)])
+    texts = (1 + k, k - n, k // 2, k % 2, -k, k << 1, k.equal(2), k.astype("int64"), k >= n)
+    assert [str(text) for text in texts] == [
+        "1 + k",
+        "k - n",
+        "k // 2",
+        "k % 2",
+        "k * -1",
+        "T.shift_left(k, 1)",
+        "k == 2",
+        'T.Cast("int64", k)',
+        "k >= n",
+    ]
+    assert k.dtype == "int32"

@@ -12,6 +12,7 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Function,
+    ShapeExpr,
     StructInfo,
     TensorStructInfo,
     Var,
@@ -166,7 +167,12 @@ class CategoricalCrossEntropyLoss(_CrossEntropy):
         logits = self.log_probabilities(builder, scores)
         if self.ignore_index >= 0:
             weight = weights[0] if weights else None
-            classes = R.argmax(targets, axis=1)
+            classes = builder.emit(R.argmax(targets, axis=1))
+            match targets.struct_info:
+                case TensorStructInfo(shape=ShapeExpr(values=(count, _))):
+                    classes = builder.emit(R.reshape(classes, (count,)))  # as TVM does
+                case _:
+                    pass
             return R.nn.nll_loss(logits, classes, weight, self.reduction, self.ignore_index)
         losses = builder.emit(R.negative(logits))
         dtype = sinfo_dtype(logits)

@@ -106,6 +106,24 @@ def test_the_form_of_a_loss() -> None:
     assert CrossEntropyLoss()(own, params[1]).params[0] is own
 
 
+def test_the_form_of_a_loss_without_a_class() -> None:
+    @R.function
+    def categorical_cross_entropy_loss(
+        predictions: R.Tensor((3, 5), "float32"), targets: R.Tensor((3, 5), "int64")
+    ):
+        with R.dataflow():
+            logits = R.nn.log_softmax(predictions)
+            most_probable = R.argmax(targets, axis=1)
+            classes = R.reshape(most_probable, (3,))
+            loss = R.nn.nll_loss(logits, classes, reduction="sum", ignore_index=1)
+            R.output(loss)
+        return loss
+
+    built = CategoricalCrossEntropyLoss("sum", ignore_index=1)
+    found = built(sinfo(3, 5, dtype="float32"), sinfo(3, 5, dtype="int64"))
+    relaxpy.ir.assert_structural_equal(found, categorical_cross_entropy_loss)
+
+
 @pytest.mark.parametrize("loss", [L1Loss, MSELoss, CrossEntropyLoss, CategoricalCrossEntropyLoss])
 def test_wrong_options(loss: Any) -> None:
     with pytest.raises(MisuseError, match="a reduction is one of mean, sum, none"):
