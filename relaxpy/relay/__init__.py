@@ -33,9 +33,10 @@ from relaxpy.ir.relay.expr import (
     const,
     var,
 )
-from relaxpy.ir.relay.module import RelayModule as IRModule
+from relaxpy.ir.relay.module import Prelude, RelayModule as IRModule
 from relaxpy.ir.relay.op.makers import maker
-from relaxpy.ir.relay.ty import (
+from relaxpy.ir.relay.scope_builder import ScopeBuilder
+from relaxpy.ir.relay.ty import (  # noqa: N812
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -51,6 +52,7 @@ from relaxpy.ir.relay.ty import (
     TypeVar,
     UnknownDim as Any,
     scalar_type,
+    shape_var as ShapeVar,
 )
 from relaxpy.relay import analysis, nn, op, transform
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
@@ -77,6 +79,7 @@ __all__ = [
     "PatternTuple",
     "PatternVar",
     "PatternWildcard",
+    "Prelude",
     "RefCreate",
     "RefRead",
     "RefType",
@@ -85,6 +88,8 @@ __all__ = [
     "RelayExpr",
     "RelayRefType",
     "RelayTypeError",
+    "ScopeBuilder",
+    "ShapeVar",
     "TempExpr",
     "TensorType",
     "Tuple",

@@ -11,6 +11,7 @@ from relaxpy.ir.relay.analysis.variables import (
     free_type_vars,
     free_vars,
 )
+from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
 
 __all__ = [
     "all_type_vars",
@@ -21,5 +22,7 @@ __all__ = [
     "free_type_vars",
     "free_vars",
     "is_dataflow",
+    "post_order_visit",
     "unmatched_cases",
+    "well_formed",
 ]

@@ -264,6 +264,14 @@ class RelayModule(Node):
         return module
 
 
+class Prelude:
+    """The Prelude, imported into the module `mod` (RLY-113)."""
+
+    def __init__(self, mod: RelayModule | None = None) -> None:
+        self.mod = RelayModule() if mod is None else mod
+        self.mod.import_from_std("prelude.rly")
+
+
 def as_function(expr: RelayExpr) -> Function:
     """Return a function itself, or a function of the free variables of another expression."""
     return expr if isinstance(expr, Function) else Function(tuple(free_vars(expr)), expr)

@@ -246,6 +246,11 @@ class TensorType(Type):
         raise MisuseError(f"the shape of {self} is not known", about=self)
 
 
+def shape_var(name: str) -> TypeVar:
+    """Return a type parameter that stands for one dimension: `relay.ShapeVar`."""
+    return TypeVar(name, TypeKind.ShapeVar)
+
+
 def scalar_type(dtype: object) -> TensorType:
     """Return the type of tensors of rank 0 with this datatype."""
     return TensorType((), dtype)  # type: ignore[arg-type]

@@ -48,8 +48,9 @@ class Scope:
 class Scopes:
     """The scopes of an expression, which is the root of the outermost one.
 
-    `uses` are the numbers of uses of each expression that is not an atom, and `inner` the scopes
-    that a Function, Let, If or Match opens, in their order.
+    `nodes` are all expressions but atoms, operands before the expressions that use them; `lets` are
+    the lets among them. `uses` are the numbers of their uses, and `inner` the scopes that a
+    Function, Let, If or Match opens, in their order.
     """
 
     def __init__(self, root: rl.RelayExpr) -> None:
@@ -58,6 +59,7 @@ class Scopes:
         self.uses: dict[int, int] = {id(root): 1}
         self.inner: dict[int, tuple[Scope, ...]] = {}
         order = _post_order(root)
+        self.nodes = order
         self.lets = [node for node in order if isinstance(node, rl.Let)]
         for node in reversed(order):
             self._visit(node)
