@@ -213,11 +213,17 @@ def test_shapes_hold_scalars():
 
 
 @pytest.mark.rule("AST-21")
-@pytest.mark.parametrize("misplaced", [X, rx.PrimValue(1)])
+@pytest.mark.parametrize("misplaced", [X, rx.Var("s", rx.PrimStructInfo("int64"))])
 def test_a_relax_expression_is_not_part_of_a_scalar(misplaced: object):
     for make in (lambda: N + misplaced, lambda: ops.add(N, misplaced)):
         with pytest.raises((MisuseError, TypeError)):
             make()
+
+
+@pytest.mark.rule("AST-21")
+def test_a_scalar_of_known_value_stands_for_its_value():
+    assert ops.add(N, rx.PrimValue(1)) is N + 1
+    assert N + rx.PrimValue(N * 2) is N + N * 2
 
 
 @pytest.mark.rule("AST-14")

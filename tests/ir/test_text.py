@@ -183,7 +183,7 @@ def test_leaves(leaf: rx.Expr, text: str):
 
 def test_other_parts():
     assert str(Range(2, 5)) == "T.Range(2, 5)"
-    assert str(IterVar(Range(4), "i", 0)) == "i"
+    assert str(IterVar(Range(4), "i", 0)) == 'T.iter_var(i, (0, 4), "DataPar", "")'
     assert str(A[K, 0:4]) == "A[k, 0:4]"
     assert str(rx.Var("x")) == "x"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -19,7 +19,7 @@ FILES: Final = {
 }
 
 
-@cache
+@lru_cache(maxsize=8)
 def load(file: str) -> RelayModule:
     """Return the module of a file, with the modules that it needs.
 
