@@ -18,7 +18,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     const,
 )
-from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
+from relaxpy.ir.relax.op.definition.gradients import of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     by_te,
@@ -202,8 +202,7 @@ def _gradient_affine_grid(g: Any, x: Any, y: Any, call: Call) -> Any:
     """Of the columns x, y and 1 of the maps: the positions themselves are those of the identity."""
     dtype = str(x.struct_info.dtype) or "float32"
     identity = const(np.eye(2, 3)[None], dtype)
-    size = require_shape(y, "relax.image.affine_grid")[2:]
-    positions = affine_grid(identity, size, **call.attrs)
+    positions = R.image.affine_grid(identity, call.args[1], **call.attrs)
     rows = R.sum(R.expand_dims(g, 2) * R.expand_dims(positions, 1), [3, 4])
     return R.concat([rows, R.expand_dims(R.sum(g, [2, 3]), 2)], axis=2)
 

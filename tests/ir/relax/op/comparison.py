@@ -49,6 +49,7 @@ def tolerance(dtype: Any, expected: Array, moved: Array, roundings: int, terms: 
     - What is rounded in the middle of a computation has the effect of operands that differ by one
       rounding. `moved` is that effect, by the definition itself: it is large where terms cancel, or
       where a function is steep, and 0 where elements are only moved or counted: `roundings` times.
+      Integers are never moved: where sums of large ones cancel, the case has more `roundings`.
 
     The first two are relative to the element, and to the greatest element of the result where that
     is below 1: an element near 0 is often the difference of two others.
