@@ -329,14 +329,14 @@ argmin = partial(_arg_extreme, np.argmin, np.less, np.less_equal)
 
 
 def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
-    """`np.where` of two arrays of one datatype, or numbers of it.
+    """`np.where` of two arrays of one datatype, or numbers of it; truths may be those of Python.
 
     Of many elements bits are selected, since NumPy does not vectorise its function.
     """
-    if max(np.size(condition), yes.size, no.size) < MANY_CHOSEN:
+    if max(np.size(condition), np.size(yes), np.size(no)) < MANY_CHOSEN:
         chosen = np.where(condition, yes, no)
         return chosen if out is None else _into(chosen, out)
-    condition = np.asarray(condition)
+    condition, yes, no = np.asarray(condition), np.asarray(yes), np.asarray(no)
     shape = np.broadcast_shapes(condition.shape, yes.shape, no.shape)
     if out is None:
         out = np.empty(shape, yes.dtype)

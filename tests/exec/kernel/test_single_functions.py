@@ -184,6 +184,55 @@ def test_where_is_numpys(
         assert b.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("size", [3, runtime.MANY_CHOSEN])
+@pytest.mark.parametrize("plain", [False, True])
+def test_where_takes_truths_of_python(size: int, plain: bool) -> None:
+    test, other = (rng.integers(0, 2, size).astype(bool) for _ in range(2))
+    for args in [
+        (plain, other, not plain),
+        (plain, not plain, other),
+        (test, plain, other),
+        (test, other, plain),
+        (test, plain, not plain),
+        (plain, other, other[::-1]),
+    ]:
+        expected = np.where(*args)
+        out = np.empty(size, bool)
+        assert runtime.where(*args, out=out) is out
+        for found in (runtime.where(*args), out):
+            np.testing.assert_array_equal(found, expected)
+            assert found.dtype == bool
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "T.if_then_else(vj == m, A[vi] < T.int32(0), m > T.int64(1))",
+        "T.if_then_else(m == T.int64(1), A[vi] < T.int32(0), m > T.int64(0))",
+        "T.if_then_else(A[vi] < T.int32(0), m > T.int64(1), m < T.int64(1))",
+        "T.if_then_else(A[vi] < T.int32(0), T.bool(True), m < T.int64(1))",
+        "T.Select(m == T.int64(1), m > T.int64(0), A[vi] < T.int32(0))",
+    ],
+)
+@pytest.mark.parametrize("value", ["{}", "A[vi] > T.int32(3) or {}", "not {}"])
+def test_choices_between_truths_of_scalars(choice: str, value: str) -> None:
+    func = from_source(f"""
+@T.prim_func
+def kernel(a: T.handle, m: T.int64, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "int32")
+    B = T.match_buffer(b, (2, n), "bool")
+    for j, i in T.grid(2, n):
+        with T.block("B"):
+            vj, vi = T.axis.remap("SS", [j, i])
+            B[vj, vi] = {value.format(choice)}
+""")
+    assert isinstance(func, PrimFunc)
+    x = rng.integers(-9, 9, 5).astype(np.int32)
+    for m in range(3):
+        check(func, x, m, np.zeros((2, 5), bool))
+
+
 # ---- slices at computed positions
 
 

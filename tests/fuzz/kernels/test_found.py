@@ -283,6 +283,17 @@ FOUND = {
         """,
         *(call(ints(0, 0, 0, 0), n) for n in (2, 3, 4)),
     ),
+    "a choice may be between truths of an array and a truth of a loop": (
+        """
+        def f(A: T.Buffer((2,), "int32"), Y: T.Buffer((2, 3), "int32"), c: T.handle):
+            C = T.match_buffer(c, (2, 3), "int32")
+            for i in T.serial(T.int64(3)):
+                for j in range(2):
+                    if T.if_then_else(i == T.int64(1), Y[j, i] < A[0], i * 3 > T.int64(2)):
+                        C[j, i] = C[j, i * j] - 3
+        """,
+        call(ints(1, 2), ints(0, 1, 2, 3, 0, 1).reshape(2, 3), ints(*range(6)).reshape(2, 3)),
+    ),
 }
 
 
