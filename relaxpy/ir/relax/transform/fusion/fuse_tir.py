@@ -41,7 +41,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 @dataclass(frozen=True)
 class FuseTIR(Pass):
-    """Makes one kernel of each function with the attribute `Primitive`, which FuseOps creates.
+    """Makes one kernel of each private function with the attribute `Primitive` of FuseOps.
 
     Intermediate results are local buffers of the kernel, shapes that the function takes become
     scalars, and tuples their fields. A function that does more than call kernels on tensors of
@@ -107,6 +107,7 @@ class FuseTIR(Pass):
             name: kernel
             for name, func in functions.items()
             if isinstance(func, Function) and func.attrs.get("Primitive")
+            if "global_symbol" not in func.attrs  # or else it is called from outside
             if (kernel := fused_kernel(func, functions)) is not None
         }
         for func in functions.values() if kernels else ():
