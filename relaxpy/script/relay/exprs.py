@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.ir.relay.op.registry import Op, is_op_name, list_op_names
 from relaxpy.script.relay.cursor import Cursor, Scope
 from relaxpy.script.relay.lexer import Token
-from relaxpy.script.relay.types import Types, datatype
+from relaxpy.script.relay.literals import Literals
+from relaxpy.script.relay.types import Types
 
 #: The binary signs, loosest first (RLY-69).
 _SIGNS: Final[tuple[Mapping[str, str], ...]] = (
@@ -27,13 +26,6 @@ _SIGNS: Final[tuple[Mapping[str, str], ...]] = (
 )
 _LEVELS: Final = {sign: level for level, signs in enumerate(_SIGNS) for sign in signs}
 _CALLEES: Final = {sign: name for signs in _SIGNS for sign, name in signs.items()}
-_SUFFIXES: Final = {"i": "int32", "f": "float32"} | {
-    f"{letter}{bits}": f"{family}{bits}"
-    for letter, family in (("i", "int"), ("f", "float"))
-    for bits in (16, 32, 64)
-}
-_LITERALS: Final = {"True": True, "False": False, "None": None, "nullptr": None}
-_MAX_ELEMENTS: Final = 1 << 26
 
 
 class Exprs:
@@ -47,6 +39,7 @@ class Exprs:
         self.cursor = cursor
         self.scope = scope
         self.types = types
+        self.literals = Literals(cursor, scope, types)
         self.in_line = False
         """Whether a line end may end the expression: that of a graph binding (RLY-79)."""
 
@@ -227,7 +220,7 @@ class Exprs:
         cursor = self.cursor
         name = cursor.take()
         cursor.take()
-        value = self.attribute_value()
+        value = self.literals.attribute_value()
         if name.text in attrs:
             raise cursor.error(name, f"the attribute {name.text} is given twice", "RLY-71")
         if isinstance(callee, Op) and name.text not in callee.record.attributes:
@@ -240,93 +233,13 @@ class Exprs:
             )
         attrs[name.text] = value
 
-    def attribute_value(self) -> object:
-        """Return the value of an attribute: a number, Boolean, string, list or None."""
-        cursor = self.cursor
-        token = cursor.token
-        if cursor.accept("["):
-            return tuple(cursor.listed("]", self.attribute_value, "RLY-71"))
-        if cursor.at("(") or cursor.at("meta"):
-            return self._bracketed_attribute()
-        if token.kind == "string":
-            cursor.take()
-            return self._string(token)
-        if token.kind == "name" and token.text in _LITERALS:
-            cursor.take()
-            return _LITERALS[token.text]
-        negative = cursor.accept("-")
-        if cursor.token.kind == "number":
-            value, _ = self._number(cursor.take(), negative=negative)
-            return value
-        if not negative and token.kind == "name" and datatype(token.text) is not None:
-            cursor.take()
-            return token.text
-        raise cursor.unexpected("a number, Boolean, string, list or None", "RLY-71")
-
-    def _bracketed_attribute(self) -> object:
-        cursor = self.cursor
-        if cursor.at("meta"):
-            return self._meta(cursor.take()).data
-        cursor.take()
-        value = self.attribute_value()
-        if not cursor.at(","):
-            cursor.expect(")", "RLY-71")
-            return value
-        cursor.take()
-        return (value, *cursor.listed(")", self.attribute_value, "RLY-71"))
-
-    def _string(self, token: Token) -> str:
-        try:
-            text: str = json.loads(token.text, strict=False)
-        except ValueError:
-            raise self.cursor.error(
-                token, "this string has an unknown escape", "RLY-71", "escapes are those of JSON"
-            ) from None
-        return text
-
-    def _number(self, token: Token, *, negative: bool) -> tuple[int | float, DataType | None]:
-        """Return the number of a token, and the datatype of its suffix (RLY-62)."""
-        text = token.text
-        letters = text.lstrip("0123456789.eE+-")
-        suffix = letters if letters in _SUFFIXES else ""
-        digits = text.removesuffix(suffix) if suffix else text
-        whole = digits.isdigit()
-        if len(digits) > 400:
-            raise self.cursor.error(token, "this number has more than 400 digits", "RLY-62")
-        value: int | float = int(digits) if whole else float(digits)
-        value = -value if negative else value
-        if not suffix:
-            return value, None
-        dtype = DataType(_SUFFIXES[suffix])
-        if dtype.family == "float":
-            with np.errstate(over="ignore"):
-                rounded = float(np.array(_as_float(value), str(dtype)))
-            if np.isfinite(rounded):
-                return _as_float(value), dtype
-        elif whole and -(1 << dtype.bits - 1) <= value < 1 << dtype.bits - 1:
-            return value, dtype
-        sign = "-" if negative else ""
-        raise self.cursor.error(token, f"{sign}{digits} does not fit {dtype}", "RLY-62")
-
-    def _literal(self, first: Token, *, negative: bool) -> rl.RelayExpr:
-        """A number, whose datatype is open if it has no suffix (RLY-63)."""
-        cursor = self.cursor
-        token = cursor.take()
-        value, dtype = self._number(token, negative=negative)
-        span = cursor.span(first)
-        if dtype is not None:
-            return rl.Constant(np.array(value, str(dtype)), span=span)
-        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise cursor.error(token, f"{value} does not fit int64", "RLY-63")
-        return rl.Literal(value, span=span)
-
     def _atom(self) -> Generator[Task[Any], Any, rl.RelayExpr]:
         """The expression at the cursor without calls and projections."""
         cursor, scope = self.cursor, self.scope
         token = cursor.token
         match token.kind:
             case "number":
-                return self._literal(token, negative=False)
+                return self.literals.literal(token, negative=False)
             case "local":
                 cursor.take()
                 variable = scope.locals.get(token.text[1:])
@@ -359,7 +272,7 @@ class Exprs:
             return value
         if cursor.at("-") and cursor.peek().kind == "number":
             cursor.take()
-            return self._literal(token, negative=True)
+            return self.literals.literal(token, negative=True)
         hint = "negative(x) is the opposite of x" if cursor.at("-") else ""
         raise cursor.unexpected("an expression", "RLY-1", hint)
 
@@ -400,9 +313,9 @@ class Exprs:
         if name in ("ref", "ref_read", "ref_write") and following == "(":
             return (yield from self._cell(token))
         if name == "Constant" and following == "(":
-            return self._constant(cursor.take())
+            return self.literals.constant(cursor.take())
         if name == "meta" and following == "[":
-            return self._meta(cursor.take())
+            return self.literals.meta(cursor.take())
         cursor.take()
         if is_op_name(name):
             return Op.get(name)
@@ -422,7 +335,7 @@ class Exprs:
                 token = cursor.token
                 if token.kind == "name" and cursor.peek().text == "=":
                     cursor.index += 2
-                    attrs[token.text] = self.attribute_value()
+                    attrs[token.text] = self.literals.attribute_value()
                 elif attrs:
                     raise cursor.error(token, "a parameter follows the attributes", "RLY-11")
                 else:
@@ -569,85 +482,6 @@ class Exprs:
         cell: rl.RelayExpr = kinds[first.text](*args, span=cursor.span(first))
         return cell
 
-    def _constant(self, first: Token) -> rl.Constant:
-        """`Constant(value, shape, datatype)` (RLY-64)."""
-        cursor = self.cursor
-        cursor.expect("(", "RLY-64")
-        value = cursor.token
-        negative = cursor.accept("-")
-        number: int | float | bool
-        if cursor.at("True", "False"):
-            number = cursor.take().text == "True"
-        else:
-            number, _ = self._number(
-                cursor.expect_kind("number", "a number", "RLY-64"), negative=negative
-            )
-        cursor.expect(",", "RLY-64", "and the shape")
-        cursor.expect("(", "RLY-64", "of the shape")
-        shape = cursor.listed(")", self.types.dim, "RLY-64")
-        cursor.expect(",", "RLY-64", "and the datatype")
-        name = cursor.expect_kind("name", "a datatype", "RLY-64")
-        dtype = datatype(name.text)
-        cursor.accept(",")
-        cursor.expect(")", "RLY-64")
-        if dtype is None:
-            raise cursor.error(name, f"{name.text} is not a datatype", "RLY-64")
-        sizes = [d for d in shape if isinstance(d, int)]
-        if len(sizes) < len(shape):
-            raise cursor.error(first, "the shape of a constant consists of integers", "RLY-64")
-        if int(np.prod(sizes, dtype=object)) > _MAX_ELEMENTS:
-            raise cursor.error(first, f"a constant has at most {_MAX_ELEMENTS} elements", "RLY-64")
-        data = _filled(number, tuple(sizes), dtype)
-        if data is None:
-            raise cursor.error(value, f"{number} does not fit {dtype}", "RLY-64")
-        return rl.Constant(data, span=cursor.span(first))
-
-    def _meta(self, first: Token) -> rl.Constant:
-        """`meta[relay.Constant][i]` (RLY-65)."""
-        cursor = self.cursor
-        cursor.expect("[", "RLY-65")
-        kind = cursor.expect_kind("name", "the kind of the entry", "RLY-65")
-        cursor.expect("]", "RLY-65")
-        cursor.expect("[", "RLY-65")
-        index = cursor.expect_kind("number", "the number of the entry", "RLY-65")
-        cursor.expect("]", "RLY-65")
-        constants = self.scope.constants
-        if kind.text != "relay.Constant":
-            raise cursor.error(
-                kind, f"there is no table {kind.text}", "RLY-65", "the table is relay.Constant"
-            )
-        if not index.text.isdigit() or int(index.text[:9]) >= len(constants):
-            raise cursor.error(
-                index,
-                f"there is no entry {index.text} among {len(constants)} constants",
-                "RLY-65",
-                "entries are listed after #[metadata], or passed as init_meta_table",
-                last=index,
-            )
-        entry = constants[int(index.text)]
-        return rl.Constant(entry.data, span=cursor.span(first))
-
 
 def _hole() -> ty.IncompleteType:
     return ty.IncompleteType()
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf")
-
-
-def _filled(value: float, shape: tuple[int, ...], dtype: DataType) -> rl.Array | None:
-    """Return the array whose elements are all `value`; None if it does not fit the datatype."""
-    try:
-        with np.errstate(all="ignore"):
-            element = np.array(value, str(dtype))
-    except (OverflowError, ValueError, TypeError):
-        return None
-    if dtype.family != "float" and element.item() != value:
-        return None
-    if np.isinf(element.astype("float64")) and np.isfinite(_as_float(value)):
-        return None
-    return np.full(shape, element)
