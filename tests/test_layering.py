@@ -62,7 +62,7 @@ FLOORS = {
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py explain.py executable.py
-        kernel/nest kernel/plan kernel/emit kernel lower reference
+        kernel/nest kernel/plan kernel/emit kernel native lower reference
         vm.py compile.py python_module.py eager.py relay
     """,
     "relaxpy/script": """

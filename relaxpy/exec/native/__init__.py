@@ -1,0 +1,1 @@
+"""Kernels as native code: vector LLVM IR, compiled through llvmlite."""

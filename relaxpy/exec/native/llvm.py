@@ -1,0 +1,487 @@
+"""Writes LLVM IR as text: modules, functions, and instructions on scalars and explicit vectors.
+
+Text is faster to write than objects of llvmlite, and needs no import of it. No optimiser pass runs
+on it, so a kernel performs the instructions that are written here. Basic blocks are in SSA form.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+
+FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+"""The floating-point types, and their bits."""
+SUFFIXES = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A scalar type of LLVM such as `float` or `i64`, or a vector of `lanes` of it."""
+
+    element: str
+    lanes: int = 1
+
+    @override
+    def __str__(self) -> str:
+        return self.element if self.lanes == 1 else f"<{self.lanes} x {self.element}>"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the elements are floating-point numbers."""
+        return self.element in FLOATS
+
+    @property
+    def bits(self) -> int:
+        """The size of an element in bits."""
+        return FLOATS.get(self.element) or (64 if self.element == "ptr" else int(self.element[1:]))
+
+    @property
+    def suffix(self) -> str:
+        """The type in the name of an intrinsic, such as `v16f32`."""
+        element = SUFFIXES.get(self.element, self.element)
+        return element if self.lanes == 1 else f"v{self.lanes}{element}"
+
+    def of(self, element: str) -> Type:
+        """The type with the same number of lanes of `element`."""
+        return Type(element, self.lanes)
+
+
+BOOL = Type("i1")
+I8 = Type("i8")
+I32 = Type("i32")
+I64 = Type("i64")
+F32 = Type("float")
+F64 = Type("double")
+POINTER = Type("ptr")
+VOID = Type("void")
+
+
+class Value:
+    """A value in a function. The operators of Python write an instruction.
+
+    A number as the other operand is a constant of the same type, and a scalar is the same in all
+    lanes. `+`, `-` and `*` work on floats and on integers of either sign, `/` on floats.
+    """
+
+    __slots__ = ("function", "name", "type")
+
+    def __init__(self, function: Function, type: Type, name: str) -> None:
+        self.function, self.type, self.name = function, type, name
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+    def __add__(self, other: Operand) -> Value:
+        return self.function.arithmetic("add", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self.function.arithmetic("add", self.function.like(self, other), self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self.function.arithmetic("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self.function.arithmetic("sub", self.function.like(self, other), self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self.function.arithmetic("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self.function.arithmetic("mul", self.function.like(self, other), self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self.function.arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self.function.arithmetic("div", self.function.like(self, other), self)
+
+    def __neg__(self) -> Value:
+        if self.type.is_float:
+            return self.function.new(self.type, f"fneg {self}")
+        return 0 - self
+
+
+Operand: TypeAlias = Value | int | float
+Carried: TypeAlias = Sequence[Value]
+"""The values that an iteration of a loop passes on to the next."""
+
+
+class Module:
+    """Functions and constants that become one object file.
+
+    `vector_bits` is the width of vector registers that the code generator may use.
+    """
+
+    def __init__(self, triple: str, vector_bits: int) -> None:
+        self.triple, self.vector_bits = triple, vector_bits
+        self.functions: dict[str, Function] = {}
+        self._declarations: dict[str, str] = {}
+        self._texts: list[str] = []
+
+    def function(
+        self,
+        name: str,
+        params: Sequence[tuple[Type, str]],
+        result: Type = VOID,
+        *,
+        internal: bool = False,
+    ) -> Function:
+        """A new function with the named parameters, whose first block is open."""
+        function = Function(self, name, params, result, internal=internal)
+        self.functions[name] = function
+        return function
+
+    def declare(self, name: str, result: Type, params: Iterable[str | Type]) -> None:
+        """Declare a function that is defined elsewhere."""
+        if name not in self._declarations and name not in self.functions:
+            self._declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))})"
+
+    def add_text(self, text: str) -> None:
+        """Add definitions that are already text, before all functions."""
+        if text not in self._texts:
+            self._texts.append(text)
+
+    def text(self) -> str:
+        """The module as LLVM IR."""
+        declared = (d for n, d in self._declarations.items() if n not in self.functions)
+        attributes = f'nounwind "prefer-vector-width"="{self.vector_bits}"'
+        return "\n".join(
+            [
+                f'target triple = "{self.triple}"',
+                *self._texts,
+                *declared,
+                *(f.text() for f in self.functions.values()),
+                f"attributes #0 = {{ {attributes} }}",
+                "",
+            ]
+        )
+
+
+class Function:
+    """A function under construction; its methods append instructions to the open block.
+
+    `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets
+    a product and a sum become one instruction, the same one on every processor with FMA.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        name: str,
+        params: Sequence[tuple[Type, str]],
+        result: Type,
+        *,
+        internal: bool,
+    ) -> None:
+        self.module, self.name, self.result = module, name, result
+        self.flags = "contract"
+        self.params = [Value(self, type, f"%{param}") for type, param in params]
+        listed = ", ".join(map(str, self.params))
+        linkage = "internal " if internal else ""
+        self._lines = [f"define {linkage}{result} @{name}({listed}) #0 {{", "entry:"]
+        self._block = "entry"
+        self._count = 0
+
+    def text(self) -> str:
+        """The function as LLVM IR."""
+        return "\n".join([*self._lines, "}"])
+
+    # ---- instructions and constants
+
+    def put(self, instruction: str) -> None:
+        """Append an instruction without a result."""
+        self._lines.append(f"  {instruction}")
+
+    def new(self, type: Type, instruction: str) -> Value:
+        """Append an instruction, whose result has `type`."""
+        value = Value(self, type, f"%v{self._number()}")
+        self._lines.append(f"  {value.name} = {instruction}")
+        return value
+
+    def const(self, type: Type, value: float) -> Value:
+        """A constant; the same number in all lanes of a vector."""
+        text = literal(type.element, value)
+        return Value(self, type, f"splat ({type.element} {text})" if type.lanes > 1 else text)
+
+    def index(self, value: Operand) -> Value:
+        """`value` as a value of i64 if it is a number."""
+        return value if isinstance(value, Value) else self.const(I64, value)
+
+    def iota(self, type: Type) -> Value:
+        """The numbers 0, 1, 2... in the lanes of a vector."""
+        numbers = ", ".join(f"{type.element} {literal(type.element, n)}" for n in range(type.lanes))
+        return Value(self, type, f"<{numbers}>" if type.lanes > 1 else literal(type.element, 0))
+
+    def like(self, value: Value, other: Operand) -> Value:
+        """`other` as an operand beside `value`: a number as a constant, a scalar in all lanes."""
+        if not isinstance(other, Value):
+            return self.const(value.type, other)
+        return self.splat(other, value.type.lanes) if other.type.lanes == 1 else other
+
+    def arithmetic(self, name: str, a: Value, b: Operand) -> Value:
+        """`add`, `sub`, `mul` or `div` of floats, or an instruction on two integers by its name."""
+        b = self.like(a, b)
+        if a.type.lanes == 1 < b.type.lanes:
+            a = self.splat(a, b.type.lanes)
+        if a.type.is_float:
+            name = " ".join(filter(None, (f"f{name}", self.flags)))
+        return self.new(a.type, f"{name} {a}, {b.name}")
+
+    def compare(self, predicate: str, a: Value, b: Operand) -> Value:
+        """A comparison by the predicate of `fcmp` or `icmp`, such as `olt` or `slt`."""
+        b = self.like(a, b)
+        kind = "fcmp" if a.type.is_float else "icmp"
+        return self.new(a.type.of("i1"), f"{kind} {predicate} {a}, {b.name}")
+
+    def select(self, condition: Value, yes: Value, no: Operand) -> Value:
+        """`yes` where the condition holds, else `no`, in each lane."""
+        no = self.like(yes, no)
+        if condition.type.lanes > 1:
+            yes, no = self.splat(yes, condition.type.lanes), self.splat(no, condition.type.lanes)
+        return self.new(yes.type, f"select {condition}, {yes}, {no}")
+
+    def cast(self, instruction: str, value: Value, element: str) -> Value:
+        """A conversion such as `sitofp` or `bitcast`, with the same number of lanes."""
+        type = value.type.of(element)
+        return self.new(type, f"{instruction} {value} to {type}")
+
+    def call(self, name: str, result: Type, *args: Value) -> Value:
+        """A call of a function that is in the module or defined elsewhere."""
+        self.module.declare(name, result, [a.type for a in args])
+        text = f"call {result} @{name}({', '.join(map(str, args))})"
+        if result == VOID:
+            self.put(text)
+            return Value(self, VOID, "")
+        return self.new(result, text)
+
+    def intrinsic(self, name: str, a: Value, *others: Operand) -> Value:
+        """An intrinsic whose operands and result have the type of `a`, such as `fma` or `smax`."""
+        operands = [a, *(self.like(a, o) for o in others)]
+        return self.call(f"llvm.{name}.{a.type.suffix}", a.type, *operands)
+
+    def fma(self, a: Value, b: Operand, c: Operand) -> Value:
+        """`a * b + c`, rounded once."""
+        return self.intrinsic("fma", a, b, c)
+
+    # ---- memory
+
+    def element(self, pointer: Value, index: Operand, type: Type) -> Value:
+        """The address of the element at `index` of an array of the scalar type of `type`."""
+        return self.new(
+            POINTER, f"getelementptr {type.element}, ptr {pointer.name}, {self.index(index)}"
+        )
+
+    def load(self, type: Type, pointer: Value, align: int | None = None) -> Value:
+        """The value at `pointer`; by default aligned as one element of the type."""
+        return self.new(type, f"load {type}, {pointer}, align {align or _alignment(type)}")
+
+    def store(self, value: Value, pointer: Value, align: int | None = None) -> None:
+        """Store `value` at `pointer`; by default aligned as one element of the type."""
+        self.put(f"store {value}, {pointer}, align {align or _alignment(value.type)}")
+
+    def lanes_below(self, count: Value, lanes: int) -> Value:
+        """The mask whose first `count` lanes hold; all if there are not more lanes."""
+        numbers = self.iota(Type("i64", lanes))
+        return self.compare("slt", numbers, self.splat(count, lanes))
+
+    def masked_load(self, type: Type, pointer: Value, mask: Value, other: Operand = 0) -> Value:
+        """The lanes of the mask from memory, and `other` in the rest, of which none is read."""
+        other = other if isinstance(other, Value) else self.const(type, other)
+        name = f"llvm.masked.load.{type.suffix}.p0"
+        self.module.declare(name, type, ["ptr", "i32 immarg", mask.type, type])
+        align = f"i32 {_alignment(type)}"
+        return self.new(type, f"call {type} @{name}({pointer}, {align}, {mask}, {other})")
+
+    def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
+        """Store the lanes of the mask; the memory of the others is not touched."""
+        name = f"llvm.masked.store.{value.type.suffix}.p0"
+        self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
+        align = f"i32 {_alignment(value.type)}"
+        self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
+
+    def prefetch(self, pointer: Value, *, write: bool = False) -> None:
+        """Ask for the cache line at `pointer`, which need not be valid."""
+        self.module.declare(
+            "llvm.prefetch.p0", VOID, ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"]
+        )
+        self.put(f"call void @llvm.prefetch.p0({pointer}, i32 {int(write)}, i32 3, i32 1)")
+
+    # ---- vectors
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A vector with `value` in all lanes; a vector is returned as it is."""
+        if lanes == 1 or value.type.lanes > 1:
+            return value
+        type = Type(value.type.element, lanes)
+        if value.name[0] not in "%@":
+            return Value(self, type, f"splat ({value})")
+        first = self.new(type, f"insertelement {type} poison, {value}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.new(type, f"shufflevector {first}, {type} poison, {zeros}")
+
+    def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
+        """The given lanes of `a` followed by `b`; a scalar if there is one."""
+        if len(lanes) == 1 and b is None:
+            return self.lane(a, lanes[0])
+        numbers = ", ".join(f"i32 {n}" for n in lanes)
+        other = f"{a.type} {'poison' if b is None else b.name}"
+        type = Type(a.type.element, len(lanes))
+        return self.new(type, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{numbers}>")
+
+    def lane(self, value: Value, lane: int) -> Value:
+        """One lane of a vector."""
+        return self.new(Type(value.type.element), f"extractelement {value}, i64 {lane}")
+
+    def fold_lanes(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """All lanes combined to a scalar, in a tree whose order is fixed. Their number is 2**k."""
+        while (half := value.type.lanes // 2) > 0:
+            low = self.shuffle(value, None, range(half))
+            high = self.shuffle(value, None, range(half, 2 * half))
+            value = combine(low, high)
+        return value
+
+    # ---- control flow
+
+    def loop(
+        self,
+        start: Operand,
+        stop: Operand,
+        step: Operand,
+        carried: Carried,
+        body: Callable[..., Carried | None],
+    ) -> list[Value]:
+        """`carried = body(index, *carried)` for each index; returns the last values.
+
+        The index is an i64 from `start` in steps of `step` > 0 while it is less than `stop`.
+        """
+        runs = not isinstance(start, Value) and not isinstance(stop, Value) and start < stop
+        start, stop = self.index(start), self.index(stop)
+        inside, after, before = self._label("loop"), self._label("after"), self._block
+        if runs:
+            self.put(f"br label %{inside}")
+        else:
+            enters = self.compare("slt", start, stop)
+            self.put(f"br {enters}, label %{inside}, label %{after}")
+        self._open(inside)
+        index = Value(self, I64, f"%i{self._number()}")
+        current = [Value(self, v.type, f"%c{self._number()}") for v in carried]
+        mark = len(self._lines)
+        results = list(body(index, *current) or ())
+        following = self.new(I64, f"add nsw {index}, {self.index(step).name}")
+        again = self.compare("slt", following, stop)
+        latch = self._block
+        self.put(f"br {again}, label %{inside}, label %{after}")
+        phis = zip((index, *current), (start, *carried), (following, *results), strict=True)
+        self._lines[mark:mark] = [
+            f"  {phi.name} = phi {phi.type} [ {first.name}, %{before} ], [ {last.name}, %{latch} ]"
+            for phi, first, last in phis
+        ]
+        self._open(after)
+        if runs:
+            return results
+        pairs = zip(carried, results, strict=True)
+        return [self._phi((first, before), (last, latch)) for first, last in pairs]
+
+    def while_loop(
+        self,
+        carried: Carried,
+        condition: Callable[..., Value],
+        body: Callable[..., Carried],
+    ) -> list[Value]:
+        """`carried = body(*carried)` as long as the condition of them holds."""
+        head, inside, after = self._label("while"), self._label("do"), self._label("after")
+        before = self._block
+        self.put(f"br label %{head}")
+        self._open(head)
+        current = [Value(self, v.type, f"%c{self._number()}") for v in carried]
+        mark = len(self._lines)
+        holds = condition(*current)
+        self.put(f"br {holds}, label %{inside}, label %{after}")
+        self._open(inside)
+        results = list(body(*current))
+        latch = self._block
+        self.put(f"br label %{head}")
+        self._lines[mark:mark] = [
+            f"  {phi.name} = phi {phi.type} [ {first.name}, %{before} ], [ {last.name}, %{latch} ]"
+            for phi, first, last in zip(current, carried, results, strict=True)
+        ]
+        self._open(after)
+        return current
+
+    def branch(
+        self,
+        condition: Value,
+        yes: Callable[[], Carried | None],
+        no: Callable[[], Carried | None] | None = None,
+    ) -> list[Value]:
+        """The values of one of two bodies, which have the same number and types."""
+        then, other, after = self._label("then"), self._label("else"), self._label("after")
+        self.put(f"br {condition}, label %{then}, label %{other}")
+        ends = []
+        for label, body in ((then, yes), (other, no)):
+            self._open(label)
+            values = list((body() if body is not None else None) or ())
+            ends.append([(v, self._block) for v in values])
+            self.put(f"br label %{after}")
+        self._open(after)
+        return [self._phi(a, b) for a, b in zip(*ends, strict=True)]
+
+    def ret(self, value: Value | None = None) -> None:
+        """Return from the function."""
+        self.put(f"ret {value}" if value is not None else "ret void")
+
+    def _phi(self, *sources: tuple[Value, str]) -> Value:
+        listed = ", ".join(f"[ {v.name}, %{block} ]" for v, block in sources)
+        return self.new(sources[0][0].type, f"phi {sources[0][0].type} {listed}")
+
+    def _open(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self._block = label
+
+    def _label(self, prefix: str) -> str:
+        return f"{prefix}{self._number()}"
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def literal(element: str, value: float) -> str:
+    """A number as a constant of a scalar type.
+
+    Floats are rounded to that type. LLVM writes `float` with the bits of the double.
+    """
+    if element == "i1":
+        return "true" if value else "false"
+    if element in ("float", "double"):
+        if element == "float":
+            value = _rounded(value)
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if element == "half":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    if element == "bfloat":
+        bits = struct.unpack("<I", struct.pack("<f", _rounded(value)))[0]
+        # Round to nearest, ties to even; a NaN keeps a bit of its mantissa.
+        upper = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
+        return f"0xR{upper:04X}"
+    if element == "ptr":
+        return f"inttoptr (i64 {int(value)} to ptr)" if value else "null"
+    return str(int(value))
+
+
+def _rounded(value: float) -> float:
+    """`value` rounded to float32; infinite beyond its range."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _alignment(type: Type) -> int:
+    return max(1, type.bits // 8)
