@@ -12,6 +12,7 @@ from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.kinds import kind_errors
 from relaxpy.ir.relay.analysis.variables import free_type_vars
+from relaxpy.ir.relay.infer.patterns import bind_pattern
 from relaxpy.ir.relay.infer.solver import OpenRelation, Solver, UnifyError, substitute
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.lookup import relation_named
@@ -155,7 +156,7 @@ class ExprInference:
         ty = self.env.get(var)
         if ty is None:
             self.report(f"the variable %{var.name_hint} is not defined here", "RLY-95", var.span)
-            ty = self.env[var] = self._annotation(var.type_annotation, var.span)
+            ty = self.env[var] = self.annotation(var.type_annotation, var.span)
         return ty
 
     def _global(self, var: rl.GlobalVar) -> Type:
@@ -165,7 +166,7 @@ class ExprInference:
             ty = self.signatures[var.name_hint] = self.solver.hole()
         return ty
 
-    def _annotation(self, annotation: Type | None, span: Span | None) -> Type:
+    def annotation(self, annotation: Type | None, span: Span | None) -> Type:
         """Return an annotated type whose kinds are right, or a hole."""
         if annotation is None:
             return self.solver.hole(span=span)
@@ -174,7 +175,8 @@ class ExprInference:
             self.report(message, rule, annotation.span or span)
         return self.solver.hole(span=span) if errors else annotation
 
-    def _bind(self, var: rl.Var, ty: Type) -> None:
+    def bind(self, var: rl.Var, ty: Type) -> None:
+        """Bind a variable to its type in all that follows."""
         if var in self.env:
             self.report(f"the variable %{var.name_hint} is bound twice", "RLY-85", var.span)
         self.env[var] = ty
@@ -223,12 +225,12 @@ class ExprInference:
     def _function(self, function: rl.Function) -> _Inferring:
         params = []
         for param in function.params:
-            ty = self._annotation(param.type_annotation, param.span)
-            self._bind(param, ty)
+            ty = self.annotation(param.type_annotation, param.span)
+            self.bind(param, ty)
             params.append(ty)
         given = [(r.func, r.args) for r in function.constraints]
         self.solver.given += given
-        result = self._annotation(function.ret_type, function.span)
+        result = self.annotation(function.ret_type, function.span)
         body = yield self.mono(function.body)
         self.expect(
             body, result, "the body of the function", "RLY-12", function.body.span or function.span
@@ -382,7 +384,7 @@ class ExprInference:
         var, value = let.var, let.value
         annotation = None
         if var.type_annotation is not None:
-            annotation = self._annotation(var.type_annotation, var.span)
+            annotation = self.annotation(var.type_annotation, var.span)
         what, span = f"the value of %{var.name_hint}", value.span or let.span
         if isinstance(value, rl.Function) and id(value) not in self.types:
             ty = yield from self.bound_function(var, value, annotation)
@@ -397,7 +399,7 @@ class ExprInference:
             if annotation is not None:
                 self.expect(ty, annotation, what, "RLY-42", span)
                 ty = annotation
-            self._bind(var, ty)
+            self.bind(var, ty)
         self.solve()
 
     def bound_function(
@@ -409,7 +411,7 @@ class ExprInference:
         solver.level += 1
         own = annotation or declared or solver.hole(span=function.span)
         if isinstance(name, rl.Var):
-            self._bind(name, own)
+            self.bind(name, own)
         if declared is None:
             self.recursive_calls[name] = []
         ty = yield self.infer(function)
@@ -486,7 +488,7 @@ class ExprInference:
         data = yield self.mono(expr.data)
         result = self.solver.hole(span=expr.span)
         for clause in expr.clauses:
-            self._pattern(clause.lhs, data, {})
+            bind_pattern(self, clause.lhs, data)
             self.solve()
             ty = yield self.mono(clause.rhs)
             self.expect(
@@ -499,53 +501,6 @@ class ExprInference:
         self.solve()
         self.matches.append(expr)
         return self.solver.resolve(result)  # type: ignore[no-any-return]
-
-    def _pattern(self, root: rl.Pattern, data: Type, names: dict[str, rl.Var]) -> None:
-        """Hold a pattern against the type of its input, and bind its variables (RLY-91)."""
-        stack: list[tuple[rl.Pattern, Type]] = [(root, data)]
-        while stack:
-            pattern, ty = stack.pop()
-            match pattern:
-                case rl.PatternVar(var=var):
-                    if var.name_hint in names and names[var.name_hint] is var:
-                        self.report(
-                            f"the pattern binds %{var.name_hint} twice", "RLY-92", pattern.span
-                        )
-                        continue
-                    names[var.name_hint] = var
-                    if var.type_annotation is not None:
-                        annotation = self._annotation(var.type_annotation, var.span)
-                        what = f"the pattern %{var.name_hint}"
-                        self.expect(ty, annotation, what, "RLY-91", pattern.span)
-                    self._bind(var, ty)
-                case rl.PatternTuple(patterns=patterns):
-                    fields = tuple(self.solver.hole() for _ in patterns)
-                    self.expect(ty, TupleType(fields), "the pattern", "RLY-91", pattern.span)
-                    stack += reversed(list(zip(patterns, fields, strict=True)))
-                case rl.PatternConstructor(constructor=constructor, patterns=patterns):
-                    inputs = self._fields(pattern, ty)
-                    if len(inputs) != len(patterns):
-                        self.report(
-                            f"{constructor.name_hint} has {counted(len(inputs), 'field')}, "
-                            f"found {counted(len(patterns), 'pattern')}",
-                            "RLY-91",
-                            pattern.span,
-                        )
-                        inputs = tuple(self.solver.hole() for _ in patterns)
-                    stack += reversed(list(zip(patterns, inputs, strict=True)))
-                case _:
-                    pass
-
-    def _fields(self, pattern: rl.PatternConstructor, ty: Type) -> tuple[Type, ...]:
-        """Return the field types of a constructor pattern for an input of type `ty`."""
-        constructor = pattern.constructor
-        function = self.constructor_type(constructor)
-        if not isinstance(function, FuncType):
-            return tuple(self.solver.hole() for _ in pattern.patterns)
-        mono, _ = self.instantiate(function, (), pattern.span)
-        what = f"the pattern {constructor.name_hint}"
-        self.expect(ty, mono.ret_type, what, "RLY-91", pattern.span)
-        return mono.arg_types
 
     def _cell(self, expr: rl.RefRead | rl.RefWrite) -> _Inferring:
         ref = yield self.mono(expr.ref)
