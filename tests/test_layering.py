@@ -216,6 +216,12 @@ def faults(file: str, text: str) -> list[str]:
             for line, name in names
             if name.split(".")[0] == "astor"
         ]
+    if file != "relaxpy/exec/native/machine.py":
+        found += [
+            f"{file}:{line}: llvmlite is for exec/native/machine alone"
+            for line, name in names
+            if name.split(".")[0] == "llvmlite"
+        ]
     if room in {"", "ir"} and file not in RESOLVES_NAMES:
         found += [
             f"{file}:{line}: modules are named in strings in ir/hooks.py alone"
@@ -315,6 +321,8 @@ def test_every_file_of_a_package_is_in_one_of_its_rooms(package: str) -> None:
         ("relaxpy/exec/a.py", "from relaxpy import tir", "exec imports relaxpy.tir"),
         ("relaxpy/exec/a.py", "from relaxpy.relax import op", "exec imports relaxpy.relax"),
         ("relaxpy/exec/a.py", "def f():\n import astor", "astor is for pysource alone"),
+        ("relaxpy/exec/a.py", "def f():\n import llvmlite.binding", "llvmlite is for exec/native"),
+        ("relaxpy/exec/native/machine.py", "import llvmlite", "llvmlite is not a dependency"),
         ("relaxpy/exec/a.py", "try:\n import torch\nfinally: 0", "torch is not a dependency"),
         ("relaxpy/screen.py", "import pytest", "pytest is not a dependency"),
         ("relaxpy/pytest_plugin.py", "from relaxpy import ir", "pytest_plugin imports relaxpy.ir"),

@@ -1,0 +1,95 @@
+"""Modules become functions in this process; machines that cannot run them are refused."""
+
+import ctypes
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from relaxpy.errors import CompileError
+from relaxpy.exec.native import machine
+from relaxpy.exec.native.jit import compile_assembly, compile_module, compile_object
+from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type
+from relaxpy.exec.native.machine import host, narrow
+
+
+def adder(number: int) -> Module:
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("add", [(I64, "x")], I64)
+    function.ret(function.params[0] + number)
+    return module
+
+
+def call(address: int, argument: int) -> int:
+    result: int = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(argument)
+    return result
+
+
+def test_functions_have_addresses_that_can_be_called() -> None:
+    library = compile_module(adder(3), ["add"])
+    assert list(library) == ["add"]
+    assert call(library["add"], 4) == 7
+
+
+def test_libraries_with_functions_of_the_same_name_are_independent() -> None:
+    one, two = compile_module(adder(1), ["add"]), compile_module(adder(2), ["add"])
+    assert (call(one["add"], 0), call(two["add"], 0)) == (1, 2)
+
+
+def test_several_threads_compile_at_a_time() -> None:
+    found: list[int] = []
+
+    def work(number: int) -> None:
+        libraries = [compile_module(adder(number), ["add"]) for _ in range(10)]
+        found.extend(call(library["add"], 0) for library in libraries)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted([0, 1, 2, 3] * 10)
+
+
+def test_the_narrow_machine_has_no_registers_of_512_bits() -> None:
+    module = Module(narrow().triple, narrow().vector_bits)
+    function = module.function("twice", [(POINTER, "x")])
+    (x,) = function.params
+    value = function.load(Type("float", 16), x)
+    function.store(value + value, x)
+    function.ret()
+    assembly = compile_assembly(module.text(), narrow())
+    assert "ymm" in assembly
+    assert "zmm" not in assembly
+
+
+def test_a_vector_register_holds_a_number_of_elements() -> None:
+    assert host().lanes(F32.bits) * F32.bits == host().vector_bits
+
+
+def test_invalid_ir_is_an_error_of_ours() -> None:
+    with pytest.raises(RuntimeError, match="expected type"):
+        compile_object("define")
+
+
+def test_processors_without_fma_are_refused() -> None:
+    with pytest.raises(CompileError, match="requires AVX2 and FMA, or NEON; found x86-64-v2"):
+        machine._machine("x86_64-unknown-linux-gnu", "x86-64-v2", "+sse4.2")
+
+
+def test_features_of_avx512_are_complete_or_not_used() -> None:
+    part = machine._machine("x86_64-linux", "knl", "+avx2,+fma,+avx512f,+avx512cd")
+    assert (part.vector_bits, part.vector_registers) == (256, 16)
+    assert machine._machine("aarch64-linux", "neoverse-n1", "").vector_bits == 128
+    assert replace(part, features="+avx2,-fma").has("avx2")
+    assert not replace(part, features="+avx2,-fma").has("fma")
+
+
+def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    with pytest.raises(CompileError, match="llvmlite, which is not installed") as caught:
+        machine.llvm.__wrapped__()
+    assert "pip install relaxpy[native]" in str(caught.value)
