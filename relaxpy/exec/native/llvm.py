@@ -184,13 +184,14 @@ class Function:
         self.params = [Value(self, type, f"%{param}") for type, param in params]
         listed = ", ".join(map(str, self.params))
         linkage = "internal " if internal else ""
-        self._lines = [f"define {linkage}{result} @{name}({listed}) #0 {{", "entry:"]
+        self._head = [f"define {linkage}{result} @{name}({listed}) #0 {{", "entry:"]
+        self._lines: list[str] = []
         self._block = "entry"
         self._count = 0
 
     def text(self) -> str:
         """The function as LLVM IR."""
-        return "\n".join([*self._lines, "}"])
+        return "\n".join([*self._head, *self._lines, "}"])
 
     # ---- instructions and constants
 
@@ -271,6 +272,15 @@ class Function:
 
     # ---- memory
 
+    def alloca(self, type: Type, count: int) -> Value:
+        """The address of `count` elements on the stack until the function returns.
+
+        They are aligned to 64 bytes, and allocated once, however often a loop runs.
+        """
+        value = Value(self, POINTER, f"%v{self._number()}")
+        self._head.append(f"  {value.name} = alloca {type}, i64 {count}, align 64")
+        return value
+
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
         return self.new(
@@ -304,6 +314,40 @@ class Function:
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
         align = f"i32 {_alignment(value.type)}"
         self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
+
+    def gather(
+        self, type: Type, pointer: Value, offsets: Value, mask: Value | None = None
+    ) -> Value:
+        """The elements of `type` at `offsets` from `pointer`; 0 where the mask does not hold."""
+        if offsets.type.lanes == 1:
+            return self.load(type, self.element(pointer, offsets, type))
+        result, places = self._places(type, pointer, offsets)
+        mask = mask or self.const(result.of("i1"), 1)
+        name = f"llvm.masked.gather.{result.suffix}.{places.type.suffix}"
+        self.module.declare(name, result, [places.type, "i32 immarg", mask.type, result])
+        align = f"i32 {_alignment(type)}"
+        zero = self.const(result, 0)
+        return self.new(result, f"call {result} @{name}({places}, {align}, {mask}, {zero})")
+
+    def scatter(
+        self, value: Value, pointer: Value, offsets: Value, mask: Value | None = None
+    ) -> None:
+        """Store the elements of `value` at `offsets` from `pointer`, in the lanes of the mask."""
+        type = Type(value.type.element)
+        if offsets.type.lanes == 1:
+            self.store(value, self.element(pointer, offsets, type))
+            return
+        _, places = self._places(type, pointer, offsets)
+        mask = mask or self.const(value.type.of("i1"), 1)
+        name = f"llvm.masked.scatter.{value.type.suffix}.{places.type.suffix}"
+        self.module.declare(name, VOID, [value.type, places.type, "i32 immarg", mask.type])
+        align = f"i32 {_alignment(type)}"
+        self.put(f"call void @{name}({value}, {places}, {align}, {mask})")
+
+    def _places(self, type: Type, pointer: Value, offsets: Value) -> tuple[Type, Value]:
+        lanes = offsets.type.lanes
+        address = f"getelementptr {type.element}, {pointer}, {offsets}"
+        return Type(type.element, lanes), self.new(Type("ptr", lanes), address)
 
     def prefetch(self, pointer: Value, *, write: bool = False) -> None:
         """Ask for the cache line at `pointer`, which need not be valid."""

@@ -1,0 +1,134 @@
+"""Contractions as strided accesses: the sum over some axes of the product of two operands.
+
+An axis has a stride in each operand in which it occurs. Rows occur in the first operand only,
+columns in the second one only, and the result has both. A column is a lane of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.llvm import Function, Type, Value
+
+Size: TypeAlias = Value | int
+"""A size, index or stride: a number or a value of i64."""
+Indices: TypeAlias = Sequence[Size]
+"""The indices of the outer axes, of the row, and of the first column of a vector of the result."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """An axis of a contraction: its extent, and its strides in `a`, `b` and the result `c`.
+
+    Units: elements. A stride is 0 in an operand that does not have the axis.
+    """
+
+    extent: Size
+    a: Size = 0
+    b: Size = 0
+    c: Size = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """An operand in memory: the address of its first element, and their scalar type.
+
+    `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
+    default floats are extended and integers sign-extended.
+    """
+
+    pointer: Value
+    type: Type
+    convert: Callable[[Value], Value] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contraction:
+    """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
+
+    The products are added in the order of the axes `over`, one after the other and each rounded
+    once with its sum, in an accumulator of type `accumulator`; so a result does not depend on
+    tiles, tasks or the width of vectors. The result must not overlap the operands.
+
+    Fields:
+        outer: axes of the result and of any operands, executed one by one.
+        initial: the values that a vector of the result starts from, 0 by default. It receives
+            the indices, the type of the vector, and the mask of the columns that exist or None.
+        finish: the values to store for accumulated ones, which by default are converted. It
+            receives the indices, the accumulated values and the mask.
+    """
+
+    a: Memory
+    b: Memory
+    c: Memory
+    outer: tuple[Axis, ...]
+    row: Axis
+    column: Axis
+    over: tuple[Axis, ...]
+    accumulator: Type
+    initial: Callable[[Indices, Type, Value | None], Value] | None = None
+    finish: Callable[[Indices, Value, Value | None], Value] | None = None
+
+
+def combine(f: Function, name: str, a: Size, b: Size) -> Size:
+    """`add`, `mul`, `sdiv`, `srem` or `smin` of two sizes or indices, none negative.
+
+    Two numbers are combined at once, and no instruction adds 0 or multiplies by 1.
+    """
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        match name:
+            case "add":
+                return a + b
+            case "mul":
+                return a * b
+            case "sdiv":
+                return a // b
+            case "srem":
+                return a % b
+            case _:
+                return min(a, b)
+    if name in ("add", "mul") and not isinstance(a, Value):
+        a, b = b, a
+    if not isinstance(b, Value):
+        if (name, b) in (("add", 0), ("mul", 1), ("sdiv", 1)):
+            return a
+        if (name, b) in (("mul", 0), ("srem", 1)):
+            return 0
+    if name == "smin":
+        return f.intrinsic("smin", f.index(a), b)
+    return f.arithmetic(name, f.index(a), b)
+
+
+def offset(f: Function, indices: Indices, strides: Sequence[Size]) -> Size:
+    """The sum of the products of indices and strides."""
+    result: Size = 0
+    for index, stride in zip(indices, strides, strict=True):
+        result = combine(f, "add", result, combine(f, "mul", index, stride))
+    return result
+
+
+def ceil_div(f: Function, a: Size, b: int) -> Size:
+    """`a / b`, rounded up."""
+    return combine(f, "sdiv", combine(f, "add", a, b - 1), b)
+
+
+def advance(f: Function, pointer: Value, index: Size, type: Type) -> Value:
+    """The address of an element; `pointer` itself for the number 0."""
+    is_zero = not isinstance(index, Value) and index == 0
+    return pointer if is_zero else f.element(pointer, index, type)
+
+
+def widen(value: Value, element: str) -> Value:
+    """`value` as a wider type of the same kind; integers are signed."""
+    if value.type.element == element:
+        return value
+    return value.function.cast("fpext" if value.type.is_float else "sext", value, element)
+
+
+def narrow(value: Value, element: str) -> Value:
+    """`value` as a narrower type of the same kind, a float rounded to nearest."""
+    if value.type.element == element:
+        return value
+    return value.function.cast("fptrunc" if value.type.is_float else "trunc", value, element)

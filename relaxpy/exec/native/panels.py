@@ -1,0 +1,144 @@
+"""Copies of blocks of an operand into scratch memory, row after row, converted and transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.contraction import Memory, Size, combine, widen
+from relaxpy.exec.native.llvm import Function, Type, Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A block of a matrix: the address of its first element, its extents and strides."""
+
+    pointer: Value
+    rows: Size
+    columns: Size
+    row_stride: Size
+    column_stride: Size
+
+
+def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:
+    """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
+    stored = Type(memory.type.element, type.lanes)
+    raw = f.load(stored, pointer) if mask is None else f.masked_load(stored, pointer, mask)
+    return convert(memory, raw, type)
+
+
+def convert(memory: Memory, raw: Value, type: Type) -> Value:
+    """Loaded elements of an operand as the type of the accumulator."""
+    return memory.convert(raw) if memory.convert else widen(raw, type.element)
+
+
+def pack(f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type) -> None:
+    """Copy `source` to `target`, whose rows begin at multiples of `pitch`.
+
+    `type` is the vector type of the target. Its rows are filled up with zeros to the next multiple
+    of the lanes, which `pitch` has room for; the same holds for the number of rows.
+    """
+    if _is_one(source.column_stride):
+        _pack_rows(f, memory, source, target, pitch, type)
+    elif _is_one(source.row_stride) and type.lanes > 1:
+        _pack_columns(f, memory, source, target, pitch, type)
+    else:
+        _pack_strided(f, memory, source, target, pitch, type)
+
+
+def _pack_rows(
+    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+) -> None:
+    """Pack a block whose rows are contiguous."""
+
+    def copy(row: Value, column: Size, mask: Value | None) -> None:
+        start = combine(f, "add", combine(f, "mul", row, source.row_stride), column)
+        values = load(f, memory, type, f.element(source.pointer, start, memory.type), mask)
+        f.store(values, f.element(target, combine(f, "add", row * pitch, column), type))
+
+    _each_vector(f, source, type.lanes, copy)
+
+
+def _pack_strided(
+    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+) -> None:
+    """Pack a block of any strides, by gathers."""
+    steps = f.iota(Type("i64", type.lanes)) * source.column_stride
+
+    def copy(row: Value, column: Size, mask: Value | None) -> None:
+        start = combine(f, "mul", row, source.row_stride)
+        start = combine(f, "add", start, combine(f, "mul", column, source.column_stride))
+        pointer = f.element(source.pointer, start, memory.type)
+        raw = f.gather(memory.type, pointer, steps, mask)
+        values = convert(memory, raw, type)
+        f.store(values, f.element(target, combine(f, "add", row * pitch, column), type))
+
+    _each_vector(f, source, type.lanes, copy)
+
+
+def _each_vector(
+    f: Function, source: Block, lanes: int, copy: Callable[[Value, Size, Value | None], None]
+) -> None:
+    """Call `copy` with the row, the first column and the mask of each vector of the block."""
+    columns = source.columns
+
+    def of_row(row: Value) -> None:
+        if isinstance(columns, Value):
+            f.loop(0, columns, lanes, [], lambda c: copy(row, c, f.lanes_below(columns - c, lanes)))
+            return
+        rest = columns % lanes
+        if columns <= 4 * lanes:
+            for column in range(0, columns - rest, lanes):
+                copy(row, column, None)
+        else:
+            f.loop(0, columns - rest, lanes, [], lambda c: copy(row, c, None))
+        if rest:
+            copy(row, columns - rest, f.lanes_below(f.index(rest), lanes))
+
+    f.loop(0, source.rows, 1, [], of_row)
+
+
+def _pack_columns(
+    f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
+) -> None:
+    """Pack a block whose columns are contiguous, by transposed squares."""
+    lanes = type.lanes
+    whole_rows = not isinstance(source.rows, Value) and source.rows % lanes == 0
+    whole_columns = not isinstance(source.columns, Value) and source.columns % lanes == 0
+
+    def square(row: Value, column: Value) -> None:
+        present = None if whole_rows else f.lanes_below(f.index(source.rows) - row, lanes)
+        vectors = []
+        for lane in range(lanes):
+            current, mask = column + lane, present
+            if not whole_columns:
+                exists = f.splat(f.compare("slt", current, f.index(source.columns)), lanes)
+                mask = exists if mask is None else f.arithmetic("and", mask, exists)
+            start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
+            pointer = f.element(source.pointer, start, memory.type)
+            vectors.append(load(f, memory, type, pointer, mask))
+        for lane, values in enumerate(_transpose(f, vectors)):
+            f.store(values, f.element(target, row * pitch + lane * pitch + column, type))
+
+    f.loop(
+        0,
+        source.rows,
+        lanes,
+        [],
+        lambda row: f.loop(0, source.columns, lanes, [], lambda c: square(row, c)) and None,
+    )
+
+
+def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
+    """The vectors of the columns of a square matrix, for the vectors of its rows."""
+    size = len(vectors)
+    low = [n // 2 + n % 2 * size for n in range(size)]
+    high = [n + size // 2 for n in low]
+    for _ in range(size.bit_length() - 1):
+        pairs = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
+        vectors = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
+    return vectors
+
+
+def _is_one(stride: Size) -> bool:
+    return not isinstance(stride, Value) and stride == 1

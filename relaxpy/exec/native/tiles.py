@@ -1,0 +1,532 @@
+"""Emits contractions as products of register tiles: vectors of columns by a few rows.
+
+A task computes a block of rows by one block of columns. It copies the block of the second operand
+into scratch memory where that is faster than to read it in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.contraction import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    advance,
+    ceil_div,
+    combine,
+    narrow,
+    offset,
+)
+from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.panels import Block, convert, load, pack
+
+ROWS = 128
+"""The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
+DEPTH = 1024
+"""The most products that are added to a tile at a time: a copy of a block has that many rows."""
+PLACE_BYTES = 256 * 1024
+"""The size up to which the second operand is read in place; larger ones spread over many pages."""
+UNROLL = 12
+"""The most iterations of the innermost axes of the sum that are written one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The size of a tile of accumulators in registers: rows, and vectors of `lanes` columns."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+
+def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> Tile:
+    """The tile that a processor has registers for; few rows leave room for more columns."""
+    height, vectors = (8, 3) if registers >= 32 else (4, 3)
+    while isinstance(rows, int) and rows <= height // 2:
+        height, vectors = height // 2, min(8, 2 * vectors)
+    return Tile(height, vectors, vector_bits // accumulator.bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """A block of columns: the first one, and the lanes and the mask of each of its vectors."""
+
+    start: Size
+    lanes: tuple[int, ...]
+    masks: tuple[Value | None, ...]
+
+    @property
+    def offsets(self) -> list[int]:
+        return [sum(self.lanes[:n]) for n in range(len(self.lanes))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretch:
+    """A stretch of the sum: its axes with strides, the operands there, and where it stands.
+
+    `is_first` and `is_last` are None if there is one stretch only.
+    """
+
+    axes: tuple[Axis, ...]
+    a: Memory
+    a_row: Size
+    b: Memory
+    is_first: Value | None
+    is_last: Value | None
+
+
+class TileEmitter:
+    """Emits the tasks of a contraction.
+
+    `tasks` is their number. It follows from the extents alone. The tasks may run in any order and
+    in parallel. The second operand is copied if `packs`; by default that is decided by its size.
+    """
+
+    def __init__(
+        self, f: Function, contraction: Contraction, tile: Tile, *, packs: bool | None = None
+    ) -> None:
+        self.f, self.contraction, self.tile = f, contraction, tile
+        self.rows, self.columns = contraction.row.extent, contraction.column.extent
+        over = merged(contraction.over)
+        first = len(over)
+        while first and math.prod(_extents(over[first - 1 :])) <= DEPTH:
+            first -= 1
+        # Of the innermost axes, which `whole` are in each stretch; of the axis before them it has
+        # `chunk` iterations, of the others one.
+        self.whole, self.chunked = over[first:], over[first - 1] if first else None
+        self.singles = over[: max(first - 1, 0)]
+        inside = int(math.prod(_extents(self.whole)))
+        self.chunk = max(1, DEPTH // max(1, inside))
+        if self.chunked is not None and isinstance(self.chunked.extent, int):
+            count = -(-self.chunked.extent // self.chunk)
+            self.chunk = -(-self.chunked.extent // count)
+        self.depth = inside * (self.chunk if self.chunked else 1)
+        self.packs_a = _converts(contraction.a, contraction)
+        self.packs_b = self._packs_b() if packs is None else packs
+        self.full, self.tail = self._column_blocks()
+        self.width = _up(sum(self.full or self.tail), tile.lanes)
+        self._allocate()
+        self.row_blocks = ceil_div(f, self.rows, ROWS)
+        self.column_blocks = ceil_div(f, self.columns, self.width)
+        self.tasks: Size = combine(f, "mul", self.row_blocks, self.column_blocks)
+        for axis in contraction.outer:
+            self.tasks = combine(f, "mul", self.tasks, axis.extent)
+
+    def _packs_b(self) -> bool:
+        contraction = self.contraction
+        stride = contraction.column.b
+        if isinstance(stride, Value) or stride != 1 or _converts(contraction.b, contraction):
+            return True
+        if isinstance(self.rows, int) and self.rows <= self.tile.rows:
+            return False
+        strides = [axis.b for axis in contraction.over]
+        extents = [axis.extent for axis in contraction.over]
+        spread = 1.0
+        for axis_stride, extent in zip(strides, extents, strict=True):
+            if isinstance(axis_stride, Value) or isinstance(extent, Value):
+                return True
+            spread += abs(axis_stride) * max(0, extent - 1)
+        return spread * contraction.b.type.bits // 8 > PLACE_BYTES
+
+    def _column_blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The vectors of full blocks, and those of a smaller one at the end; () for none."""
+        lanes, most = self.tile.lanes, self.tile.vectors
+        if isinstance(self.columns, Value):
+            return (lanes,) * most, ()
+        candidates = [_cover(self.columns, lanes, n) for n in range(most, max(0, most - 2), -1)]
+        _, full, tail = min(candidates, key=lambda c: c[0])
+        return full, tail
+
+    def _allocate(self) -> None:
+        f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
+        depth = _up(self.depth, lanes)
+        height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
+        # Rows of a copy begin in different sets of the cache.
+        self.pitch = depth + lanes
+        if self.packs_a:
+            self.band = f.alloca(accumulator, _up(height, lanes) * self.pitch)
+        if self.packs_b:
+            self.panel = f.alloca(accumulator, (depth + lanes) * self.width)
+        if self.chunked:
+            self.partial = f.alloca(accumulator, height * self.width)
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f, contraction = self.f, self.contraction
+        rest: Size = task
+        block = combine(f, "srem", rest, self.column_blocks)
+        rest = combine(f, "sdiv", rest, self.column_blocks)
+        band = combine(f, "srem", rest, self.row_blocks)
+        rest = combine(f, "sdiv", rest, self.row_blocks)
+        outer: list[Size] = []
+        for axis in reversed(contraction.outer):
+            outer.insert(0, combine(f, "srem", rest, axis.extent))
+            rest = combine(f, "sdiv", rest, axis.extent)
+        start = combine(f, "mul", band, ROWS)
+        height = self.rows
+        if isinstance(height, Value) or height > ROWS:
+            left = combine(f, "add", combine(f, "mul", start, -1), height)
+            exact = isinstance(height, int) and height % ROWS == 0
+            height = ROWS if exact else combine(f, "smin", left, ROWS)
+
+        def full() -> None:
+            column = combine(f, "mul", block, self.width)
+            self._block(outer, start, height, self._columns(column, self.full))
+
+        def tail() -> None:
+            self._block(outer, start, height, self._columns(self._tail_start(), self.tail))
+
+        if self.full and self.tail:
+            f.branch(f.compare("slt", f.index(block), self._tail_start() // self.width), full, tail)
+        elif self.full:
+            full()
+        elif self.tail:
+            tail()
+
+    def _tail_start(self) -> int:
+        assert isinstance(self.columns, int)
+        return self.columns // self.width * self.width if self.full else 0
+
+    def _columns(self, start: Size, lanes: tuple[int, ...]) -> _Columns:
+        f, masks = self.f, list[Value | None]()
+        for before, count in ((sum(lanes[:n]), lanes[n]) for n in range(len(lanes))):
+            if isinstance(self.columns, Value):
+                left = self.columns - f.index(start) - before
+                masks.append(f.lanes_below(left, count))
+            elif isinstance(start, Value) or self.columns - start - before >= count:
+                masks.append(None)
+            else:
+                masks.append(f.lanes_below(f.index(self.columns - start - before), count))
+        return _Columns(start, lanes, tuple(masks))
+
+    def _block(self, outer: Sequence[Size], start: Size, height: Size, columns: _Columns) -> None:
+        f, contraction = self.f, self.contraction
+        place = (contraction.row, contraction.column)
+        a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
+        b = offset(f, (*outer, columns.start), [x.b for x in (*contraction.outer, place[1])])
+        a_start = _moved(f, contraction.a, a)
+        b_start = _moved(f, contraction.b, b)
+
+        def stretch(number: Value | None) -> None:
+            part = self._stretch(number, a_start, b_start, height, columns)
+            self._rows(outer, start, height, columns, part)
+
+        if self.chunked is None:
+            stretch(None)
+        else:
+            f.loop(0, self._stretches(), 1, [], stretch)
+
+    def _stretches(self) -> Value:
+        """The number of stretches of the sum; one at least, which writes the initial values."""
+        assert self.chunked is not None
+        count = ceil_div(self.f, self.chunked.extent, self.chunk)
+        for axis in self.singles:
+            count = combine(self.f, "mul", count, axis.extent)
+        return self.f.intrinsic("smax", self.f.index(count), 1)
+
+    def _stretch(
+        self, number: Value | None, a: Memory, b: Memory, height: Size, columns: _Columns
+    ) -> _Stretch:
+        f, axes = self.f, list(self.whole)
+        is_first = is_last = None
+        if number is not None:
+            assert self.chunked is not None
+            chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
+            first = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
+            rest = combine(f, "sdiv", number, chunks)
+            left = combine(f, "add", combine(f, "mul", first, -1), self.chunked.extent)
+            extent = combine(f, "smin", left, self.chunk)
+            a, b = (
+                _moved(f, a, combine(f, "mul", first, self.chunked.a)),
+                _moved(f, b, combine(f, "mul", first, self.chunked.b)),
+            )
+            for axis in reversed(self.singles):
+                size = f.intrinsic("smax", f.index(axis.extent), 1)
+                index = combine(f, "srem", rest, size)
+                rest = combine(f, "sdiv", rest, size)
+                a = _moved(f, a, combine(f, "mul", index, axis.a))
+                b = _moved(f, b, combine(f, "mul", index, axis.b))
+                # A sum without an iteration has one stretch, which adds nothing.
+                extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
+            axes.insert(0, Axis(extent, self.chunked.a, self.chunked.b))
+            is_first = f.compare("eq", number, 0)
+            is_last = f.compare("eq", number + 1, self._stretches())
+        row = self.contraction.row
+        a_row = row.a
+        strides = [(axis.a, axis.b) for axis in axes]
+        if self.packs_a:
+            self._pack_a(a, axes, height)
+            a, a_row = Memory(self.band, self.contraction.accumulator), self.pitch
+            strides = [(n, b) for n, (_, b) in zip(_packed(axes), strides, strict=True)]
+        if self.packs_b:
+            self._pack_b(b, axes, columns)
+            b, width = Memory(self.panel, self.contraction.accumulator), self.width
+            packed = _packed(axes)
+            strides = [(a, n * width) for n, (a, _) in zip(packed, strides, strict=True)]
+        pairs = zip(axes, strides, strict=True)
+        axes = [Axis(axis.extent, *both) for axis, both in pairs]
+        return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+
+    def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
+        f, row = self.f, self.contraction.row
+        vector = Type(self.contraction.accumulator.element, self.tile.lanes)
+
+        def copy(at: Size, target: Size) -> None:
+            extent, stride = (axes[-1].extent, axes[-1].a) if axes else (1, 1)
+            block = Block(_moved(f, a, at).pointer, height, extent, row.a, stride)
+            pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
+
+        _each(f, axes[:-1], [axis.a for axis in axes[:-1]], _packed(axes)[:-1], copy)
+
+    def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: _Columns) -> None:
+        f, column = self.f, self.contraction.column
+        vector = Type(self.contraction.accumulator.element, self.tile.lanes)
+        extent: Size = sum(columns.lanes)
+        if isinstance(self.columns, Value):
+            left = self.columns - f.index(columns.start)
+            extent = combine(f, "smin", left, extent)
+        elif not isinstance(columns.start, Value):
+            extent = min(sum(columns.lanes), self.columns - columns.start)
+
+        def copy(at: Size, target: Size) -> None:
+            rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
+            block = Block(_moved(f, b, at).pointer, rows, extent, stride, column.b)
+            place = advance(f, self.panel, combine(f, "mul", target, self.width), vector)
+            pack(f, b, block, place, self.width, vector)
+
+        _each(f, axes[:-1], [axis.b for axis in axes[:-1]], _packed(axes)[:-1], copy)
+
+    def _rows(
+        self,
+        outer: Sequence[Size],
+        start: Size,
+        height: Size,
+        columns: _Columns,
+        stretch: _Stretch,
+    ) -> None:
+        f, most = self.f, self.tile.rows
+
+        def tile(row: Size, rows: int) -> None:
+            self._tile(outer, start, row, rows, columns, stretch)
+
+        if isinstance(height, int):
+            whole = height // most * most
+            if whole == most:
+                tile(0, most)
+            elif whole:
+                f.loop(0, whole, most, [], lambda row: tile(row, most))
+            if height > whole:
+                tile(whole, height - whole)
+            return
+        whole_rows = f.arithmetic("and", height, -most)
+        f.loop(0, whole_rows, most, [], lambda row: tile(row, most))
+        if isinstance(self.rows, int):
+            rest = self.rows % most
+            f.branch(f.compare("slt", whole_rows, height), lambda: tile(whole_rows, rest))
+            return
+        size = most // 2
+        while size:
+            before = f.arithmetic("and", height, -2 * size)
+            has = f.compare("ne", f.arithmetic("and", height, size), 0)
+            f.branch(has, partial(tile, before, size))
+            size //= 2
+
+    def _tile(
+        self,
+        outer: Sequence[Size],
+        start: Size,
+        row: Size,
+        rows: int,
+        columns: _Columns,
+        stretch: _Stretch,
+    ) -> None:
+        f, contraction = self.f, self.contraction
+        types = [Type(contraction.accumulator.element, lanes) for lanes in columns.lanes]
+        first = combine(f, "add", start, row)
+        places = [
+            (
+                (*outer, combine(f, "add", first, r), combine(f, "add", columns.start, before)),
+                type,
+                mask,
+            )
+            for r in range(rows)
+            for before, type, mask in zip(columns.offsets, types, columns.masks, strict=True)
+        ]
+
+        def initial() -> list[Value]:
+            if contraction.initial is None:
+                return [f.const(type, 0) for _, type, _ in places]
+            return [contraction.initial(*place) for place in places]
+
+        def finish(values: Sequence[Value]) -> None:
+            for value, (indices, _, mask) in zip(values, places, strict=True):
+                self._store(indices, value, mask)
+
+        def scratch(position: int) -> Value:
+            r, n = divmod(position, len(types))
+            here = combine(f, "mul", combine(f, "add", row, r), self.width)
+            here = combine(f, "add", here, columns.offsets[n])
+            return advance(f, self.partial, here, contraction.accumulator)
+
+        def keep(values: Sequence[Value]) -> None:
+            for position, value in enumerate(values):
+                f.store(value, scratch(position))
+
+        def kept() -> list[Value]:
+            return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
+
+        a = _moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
+        b = [_moved(f, stretch.b, before) for before in columns.offsets]
+        values = (
+            initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
+        )
+        masks = (None,) * len(types) if self.packs_b else columns.masks
+        values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, masks, values)
+        if stretch.is_last is None:
+            finish(values)
+        else:
+            f.branch(stretch.is_last, lambda: finish(values), lambda: keep(values))
+
+    def _accumulate(
+        self,
+        axes: Sequence[Axis],
+        a: Memory,
+        a_row: Size,
+        b: Sequence[Memory],
+        types: Sequence[Type],
+        masks: Sequence[Value | None],
+        values: Sequence[Value],
+    ) -> list[Value]:
+        """The values plus the products of the axes, in their order."""
+        f, rows = self.f, len(values) // len(types)
+        if not axes:
+            scalar = Type(types[0].element)
+            vectors = [
+                load(f, memory, type, memory.pointer, mask)
+                for memory, type, mask in zip(b, types, masks, strict=True)
+            ]
+            results = []
+            for r in range(rows):
+                pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
+                factor = convert(a, f.load(a.type, pointer), scalar)
+                for vector, value in zip(vectors, values[r * len(b) :], strict=False):
+                    results.append(_multiply_add(f, factor, vector, value))
+            return results
+        axis = axes[0]
+
+        def iteration(index: Size, *current: Value) -> list[Value]:
+            a_there = _moved(f, a, combine(f, "mul", index, axis.a))
+            b_there = [_moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
+            return self._accumulate(axes[1:], a_there, a_row, b_there, types, masks, current)
+
+        if math.prod(_extents(axes)) <= UNROLL:
+            for number in range(int(_extents(axes)[0])):
+                values = iteration(number, *values)
+            return list(values)
+        return f.loop(0, axis.extent, 1, values, iteration)
+
+    def _store(self, indices: Sequence[Size], value: Value, mask: Value | None) -> None:
+        f, contraction = self.f, self.contraction
+        c, column = contraction.c, contraction.column
+        if contraction.finish is not None:
+            value = contraction.finish(indices, value, mask)
+        value = narrow(value, c.type.element)
+        strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
+        pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)
+        if isinstance(column.c, Value) or column.c != 1:
+            steps = f.iota(Type("i64", value.type.lanes)) * column.c
+            f.scatter(value, pointer, steps, mask)
+        elif mask is None:
+            f.store(value, pointer)
+        else:
+            f.masked_store(value, pointer, mask)
+
+
+def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes of a sum, of which adjacent ones with proportional strides become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        if not isinstance(axis.extent, Value) and axis.extent == 1:
+            continue
+        if result and not any(
+            isinstance(x, Value)
+            for x in (axis.extent, axis.a, axis.b, result[-1].a, result[-1].b, result[-1].extent)
+        ):
+            last, extent = result[-1], axis.extent
+            if (last.a, last.b) == (axis.a * extent, axis.b * extent):
+                result[-1] = Axis(last.extent * extent, axis.a, axis.b)
+                continue
+        result.append(axis)
+    return tuple(result)
+
+
+def _multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Value:
+    factor = f.splat(factor, vector.type.lanes)
+    return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
+
+
+def _cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
+    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors."""
+    width = lanes * most
+    count, rest = divmod(columns, width)
+    tail = [lanes] * (rest // lanes)
+    if rest := rest % lanes:
+        # Half a register costs less than a whole one.
+        last = lanes
+        while last > 4 and rest <= last // 2:
+            last //= 2
+        tail.append(last)
+    # A tile of 8 rows loads 8 scalars, and as many vectors as it has.
+    costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
+    cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
+    return cost, (lanes,) * most if count else (), tuple(tail)
+
+
+def _extents(axes: Sequence[Axis]) -> list[float]:
+    return [math.inf if isinstance(x.extent, Value) else x.extent for x in axes]
+
+
+def _packed(axes: Sequence[Axis]) -> list[int]:
+    """The strides of axes in a copy, in which the last one is adjacent."""
+    return [int(math.prod(_extents(axes[n + 1 :]))) for n in range(len(axes))]
+
+
+def _each(
+    f: Function,
+    axes: Sequence[Axis],
+    source: Sequence[Size],
+    target: Sequence[Size],
+    body: Callable[[Size, Size], None],
+) -> None:
+    """Call `body` with the offsets of source and target in each iteration of the axes."""
+
+    def nest(number: int, at: Size, there: Size) -> None:
+        if number == len(axes):
+            body(at, there)
+            return
+
+        def iteration(index: Value) -> None:
+            ahead = combine(f, "add", at, combine(f, "mul", index, source[number]))
+            place = combine(f, "add", there, combine(f, "mul", index, target[number]))
+            nest(number + 1, ahead, place)
+
+        f.loop(0, axes[number].extent, 1, [], iteration)
+
+    nest(0, 0, 0)
+
+
+def _converts(memory: Memory, contraction: Contraction) -> bool:
+    return memory.convert is not None or memory.type != contraction.accumulator
+
+
+def _moved(f: Function, memory: Memory, index: Size) -> Memory:
+    return Memory(advance(f, memory.pointer, index, memory.type), memory.type, memory.convert)
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

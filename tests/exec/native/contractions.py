@@ -1,0 +1,140 @@
+"""Runs contractions of arrays that lie at the edges of pages which must not be accessed."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxpy.exec.native.contraction import Axis, Contraction, Memory
+from relaxpy.exec.native.jit import Library, compile_module
+from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type
+from relaxpy.exec.native.machine import Machine, host
+from relaxpy.exec.native.tiles import TileEmitter, tile_of
+
+TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
+PAGE = mmap.PAGESIZE
+
+
+def guarded(array: np.ndarray, *, at_end: bool) -> np.ndarray:
+    """A contiguous copy of `array` before or after a page that must not be accessed."""
+    size = max(1, -(-array.nbytes // PAGE)) * PAGE
+    memory = mmap.mmap(-1, size + 2 * PAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None)
+    for page in (start, start + PAGE + size):
+        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), 0) == 0
+    first = PAGE + (size - array.nbytes if at_end else 0)
+    result = np.frombuffer(memory, array.dtype, array.size, first).reshape(array.shape)
+    result[...] = array
+    return result
+
+
+def element(array: np.ndarray) -> Type:
+    """The type in LLVM of the elements of an array."""
+    name = TYPES.get(array.dtype.name)
+    return Type(name or f"i{8 * array.dtype.itemsize}")
+
+
+class Kernel:
+    """A function for `c[...] = sum(a[...] * b[...])` over the axes that `c` does not have.
+
+    `subscripts` names the axes like np.einsum, as "mk,kn->mn". Extents and strides are constants
+    unless an axis is in `symbolic`: then they are parameters.
+    """
+
+    def __init__(
+        self,
+        subscripts: str,
+        arrays: Sequence[np.ndarray],
+        *,
+        over: str | None = None,
+        symbolic: Collection[str] = (),
+        accumulator: Type | None = None,
+        machine: Machine | None = None,
+        emitter: Callable[..., Any] = TileEmitter,
+        **options: Any,
+    ) -> None:
+        machine = machine or host()
+        left, result = subscripts.split("->")
+        self.names = (*left.split(","), result)
+        found = self._axes(arrays)
+        self.symbolic = symbolic = [axis for axis in symbolic if axis in found]
+        module = Module(machine.triple, machine.vector_bits)
+        names = [f"{kind}{axis}" for axis in symbolic for kind in "nabc"]
+        params = [(POINTER, n) for n in ("pa", "pb", "pc")] + [(I64, name) for name in names]
+        f = module.function("kernel", params)
+        values = dict(zip(names, f.params[3:], strict=True))
+        types = [element(array) for array in arrays]
+        wide = accumulator or (F32 if types[0].bits == 16 else types[0])
+        axes = {
+            axis: Axis(
+                *(
+                    values[f"{kind}{axis}"] if axis in symbolic and number > 1 else number
+                    for kind, number in zip("nabc", numbers, strict=True)
+                )
+            )
+            for axis, numbers in found.items()
+        }
+        summed = over or "".join(axis for axis in axes if axis not in result)
+        rows = [x for x in result if x in self.names[0] and x not in self.names[1]]
+        columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
+        row, column = rows[-1:], columns[-1:]
+        memories = [Memory(p, t) for p, t in zip(f.params, types, strict=False)]
+        contraction = Contraction(
+            *memories,
+            tuple(axes[x] for x in result if x not in (*row, *column)),
+            axes[row[0]] if row else Axis(1),
+            axes[column[0]] if column else Axis(1),
+            tuple(axes[x] for x in summed),
+            wide,
+            **{k: v(f) for k, v in options.items() if k in ("initial", "finish")},
+        )
+        more = {k: v for k, v in options.items() if k not in ("initial", "finish")}
+        tile = tile_of(wide, contraction.row.extent, machine.vector_bits, machine.vector_registers)
+        emitted = emitter(f, contraction, tile, **more)
+        f.loop(0, emitted.tasks, 1, [], emitted.emit)
+        f.ret()
+        self.text = module.text()
+        self.library: Library = compile_module(module, ["kernel"], machine)
+        count = 3 + len(names)
+        self.call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * count)(self.library["kernel"])
+
+    def _axes(self, arrays: Sequence[np.ndarray]) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = {}
+        for position, (names, array) in enumerate(zip(self.names, arrays, strict=True)):
+            for axis, extent, stride in zip(names, array.shape, array.strides, strict=True):
+                entry = found.setdefault(axis, [extent, 0, 0, 0])
+                assert entry[0] == extent
+                entry[1 + position] = stride // array.itemsize
+        return found
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        axes = self._axes(arrays)
+        numbers = [number for axis in self.symbolic for number in axes[axis]]
+        self.call(*(array.ctypes.data for array in arrays), *numbers)
+
+
+def expected(subscripts: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The contraction in float64, or in int64 for integers."""
+    wide = np.float64 if a.dtype.kind not in "iu" else np.int64
+    return np.einsum(subscripts, a.astype(wide), b.astype(wide))
+
+
+def check(subscripts: str, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> None:
+    """Compare `found` with the contraction of `a` and `b`, up to the rounding of its sums."""
+    wanted = expected(subscripts, a, b)
+    if found.dtype.kind in "iu":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    # Each of the n additions is rounded once, in float32 at least, and the result once more.
+    terms = a.size * b.size / max(1, found.size)
+    sizes = np.einsum(subscripts, abs(a.astype(np.float64)), abs(b.astype(np.float64)))
+    depth = max(1, round(np.sqrt(terms)))
+    unit = np.finfo(np.float64 if found.dtype == np.float64 else np.float32).eps / 2
+    narrow = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(found.dtype.name, 0.0)
+    bound = (depth + 1) * unit * sizes + narrow * abs(wanted) + 1e-40
+    assert (abs(found.astype(np.float64) - wanted) <= bound).all()

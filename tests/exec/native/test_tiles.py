@@ -1,0 +1,153 @@
+"""Register-tiled contractions: right, within their arrays, and the same on every processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.machine import narrow
+from tests.exec.native.contractions import Kernel, check, guarded
+
+SIZES = [(1, 1, 1), (13, 100, 33), (131, 51, 17), (5, 16, 1100)]
+ORDERS = ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "km,nk->mn"]
+
+
+def numbers(shape: Sequence[int], dtype: str, seed: int = 0) -> np.ndarray:
+    """Numbers of both signs; small ones for narrow integers."""
+    values = np.random.default_rng(seed).standard_normal(shape)
+    if np.dtype(dtype).kind in "iu":
+        return np.round(values * 40).astype(dtype)
+    return values.astype(dtype)
+
+
+def shapes(subscripts: str, extents: dict[str, int]) -> list[tuple[int, ...]]:
+    left, result = subscripts.split("->")
+    return [tuple(extents[x] for x in names) for names in (*left.split(","), result)]
+
+
+def run(
+    subscripts: str, extents: dict[str, int], dtype: str, out: str = "", **options
+) -> np.ndarray:
+    """The result of a kernel on arrays at the ends, and then at the beginnings of pages."""
+    a, b, c = shapes(subscripts, extents)
+    arrays = [numbers(a, dtype, 1), numbers(b, dtype, 2), np.full(c, 77, out or dtype)]
+    kernel = Kernel(subscripts, arrays, **options)
+    found = []
+    for at_end in (True, False):
+        placed = [guarded(x, at_end=at_end) for x in arrays]
+        kernel(*placed)
+        check(subscripts, placed[0], placed[1], placed[2])
+        found.append(placed[2])
+    assert found[0].tobytes() == found[1].tobytes()
+    return found[0]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+@pytest.mark.parametrize("subscripts", ORDERS)
+def test_products_of_all_layouts_and_edges(subscripts: str, m: int, n: int, k: int) -> None:
+    run(subscripts, {"m": m, "n": n, "k": k}, "float32")
+
+
+@pytest.mark.parametrize("subscripts", ORDERS)
+def test_one_kernel_serves_all_sizes(subscripts: str) -> None:
+    """Also sizes without an element: no iteration of the sum, no row, or no column."""
+    a, b, c = shapes(subscripts, {"m": 2, "n": 2, "k": 2})
+    arrays = [np.zeros(s, "float32") for s in (a, b, c)]
+    kernel = Kernel(subscripts, arrays, symbolic="mnk")
+    for m, n, k in [*SIZES, (7, 3, 0), (0, 3, 5), (9, 0, 5), (300, 49, 2100)]:
+        extents = {"m": m, "n": n, "k": k}
+        a, b, c = shapes(subscripts, extents)
+        placed = [guarded(x, at_end=True) for x in (numbers(a, "float32"), numbers(b, "float32"))]
+        result = guarded(np.full(c, 77, "float32"), at_end=True)
+        kernel(*placed, result)
+        check(subscripts, *placed, result)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [
+        ("float64", "float64"),
+        ("float16", "float16"),
+        ("float16", "float32"),
+        (ml_dtypes.bfloat16, ml_dtypes.bfloat16),
+        (ml_dtypes.bfloat16, "float32"),
+        ("int32", "int32"),
+    ],
+)
+@pytest.mark.parametrize("subscripts", ["mk,kn->mn", "mk,nk->mn", "km,kn->mn"])
+def test_datatypes(subscripts: str, dtype: str, out: str) -> None:
+    run(subscripts, {"m": 21, "n": 37, "k": 1030}, dtype, out)
+
+
+@pytest.mark.parametrize("out", ["int32", "int64"])
+def test_bytes_are_accumulated_in_wide_integers(out: str) -> None:
+    wide = Type(f"i{8 * np.dtype(out).itemsize}")
+    run("mk,nk->mn", {"m": 5, "n": 37, "k": 70}, "int8", out, accumulator=wide)
+
+
+@pytest.mark.parametrize("symbolic", ["", "bmnk"])
+def test_batches_broadcasts_and_several_axes_of_the_sum(symbolic: str) -> None:
+    run("bmk,kn->bmn", {"b": 3, "m": 9, "n": 20, "k": 6}, "float32", symbolic=symbolic)
+    run("hbmk,bnk->hbmn", {"h": 2, "b": 3, "m": 9, "n": 20, "k": 6}, "float32", symbolic=symbolic)
+    run("mjk,kjn->mn", {"m": 9, "n": 20, "k": 40, "j": 50}, "float32", over="kj", symbolic=symbolic)
+    run("ijkm,kjin->mn", {"m": 9, "n": 20, "k": 3, "j": 2, "i": 300}, "float32", symbolic=symbolic)
+    run("mk,kn->nm", {"m": 9, "n": 20, "k": 6}, "float32", symbolic=symbolic)
+
+
+@pytest.mark.parametrize("packs", [True, False])
+def test_windows_of_a_padded_image(*, packs: bool) -> None:
+    """A convolution is a contraction whose rows and windows have strides of the image."""
+    image = guarded(numbers((5, 10, 22), "float32"), at_end=True)
+    weight = guarded(numbers((6, 5, 3, 3), "float32"), at_end=True)
+    result = guarded(np.zeros((6, 8, 20), "float32"), at_end=True)
+    windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(1, 2))
+    arrays = (weight, windows, result)
+    kernel = Kernel("ocij,chwij->ohw", arrays, over="cij", packs=packs)
+    kernel(*arrays)
+    check("ocij,chwij->ohw", weight, windows, result)
+
+
+@pytest.mark.parametrize("symbolic", ["", "mnk"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_the_width_of_vectors_does_not_change_a_bit(dtype: str, symbolic: str) -> None:
+    extents = {"m": 21, "n": 37, "k": 1100}
+    one = run("mk,kn->mn", extents, dtype, symbolic=symbolic)
+    two = run("mk,kn->mn", extents, dtype, symbolic=symbolic, machine=narrow())
+    assert one.tobytes() == two.tobytes()
+
+
+def test_sums_start_from_values_and_end_in_an_epilogue() -> None:
+    a, b = numbers((9, 1100), "float32"), numbers((1100, 21), "float32")
+    c = numbers((9, 21), "float32", 5)
+    started = c.copy()
+
+    def initial(f: Function):
+        def values(indices: Sequence[Value], type: Type, mask: Value | None) -> Value:
+            row, column = indices
+            place = f.element(f.params[2], f.index(row) * 21 + column, type)
+            return f.load(type, place) if mask is None else f.masked_load(type, place, mask)
+
+        return values
+
+    def finish(f: Function):
+        return lambda indices, value, mask: f.intrinsic("maxnum", value, 0.0)
+
+    Kernel("mk,kn->mn", (a, b, c), initial=initial, finish=finish)(a, b, c)
+    wanted = np.maximum(started + a.astype("float64") @ b, 0)
+    bound = 1101 * 2.0**-24 * (abs(a.astype("float64")) @ abs(b) + abs(started))
+    assert (abs(c - wanted) <= bound).all()
+
+
+def test_infinities_and_nans_stay_in_their_rows_and_columns() -> None:
+    a, b = numbers((10, 6), "float32"), numbers((6, 20), "float32")
+    a[3, 2], b[4, 17] = np.inf, np.nan
+    c = np.zeros((10, 20), "float32")
+    Kernel("mk,kn->mn", (a, b, c))(a, b, c)
+    with np.errstate(invalid="ignore"):
+        wanted = a.astype("float64") @ b
+    np.testing.assert_array_equal(np.isnan(c), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isposinf(c), np.isposinf(wanted))
