@@ -1,0 +1,139 @@
+"""The functions by name: their widths, and which of them are functions of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from relaxpy.exec.native.llvm import Function, Value
+from relaxpy.exec.native.maths import exponential, logarithmic, others
+from relaxpy.exec.native.maths.numbers import (
+    absolute,
+    number,
+    shifted,
+    square_root,
+    with_sign,
+)
+
+Emitter: TypeAlias = Callable[..., Value]
+
+_SHORT: Final[Mapping[str, Emitter]] = {
+    "fabs": absolute,
+    "sqrt": square_root,
+    "copysign": with_sign,
+    "rsqrt": others.rsqrt,
+    **{
+        name: lambda x, intrinsic=intrinsic: x.function.intrinsic(intrinsic, x)
+        for name, intrinsic in (
+            *(("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc")),
+            *(("round", "roundeven"), ("nearbyint", "roundeven")),
+        )
+    },
+}
+"""The functions of any format that are a few instructions."""
+
+_FLOAT: Final[Mapping[str, Emitter]] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "exp10": exponential.exp10,
+    "sigmoid": exponential.sigmoid,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
+    "tanh": exponential.tanh_float,
+    "log": logarithmic.log_float,
+    "erf": others.erf_float,
+}
+"""The functions that compute in `float`; the others of `float` compute in `double`."""
+
+_DOUBLE: Final[Mapping[str, Emitter]] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "exp10": exponential.exp10,
+    "sigmoid": exponential.sigmoid,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
+    "tanh": exponential.tanh_double,
+    "log": logarithmic.log,
+    "log2": logarithmic.log2,
+    "log10": logarithmic.log10,
+    "log1p": logarithmic.log1p,
+    "asinh": logarithmic.asinh,
+    "acosh": logarithmic.acosh,
+    "atanh": logarithmic.atanh,
+    "pow": logarithmic.power,
+    "erf": others.erf,
+    "hypot": others.hypot,
+}
+
+MATHS: Final = frozenset({*_SHORT, *_DOUBLE})
+"""The names of the functions."""
+
+
+def emit_maths(function: Function, name: str, *values: Value) -> Value:
+    """The function `name` of floats, in each lane, in their format.
+
+    Errors are at most 2 ulp; NaN, infinities, zeros of either sign and subnormal numbers are as in
+    NumPy. No result depends on the number of lanes. `half` and `bfloat` compute in `float`.
+    """
+    element = values[0].type.element
+    if element in ("half", "bfloat"):
+        return narrow(emit_maths(function, name, *map(widen, values)), element)
+    if name in _SHORT:
+        with _exactly(function):
+            return _SHORT[name](*values)
+    if name in _FLOAT and element == "float":
+        with _exactly(function):
+            return _FLOAT[name](*values)
+    return _called(function, name, *values)
+
+
+def widen(x: Value) -> Value:
+    """A value of `half` or `bfloat` as `float`."""
+    if x.type.element == "half":
+        return x.function.cast("fpext", x, "float")
+    upper = x.function.cast("zext", x.function.cast("bitcast", x, "i16"), "i32")
+    return number(shifted("shl", upper, 16), "float")
+
+
+def narrow(x: Value, element: str) -> Value:
+    """A value of `float` rounded to `half` or `bfloat`, ties to even.
+
+    The instruction for `bfloat` of some processors loses subnormal numbers.
+    """
+    f = x.function
+    if element == "half":
+        return f.cast("fptrunc", x, "half")
+    bits = f.cast("bitcast", x, "i32")
+    odd = f.arithmetic("and", shifted("lshr", bits, 16), 1)
+    rounded = shifted("lshr", bits + 0x7FFF + odd, 16)
+    quiet = f.arithmetic("or", shifted("lshr", bits, 16), 0x40)
+    upper = f.select(f.compare("uno", x, x), quiet, rounded)
+    return f.cast("bitcast", f.cast("trunc", upper, "i16"), "bfloat")
+
+
+def _called(function: Function, name: str, *values: Value) -> Value:
+    """A call of the function of the module, which is written at its first use."""
+    type = values[0].type
+    symbol = f"relaxpy.{name}.{type.suffix}"
+    if symbol not in function.module.functions:
+        params = [(type, f"x{n}") for n in range(len(values))]
+        callee = function.module.function(symbol, params, type, internal=True)
+        with _exactly(callee):
+            wide = [_converted(p, "fpext", "double") for p in callee.params]
+            callee.ret(_converted(_DOUBLE[name](*wide), "fptrunc", type.element))
+    return function.call(symbol, type, *values)
+
+
+def _converted(x: Value, instruction: str, element: str) -> Value:
+    return x if x.type.element == element else x.function.cast(instruction, x, element)
+
+
+@contextmanager
+def _exactly(function: Function) -> Iterator[None]:
+    """No fast-math flags, so that each operation is rounded as it is written."""
+    flags, function.flags = function.flags, ""
+    try:
+        yield
+    finally:
+        function.flags = flags

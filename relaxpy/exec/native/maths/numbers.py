@@ -1,0 +1,156 @@
+"""The bits of floating-point numbers, polynomials, and sums of two numbers, as vector code.
+
+Constants of `double` that are a pair are the leading and the trailing part of a real number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.llvm import Operand, Type, Value
+
+Pair: TypeAlias = tuple[Value, Value]
+"""A number as a sum of two, of which the second is at most a rounding error of the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format: the integer of the same size, mantissa bits, bias of exponents."""
+
+    integer: str
+    mantissa: int
+    bias: int
+
+    @property
+    def round_to_integer(self) -> float:
+        """The number to which any of at most 2**(mantissa - 2) is added to be rounded."""
+        return 1.5 * 2.0**self.mantissa
+
+
+FORMATS: Final = {"float": Format("i32", 23, 127), "double": Format("i64", 52, 1023)}
+
+
+def format_of(x: Value) -> Format:
+    """The format of the lanes of `x`."""
+    return FORMATS[x.type.element]
+
+
+def fma(a: Value, b: Operand, c: Operand) -> Value:
+    """`a * b + c`, rounded once."""
+    return a.function.fma(a, b, c)
+
+
+def const(x: Value, value: float) -> Value:
+    """A constant of the type of `x`."""
+    return x.function.const(x.type, value)
+
+
+def select(condition: Value, yes: Operand, no: Value) -> Value:
+    """`yes` where the condition holds, else `no`."""
+    return no.function.select(condition, no.function.like(no, yes), no)
+
+
+def compare(predicate: str, a: Value, b: Operand) -> Value:
+    """A comparison, in each lane."""
+    return a.function.compare(predicate, a, b)
+
+
+def both(a: Value, b: Operand) -> Value:
+    """The bits of both; a conjunction of truths."""
+    return a.function.arithmetic("and", a, b)
+
+
+def shifted(instruction: str, a: Value, bits: Operand) -> Value:
+    """`a` shifted by `shl`, `lshr` or `ashr`."""
+    return a.function.arithmetic(instruction, a, bits)
+
+
+def absolute(x: Value) -> Value:
+    """The absolute value."""
+    return x.function.intrinsic("fabs", x)
+
+
+def with_sign(x: Value, sign: Value) -> Value:
+    """`x` with the sign of `sign`."""
+    return x.function.intrinsic("copysign", x, sign)
+
+
+def square_root(x: Value) -> Value:
+    """The square root, rounded correctly."""
+    return x.function.intrinsic("sqrt", x)
+
+
+def bits(x: Value) -> Value:
+    """The representation of `x` as integers."""
+    return x.function.cast("bitcast", x, format_of(x).integer)
+
+
+def number(bits: Value, element: str) -> Value:
+    """The numbers of which `bits` is the representation."""
+    return bits.function.cast("bitcast", bits, element)
+
+
+def sign_bit(x: Value) -> Value:
+    """Whether the sign of `x` is negative, also that of a zero."""
+    return compare("slt", bits(x), 0)
+
+
+def any_lane(mask: Value) -> Value:
+    """Whether a condition holds in any lane, as a scalar."""
+    if mask.type.lanes == 1:
+        return mask
+    integer = Type(f"i{mask.type.lanes}")
+    return compare("ne", mask.function.new(integer, f"bitcast {mask} to {integer}"), 0)
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """The polynomial of `x` whose coefficient of the highest degree is the first."""
+    first, second, *rest = coefficients
+    sum = fma(x, first, const(x, second))
+    for coefficient in rest:
+        sum = fma(sum, x, coefficient)
+    return sum
+
+
+def add_exactly(a: Value, b: Value) -> Pair:
+    """`a + b` and its rounding error."""
+    sum = a + b
+    other = sum - a
+    return sum, (a - (sum - other)) + (b - other)
+
+
+def add_smaller(a: Value, b: Value) -> Pair:
+    """`a + b` and its rounding error, where `a` is zero or |a| >= |b|."""
+    sum = a + b
+    return sum, b - (sum - a)
+
+
+def multiply_exactly(a: Value, b: Operand) -> Pair:
+    """`a * b` and its rounding error."""
+    product = a * b
+    return product, fma(a, b, -product)
+
+
+def nearest_integer(x: Value, factor: float) -> Pair:
+    """The integer nearest to `x * factor`, as a float and as an integer."""
+    format = format_of(x)
+    high = fma(x, factor, format.round_to_integer)
+    start = bits_of_constant(format)
+    return high - format.round_to_integer, bits(high) - start
+
+
+def bits_of_constant(format: Format) -> int:
+    """The representation of `format.round_to_integer`."""
+    return (format.bias + format.mantissa << format.mantissa) + (1 << format.mantissa - 1)
+
+
+def scaled(x: Value, exponent: Value) -> Value:
+    """`x * 2**exponent`, rounded once; the exponent is at most twice that of the format."""
+    format = format_of(x)
+    biased = exponent + 2 * format.bias
+    half = shifted("lshr", biased, 1)
+    for part in (half, biased - half):
+        x = x * number(shifted("shl", part, format.mantissa), x.type.element)
+    return x
