@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +18,7 @@ from relaxpy.ir.relax.nodes import (
     PrimStructInfo,
     PrimValue,
     TensorStructInfo,
+    Var,
     const,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
@@ -51,10 +53,17 @@ def _operand(sinfo: Numbers) -> TensorStructInfo:
     return sinfo if isinstance(sinfo, TensorStructInfo) else tensor((), sinfo.dtype)
 
 
+def _of_known_shapes(*sinfos: TensorStructInfo) -> Sequence[TensorStructInfo]:
+    """The tensors, with the dimensions that different shape variables are known to have."""
+    if not any(isinstance(s.shape, Var) for s in sinfos) or sinfos[0].shape is sinfos[-1].shape:
+        return sinfos
+    return [tensor(s.get_shape(), s.dtype, s.vdevice, s.ndim) for s in sinfos]
+
+
 def _broadcast(x1: Numbers, x2: Numbers, dtype: DataType) -> Numbers:
     if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
         return PrimStructInfo(dtype)
-    operands = (_operand(x1), _operand(x2))
+    operands = _of_known_shapes(_operand(x1), _operand(x2))
     shape, ndim = broadcast(operands, _NAMES)
     return tensor(shape, dtype, joint_vdevice(operands, strict=True), ndim)
 

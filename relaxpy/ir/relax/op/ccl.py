@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.gradients import masked, of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, tensor
+from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, tensor
 from relaxpy.ir.relax.op.definition.sharding import same_axes
 from relaxpy.ir.relax.op.distributed import require_workers, run_alone, shard
 from relaxpy.ir.relax.relations.context import Context
@@ -68,7 +68,7 @@ def _joined(x: TensorStructInfo, num_workers: int, axis: int) -> TensorStructInf
     """The struct info of the tensors of all workers, joined along an axis."""
     if x.ndim < 0:
         return tensor(None, x.dtype, x.vdevice)
-    position, shape = normal_axis(axis, x.ndim), literal_shape(x)
+    position, shape = normal_axis(axis, x.ndim), x.get_shape()
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim)
     size = ops.mul(shape[position], num_workers)

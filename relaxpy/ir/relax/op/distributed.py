@@ -20,7 +20,7 @@ from relaxpy.ir.relax.op.definition.gradients import (
     shape_like,
 )
 from relaxpy.ir.relax.op.definition.registry import R, register
-from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axis, refuse, shown, tensor
+from relaxpy.ir.relax.op.definition.rules import normal_axis, refuse, shown, tensor
 from relaxpy.ir.relax.op.outputs import StructInfos, output_sinfo
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.te.topi.shapes import shape_text, tidy
@@ -106,7 +106,7 @@ def shard(
     if x.ndim < 0:
         return tensor(None, x.dtype, x.vdevice)
     position = normal_axis(axis, x.ndim)
-    shape = literal_shape(x)
+    shape = x.get_shape()
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, x.ndim)
     remainder = ops.floormod(shape[position], num_workers)

@@ -105,7 +105,7 @@ def gather_elements(
     ndim = max(data.ndim, indices.ndim)
     if ndim >= 0:
         normal_axis(axis, ndim)
-    return _gathered(data, literal_shape(indices), ndim)
+    return tensor(indices.shape, data.dtype, data.vdevice, ndim)
 
 
 def position_count(indices: TensorStructInfo) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -21,8 +20,8 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.definition.gradients import of_operand
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
-    by_te,
     differ,
+    known_shape,
     literal_shape,
     refuse,
     require_float,
@@ -32,10 +31,8 @@ from relaxpy.ir.relax.op.definition.rules import (
     tensor,
 )
 from relaxpy.ir.te import topi
-from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.shapes import is_const, shape_text
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
@@ -65,7 +62,7 @@ def _require_size(
 def _sampled(
     data: TensorStructInfo, grid: TensorStructInfo, method: Method, layout: GridLayout
 ) -> TensorStructInfo:
-    """The struct info of data at the positions of a grid.
+    """The struct info of data at the positions of a grid, if the two fit.
 
     Errors:
         StructInfoError: an operand holds no floats or has another rank, the grid another number of
@@ -87,9 +84,21 @@ def _sampled(
             f"{shown(sizes[0])} and {shown(positions[0])}",
             grid,
         )
-    fits = same(sizes[0], positions[0]) and is_const(positions[1], rank - 2)
-    result_shape = (*sizes[:2], *positions[2:]) if fits else None
-    return tensor(result_shape, data.dtype, data.vdevice, rank)
+    return tensor((*sizes[:2], *positions[2:]), data.dtype, data.vdevice)
+
+
+def _fit(data: TensorStructInfo, grid: TensorStructInfo) -> bool:
+    """Whether data and a grid of known shapes are known to fit."""
+    sizes, positions = literal_shape(data), literal_shape(grid)
+    assert sizes is not None
+    assert positions is not None
+    return same(sizes[0], positions[0]) and is_const(positions[1], len(positions) - 2)
+
+
+def _legalize_grid_sample(builder: BlockBuilder, call: Call) -> Expr:
+    if not _fit(*cast("Any", map(builder.struct_info_of, call.args))):
+        return call
+    return te_kernel(builder, topi.image.grid_sample, "grid_sample", *call.args, **call.attrs)
 
 
 def _gradient_grid_sample(
@@ -103,7 +112,7 @@ def _gradient_grid_sample(
 @register(
     "relax.image.grid_sample",
     pure=True,
-    legalize=by_te("image.grid_sample", "grid_sample"),
+    legalize=_legalize_grid_sample,
     gradient=_gradient_grid_sample,
 )
 def grid_sample(
@@ -157,7 +166,8 @@ def _is_gradient(gradient: TensorStructInfo, result: TensorStructInfo) -> bool:
 def _legalize_backward(builder: BlockBuilder, call: Call) -> Expr:
     gradient, *operands = (builder.struct_info_of(arg) for arg in call.args)
     attrs: Any = {name: call.attrs[name] for name in ("method", "layout")}
-    if not _is_gradient(cast("Any", gradient), _sampled(*cast("Any", operands), **attrs)):
+    expected = _sampled(*cast("Any", operands), **attrs)
+    if not _fit(*cast("Any", operands)) or not _is_gradient(cast("Any", gradient), expected):
         return call
     kernels = (
         te_kernel(builder, function, f"grid_sample_backward_{name}", *call.args, **call.attrs)
@@ -194,8 +204,11 @@ def grid_sample_backward(
     return TupleStructInfo((data, grid))
 
 
-def _affine_grid(data: Tensor, size: Sequence[PrimExpr], align_corners: bool) -> Tensor:
-    return topi.image.affine_grid(data, size, align_corners)
+def _legalize_affine_grid(builder: BlockBuilder, call: Call) -> Expr:
+    _, rows, columns = known_shape(builder, call.args[0])
+    if not (is_const(rows, 2) and is_const(columns, 3)):
+        return call
+    return te_kernel(builder, topi.image.affine_grid, "affine_grid", *call.args, **call.attrs)
 
 
 def _gradient_affine_grid(g: Any, x: Any, y: Any, call: Call) -> Any:
@@ -210,7 +223,7 @@ def _gradient_affine_grid(g: Any, x: Any, y: Any, call: Call) -> Any:
 @register(
     "relax.image.affine_grid",
     pure=True,
-    legalize=by_te(_affine_grid, "affine_grid"),
+    legalize=_legalize_affine_grid,
     gradient=of_operand(_gradient_affine_grid),
 )
 def affine_grid(
@@ -237,6 +250,5 @@ def affine_grid(
     sizes = literal_shape(data)
     if sizes is None or size.values is None:
         return tensor(None, data.dtype, data.vdevice, 4)
-    if not (is_const(sizes[1], 2) and is_const(sizes[2], 3)):
-        return tensor(None, data.dtype, data.vdevice, 4)
-    return tensor((*sizes[:2], *size.values), data.dtype, data.vdevice)
+    rows = ops.const(2, "int64")
+    return tensor((sizes[0], rows, *size.values), data.dtype, data.vdevice)

@@ -13,7 +13,6 @@ from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     known_shape,
-    literal_shape,
     refuse,
     refuse_type,
     same,
@@ -159,7 +158,7 @@ def layout_transform(
     _check_padding(x, pad_value)
     _check_separators(axis_separators, len(index_map.final_indices), "axis_separators")
     _check_separators(input_axis_separators, rank, "input_axis_separators")
-    shape = literal_shape(x)
+    shape = x.get_shape()
     if shape is None:
         return tensor(None, x.dtype, x.vdevice, len(index_map.final_indices))
     try:

@@ -80,7 +80,6 @@ def _quantized(
             normal_axis(axis, data.ndim)
         shape = literal_shape(sinfo)
         if sizes is None or shape is None:
-            decided = False
             continue
         equal = prove_equal(shape[0], sizes[axis])
         decided = decided and equal is True

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
@@ -52,10 +53,13 @@ def parsed_layout(text: str, axes: str, attribute: str) -> Layout:
     return layout
 
 
-def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[str, PrimExpr] | None:
-    """The dimensions by the letters of whole axes; None if the shape is unknown or not in blocks.
+def sizes_by_axis(
+    sinfo: TensorStructInfo, layout: Layout, name: str, *, proved: bool = False
+) -> dict[str, PrimExpr] | None:
+    """The dimensions by the letters of whole axes; None if the shape is unknown.
 
-    A block whose size is symbolic is compared with that of the layout when values arrive.
+    A block whose size is symbolic is compared with that of the layout when values arrive. With
+    `proved`, the result is None as long as one has to be.
 
     Errors:
         StructInfoError: the tensor has another rank, or an axis another size than its blocks have.
@@ -69,20 +73,23 @@ def sizes_by_axis(sinfo: TensorStructInfo, layout: Layout, name: str) -> dict[st
     shape = literal_shape(sinfo)
     if shape is None:
         return None
-    is_in_blocks = True
+    sizes = list(shape)
     for axis, (letter, size) in enumerate(zip(layout.names, shape, strict=True)):
         block = layout.factors.get(letter)
-        is_in_blocks = is_in_blocks and (block is None or same(size, number(block)))
-        if block is not None and differ(size, number(block)):
+        if block is None:
+            continue
+        equal = prove_equal(size, number(block))
+        if proved and equal is None:
+            return None
+        sizes[axis] = number(block)
+        if equal is False:
             raise refuse(
                 f"dimension {axis} of {name} {shape_text(shape)} is {shown(size)}, "
                 f"blocks in {layout.name} have {block}",
                 sinfo,
             )
-    if not is_in_blocks:
-        return None
     order = [axis for axis in layout.names if axis.isupper()]
-    return dict(zip(order, whole_shape(shape, layout), strict=True))
+    return dict(zip(order, whole_shape(sizes, layout), strict=True))
 
 
 def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
@@ -220,7 +227,7 @@ def is_gradient(
     Errors:
         StructInfoError: it has another one.
     """
-    sizes = sizes_by_axis(gradient, layout, "output_grad")
+    sizes = sizes_by_axis(gradient, layout, "output_grad", proved=True)
     if sizes is None or result is None:
         return False
     for axis, size in result.items():

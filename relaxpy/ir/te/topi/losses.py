@@ -18,17 +18,21 @@ def _terms(
     """The loss of each target, and its weight; both are 0 where the target is ignored."""
     wide = accumulator(predictions.dtype)
 
+    def class_of(*index: PrimExpr) -> PrimExpr:
+        target = targets(*index)
+        return ops.cast_to(target, "int32") if target.dtype.is_bool else target
+
     def is_ignored(target: PrimExpr) -> PrimExpr:
         """Unsigned targets are compared as int64, which has the negative number to ignore."""
         return ops.compare(tir.EQ, ops.cast_to(target, "int64"), ops.const(ignore_index, "int64"))
 
     def weight(*index: PrimExpr) -> PrimExpr:
-        target = targets(*index)
+        target = class_of(*index)
         class_weight = ops.const(1, wide) if weights is None else ops.cast_to(weights(target), wide)
         return intrin.if_then_else(is_ignored(target), ops.const(0, wide), class_weight)
 
     def loss(*index: PrimExpr) -> PrimExpr:
-        target = targets(*index)
+        target = class_of(*index)
         index_of_class = (*index[:1], target, *index[1:])
         value = ops.mul(ops.cast_to(predictions(*index_of_class), wide), ops.const(-1, wide))
         if weights is not None:

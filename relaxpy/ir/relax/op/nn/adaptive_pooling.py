@@ -195,7 +195,7 @@ def _check_adaptive(
     axes = f"NC{spatial_axes(count)}"
     source = parsed_layout(layout, axes, "layout")
     target = parsed_layout(out_layout or layout, axes, "out_layout")
-    x = sizes_by_axis(data, source, "data")
+    x = sizes_by_axis(data, source, "data", proved=True)
     result = None if x is None else _adaptive_result(x, count, output_size)
     return source, is_gradient(gradient, target, result)
 

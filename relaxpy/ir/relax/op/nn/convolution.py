@@ -106,15 +106,22 @@ class Convolution:
         )
 
     def operands(
-        self, data: TensorStructInfo, weight: TensorStructInfo, *, transposed: bool = False
+        self,
+        data: TensorStructInfo,
+        weight: TensorStructInfo,
+        *,
+        transposed: bool = False,
+        proved: bool = False,
     ) -> tuple[Sizes, Sizes] | None:
         """The dimensions of data and weight by the letters of their axes, None if one is unknown.
+
+        With `proved`, also None as long as blocks have to be compared with those of a layout.
 
         Errors:
             StructInfoError: their ranks, blocks or channels do not fit.
         """
-        x = sizes_by_axis(data, self.data, "data")
-        w = sizes_by_axis(weight, self.kernel, "weight")
+        x = sizes_by_axis(data, self.data, "data", proved=proved)
+        w = sizes_by_axis(weight, self.kernel, "weight", proved=proved)
         if w is not None:
             kind = "input" if transposed else "output"
             divided = w["I" if transposed else "O"]
@@ -239,9 +246,8 @@ def _legalize_conv(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         convolution = Convolution.of(count, **attrs)
-        sizes = convolution.operands(*shapes_of(builder, call.args))
-        assert sizes is not None
-        if not convolution.is_decided(*sizes, convolution.result(*sizes)):
+        sizes = convolution.operands(*shapes_of(builder, call.args), proved=True)
+        if sizes is None or not convolution.is_decided(*sizes, convolution.result(*sizes)):
             return call
         dtype = dtype_of(builder, call)
         name = f"conv{count}d"
@@ -348,8 +354,10 @@ def _legalize_transposed(count: int) -> Legalize:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs: Any = call.attrs
         convolution = Convolution.of(count, **attrs)
-        sizes = convolution.operands(*shapes_of(builder, call.args), transposed=True)
-        assert sizes is not None
+        operands = shapes_of(builder, call.args)
+        sizes = convolution.operands(*operands, transposed=True, proved=True)
+        if sizes is None:
+            return call
         output_padding = tuple(
             numbers_by_axis(attrs["output_padding"], count, "output_padding", 0).values()
         )

@@ -56,7 +56,7 @@ def _check_gradient(
     Errors:
         StructInfoError: it has another one, or there is no such convolution.
     """
-    sizes = convolution.operands(data, weight)
+    sizes = convolution.operands(data, weight, proved=True)
     result = None if sizes is None else convolution.result(*sizes)
     if not is_gradient(gradient, convolution.out, result) or sizes is None or result is None:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from relaxpy.ir.core.dtype import VOID
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
@@ -20,9 +21,9 @@ from relaxpy.ir.relax.op.definition.rules import (
     joint_vdevice,
     literal_shape,
     refuse,
+    refuse_type,
     require_dtype_of,
     require_float,
-    require_integer,
     shape_text,
     shown,
     te_kernel,
@@ -165,8 +166,8 @@ def _check_nll(
     Errors:
         StructInfoError: they do not.
     """
-    require_float(predictions, "predictions")
-    require_integer(targets.dtype, "targets", targets)
+    if not targets.dtype.is_void and not targets.dtype.is_int:
+        raise refuse_type(f"targets holds integers, found {targets}", targets)
     rank = predictions.ndim
     if rank == 0:
         raise refuse(f"predictions has rank 1 at least, found {predictions}", predictions)
@@ -215,22 +216,21 @@ def nll_loss(
     as losses nor as weights.
 
     Shapes:
-        predictions  log-probabilities (classes,) or (N, classes, ...)
-        targets      integers, () or (N, ...)
+        predictions  log-probabilities (classes,) or (N, classes, ...), of any datatype
+        targets      integers or Booleans, () or (N, ...)
         weights      (classes,), 1 by default
-        result       as targets without a reduction, else ()
+        result       (N, ...) without a reduction, else ()
     Errors:
-        StructInfoError: predictions hold no floats or targets are known not to be integers, or
-            ranks, known sizes or datatypes do not belong together.
+        StructInfoError: targets are known not to be integers, or ranks, known sizes or datatypes do
+            not belong together.
     """
     _check_nll(predictions, targets, weights)
+    dtype = predictions.dtype if weights is None or not weights.dtype.is_void else VOID
     if reduction != "none" or predictions.ndim == 1:
-        return tensor((), predictions.dtype, predictions.vdevice)
-    target_shape, shape = literal_shape(targets), literal_shape(predictions)
-    if target_shape is None and shape is not None:
-        target_shape = (shape[0], *shape[2:])
-    ndim = targets.ndim if predictions.ndim < 0 else predictions.ndim - 1
-    return tensor(target_shape, predictions.dtype, predictions.vdevice, ndim)
+        return tensor((), dtype, predictions.vdevice)
+    shape, ndim = literal_shape(predictions), predictions.ndim
+    sizes = None if shape is None else (shape[0], *shape[2:])
+    return tensor(sizes, dtype, predictions.vdevice, -1 if ndim < 0 else ndim - 1)
 
 
 def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:

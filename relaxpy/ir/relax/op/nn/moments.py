@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -33,6 +34,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     require_float,
     shape_text,
     shown,
+    tensor,
 )
 from relaxpy.ir.relax.op.nn.normalization import standardized, through_moments
 from relaxpy.ir.te import topi
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 def _check_channels(
     data: TensorStructInfo, params: Mapping[str, TensorStructInfo], axis: int
-) -> None:
-    """Check the parameters of channels.
+) -> bool:
+    """Whether no known number of channels may differ from that of data.
 
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
@@ -57,6 +59,7 @@ def _check_channels(
     require_float(data, "data")
     position = normal_axis(axis, data.ndim) if data.ndim >= 0 else None
     sizes = literal_shape(data)
+    decided = True
     for name, sinfo in params.items():
         require_dtype_of(sinfo, name, data)
         if sinfo.ndim not in (-1, 1):
@@ -64,16 +67,17 @@ def _check_channels(
                 f"{name} is a vector with one element for each channel, found {sinfo}", sinfo
             )
         shape = literal_shape(sinfo)
-        if (
-            sizes is not None
-            and shape is not None
-            and differ(shape[0], sizes[cast("int", position)])
-        ):
+        if sizes is None or shape is None or position is None:
+            continue
+        equal = prove_equal(shape[0], sizes[position])
+        decided = decided and equal is True
+        if equal is False:
             raise refuse(
                 f"{name} {shape_text(shape)} has {shown(shape[0])} elements, but axis {position} "
-                f"of data {shape_text(sizes)} has {shown(sizes[cast('int', position)])} channels",
+                f"of data {shape_text(sizes)} has {shown(sizes[position])} channels",
                 sinfo,
             )
+    return decided
 
 
 def _along_axis(parameter: Any, rank: int, axis: int) -> Any:
@@ -164,14 +168,17 @@ def batch_norm(
         data                      float dtype
         gamma, beta               (channels,), used under `scale` and `center`
         moving_mean, moving_var   (channels,)
-        result                    a tuple: as data, as moving_mean, as moving_var
+        result                    a tuple: as data, as moving_mean, as moving_var; of unknown
+                                  shapes while the numbers of channels may differ
     Errors:
         StructInfoError: data holds no floats; a parameter has another datatype, is not a vector, or
             has provably not one element for each channel; the axis is out of range.
     """
     params = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
-    _check_channels(data, params, axis)
-    return TupleStructInfo((data, moving_mean, moving_var))
+    results: tuple[TensorStructInfo, ...] = (data, moving_mean, moving_var)
+    if not _check_channels(data, params, axis):
+        results = tuple(tensor(None, s.dtype, s.vdevice, s.ndim) for s in results)
+    return TupleStructInfo(results)
 
 
 def _instance_norm(

@@ -89,14 +89,13 @@ def _normalized(
     require_float(data, "data")
     positions = normal_axes(axes, data.ndim, "axes:") if data.ndim >= 0 else None
     sizes = literal_shape(data)
-    decided = sizes is not None
+    decided = True
     for name, sinfo in params.items():
         require_dtype_of(sinfo, name, data)
         if 0 <= sinfo.ndim != len(axes):
             raise refuse(f"{name} has rank {len(axes)}, as many as axes, found {sinfo}", sinfo)
         shape = literal_shape(sinfo)
         if sizes is None or shape is None or positions is None:
-            decided = False
             continue
         for k, (size, axis) in enumerate(zip(shape, positions, strict=True)):
             equal = prove_equal(size, sizes[axis])

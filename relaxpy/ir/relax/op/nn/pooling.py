@@ -135,7 +135,8 @@ class _Pool:
 
 def sizes_of(builder: BlockBuilder, operand: Expr, layout: Layout) -> Sizes | None:
     """The dimensions of an operand of a call that is legalised; None if its blocks are symbolic."""
-    return sizes_by_axis(tensor(known_shape(builder, operand), VOID), layout, "operand")
+    sinfo = tensor(known_shape(builder, operand), VOID)
+    return sizes_by_axis(sinfo, layout, "operand", proved=True)
 
 
 def _pool(

@@ -55,7 +55,7 @@ def check_operands(
         require_float(sinfo, name)
         if sinfo.ndim not in (-1, 4):
             raise refuse(f"{name} has rank 4 (batch, sequence, heads, width), found {sinfo}", sinfo)
-    dtype = common_dtype((query, key, value), "query, key and value")
+    common_dtype((query, key, value), "query, key and value")
     vdevice = joint_vdevice((query, key, value), strict=False)
     q, k, v = (literal_shape(sinfo) for sinfo in (query, key, value))
     pairs = [
@@ -81,8 +81,8 @@ def check_operands(
                 key,
             )
     if q is None or v is None:
-        return tensor(None, dtype, vdevice, 4)
-    return tensor((*q[:3], v[3]), dtype, vdevice)
+        return tensor(None, query.dtype, vdevice, 4)
+    return tensor((*q[:3], v[3]), query.dtype, vdevice)
 
 
 def is_zero(size: Any) -> bool:
