@@ -6,6 +6,7 @@ columns in the second one only, and the result has both. A column is a lane of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -109,6 +110,23 @@ def offset(f: Function, indices: Indices, strides: Sequence[Size]) -> Size:
     return result
 
 
+def digits(f: Function, number: Size, sizes: Sequence[Size]) -> list[Size]:
+    """The indices of the element `number` of an array of `sizes`, the last one fastest."""
+    found: list[Size] = []
+    for size in reversed(sizes):
+        found.insert(0, combine(f, "srem", number, size))
+        number = combine(f, "sdiv", number, size)
+    return found
+
+
+def product(f: Function, sizes: Sequence[Size]) -> Size:
+    """The product of sizes."""
+    result: Size = 1
+    for size in sizes:
+        result = combine(f, "mul", result, size)
+    return result
+
+
 def ceil_div(f: Function, a: Size, b: int) -> Size:
     """`a / b`, rounded up."""
     return combine(f, "sdiv", combine(f, "add", a, b - 1), b)
@@ -132,3 +150,73 @@ def narrow(value: Value, element: str) -> Value:
     if value.type.element == element:
         return value
     return value.function.cast("fptrunc" if value.type.is_float else "trunc", value, element)
+
+
+def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes of a sum, of which adjacent ones with proportional strides become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        if not isinstance(axis.extent, Value) and axis.extent == 1:
+            continue
+        if result and not any(
+            isinstance(x, Value)
+            for x in (axis.extent, axis.a, axis.b, result[-1].a, result[-1].b, result[-1].extent)
+        ):
+            last, extent = result[-1], axis.extent
+            if (last.a, last.b) == (axis.a * extent, axis.b * extent):
+                result[-1] = Axis(last.extent * extent, axis.a, axis.b)
+                continue
+        result.append(axis)
+    return tuple(result)
+
+
+def store(
+    f: Function, contraction: Contraction, indices: Indices, value: Value, mask: Value | None
+) -> None:
+    """Store accumulated values of adjacent columns, after the epilogue."""
+    c, column = contraction.c, contraction.column
+    if contraction.finish is not None:
+        value = contraction.finish(indices, value, mask)
+    value = narrow(value, c.type.element)
+    strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
+    pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)
+    if isinstance(column.c, Value) or column.c != 1:
+        steps = f.iota(Type("i64", value.type.lanes)) * column.c
+        f.scatter(value, pointer, steps, mask)
+    elif mask is None:
+        f.store(value, pointer)
+    else:
+        f.masked_store(value, pointer, mask)
+
+
+def multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Value:
+    """`factor * vector + value`, for floats rounded once."""
+    factor = f.splat(factor, vector.type.lanes)
+    return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
+
+
+def extents(axes: Sequence[Axis]) -> list[float]:
+    """The extents of axes, infinite if they are not known."""
+    return [math.inf if isinstance(x.extent, Value) else x.extent for x in axes]
+
+
+def converts(memory: Memory, contraction: Contraction) -> bool:
+    """Whether loaded elements are not yet of the type of the accumulator."""
+    return memory.convert is not None or memory.type != contraction.accumulator
+
+
+def moved(f: Function, memory: Memory, index: Size) -> Memory:
+    """The memory that begins at the element at `index`."""
+    return Memory(advance(f, memory.pointer, index, memory.type), memory.type, memory.convert)
+
+
+def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:
+    """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
+    stored = Type(memory.type.element, type.lanes)
+    raw = f.load(stored, pointer) if mask is None else f.masked_load(stored, pointer, mask)
+    return convert(memory, raw, type)
+
+
+def convert(memory: Memory, raw: Value, type: Type) -> Value:
+    """Loaded elements of an operand as the type of the accumulator."""
+    return memory.convert(raw) if memory.convert else widen(raw, type.element)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.contraction import Memory, Size, combine, widen
+from relaxpy.exec.native.contraction import Memory, Size, combine, convert, load
 from relaxpy.exec.native.llvm import Function, Type, Value
 
 
@@ -18,18 +18,6 @@ class Block:
     columns: Size
     row_stride: Size
     column_stride: Size
-
-
-def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:
-    """Adjacent elements of an operand, converted to `type`; 0 where the mask does not hold."""
-    stored = Type(memory.type.element, type.lanes)
-    raw = f.load(stored, pointer) if mask is None else f.masked_load(stored, pointer, mask)
-    return convert(memory, raw, type)
-
-
-def convert(memory: Memory, raw: Value, type: Type) -> Value:
-    """Loaded elements of an operand as the type of the accumulator."""
-    return memory.convert(raw) if memory.convert else widen(raw, type.element)
 
 
 def pack(f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type) -> None:

@@ -19,11 +19,20 @@ from relaxpy.exec.native.contraction import (
     advance,
     ceil_div,
     combine,
-    narrow,
+    convert,
+    converts,
+    digits,
+    extents,
+    load,
+    merged,
+    moved,
+    multiply_add,
     offset,
+    product,
+    store,
 )
 from relaxpy.exec.native.llvm import Function, Type, Value
-from relaxpy.exec.native.panels import Block, convert, load, pack
+from relaxpy.exec.native.panels import Block, pack
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
@@ -94,33 +103,35 @@ class TileEmitter:
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
         over = merged(contraction.over)
         first = len(over)
-        while first and math.prod(_extents(over[first - 1 :])) <= DEPTH:
+        while first and math.prod(extents(over[first - 1 :])) <= DEPTH:
             first -= 1
         # Of the innermost axes, which `whole` are in each stretch; of the axis before them it has
         # `chunk` iterations, of the others one.
         self.whole, self.chunked = over[first:], over[first - 1] if first else None
         self.singles = over[: max(first - 1, 0)]
-        inside = int(math.prod(_extents(self.whole)))
+        inside = int(math.prod(extents(self.whole)))
         self.chunk = max(1, DEPTH // max(1, inside))
         if self.chunked is not None and isinstance(self.chunked.extent, int):
             count = -(-self.chunked.extent // self.chunk)
             self.chunk = -(-self.chunked.extent // count)
         self.depth = inside * (self.chunk if self.chunked else 1)
-        self.packs_a = _converts(contraction.a, contraction)
+        self.packs_a = converts(contraction.a, contraction)
         self.packs_b = self._packs_b() if packs is None else packs
         self.full, self.tail = self._column_blocks()
         self.width = _up(sum(self.full or self.tail), tile.lanes)
         self._allocate()
         self.row_blocks = ceil_div(f, self.rows, ROWS)
         self.column_blocks = ceil_div(f, self.columns, self.width)
-        self.tasks: Size = combine(f, "mul", self.row_blocks, self.column_blocks)
-        for axis in contraction.outer:
-            self.tasks = combine(f, "mul", self.tasks, axis.extent)
+        self.tasks = product(f, self._sizes())
+
+    def _sizes(self) -> list[Size]:
+        outer = [axis.extent for axis in self.contraction.outer]
+        return [*outer, self.row_blocks, self.column_blocks]
 
     def _packs_b(self) -> bool:
         contraction = self.contraction
         stride = contraction.column.b
-        if isinstance(stride, Value) or stride != 1 or _converts(contraction.b, contraction):
+        if isinstance(stride, Value) or stride != 1 or converts(contraction.b, contraction):
             return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
@@ -157,16 +168,8 @@ class TileEmitter:
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
-        f, contraction = self.f, self.contraction
-        rest: Size = task
-        block = combine(f, "srem", rest, self.column_blocks)
-        rest = combine(f, "sdiv", rest, self.column_blocks)
-        band = combine(f, "srem", rest, self.row_blocks)
-        rest = combine(f, "sdiv", rest, self.row_blocks)
-        outer: list[Size] = []
-        for axis in reversed(contraction.outer):
-            outer.insert(0, combine(f, "srem", rest, axis.extent))
-            rest = combine(f, "sdiv", rest, axis.extent)
+        f = self.f
+        *outer, band, block = digits(f, task, self._sizes())
         start = combine(f, "mul", band, ROWS)
         height = self.rows
         if isinstance(height, Value) or height > ROWS:
@@ -209,8 +212,8 @@ class TileEmitter:
         place = (contraction.row, contraction.column)
         a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
         b = offset(f, (*outer, columns.start), [x.b for x in (*contraction.outer, place[1])])
-        a_start = _moved(f, contraction.a, a)
-        b_start = _moved(f, contraction.b, b)
+        a_start = moved(f, contraction.a, a)
+        b_start = moved(f, contraction.b, b)
 
         def stretch(number: Value | None) -> None:
             part = self._stretch(number, a_start, b_start, height, columns)
@@ -224,9 +227,8 @@ class TileEmitter:
     def _stretches(self) -> Value:
         """The number of stretches of the sum; one at least, which writes the initial values."""
         assert self.chunked is not None
-        count = ceil_div(self.f, self.chunked.extent, self.chunk)
-        for axis in self.singles:
-            count = combine(self.f, "mul", count, axis.extent)
+        chunks = ceil_div(self.f, self.chunked.extent, self.chunk)
+        count = product(self.f, [chunks, *(axis.extent for axis in self.singles)])
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
     def _stretch(
@@ -242,15 +244,15 @@ class TileEmitter:
             left = combine(f, "add", combine(f, "mul", first, -1), self.chunked.extent)
             extent = combine(f, "smin", left, self.chunk)
             a, b = (
-                _moved(f, a, combine(f, "mul", first, self.chunked.a)),
-                _moved(f, b, combine(f, "mul", first, self.chunked.b)),
+                moved(f, a, combine(f, "mul", first, self.chunked.a)),
+                moved(f, b, combine(f, "mul", first, self.chunked.b)),
             )
             for axis in reversed(self.singles):
                 size = f.intrinsic("smax", f.index(axis.extent), 1)
                 index = combine(f, "srem", rest, size)
                 rest = combine(f, "sdiv", rest, size)
-                a = _moved(f, a, combine(f, "mul", index, axis.a))
-                b = _moved(f, b, combine(f, "mul", index, axis.b))
+                a = moved(f, a, combine(f, "mul", index, axis.a))
+                b = moved(f, b, combine(f, "mul", index, axis.b))
                 # A sum without an iteration has one stretch, which adds nothing.
                 extent = combine(f, "mul", extent, combine(f, "smin", axis.extent, 1))
             axes.insert(0, Axis(extent, self.chunked.a, self.chunked.b))
@@ -278,7 +280,7 @@ class TileEmitter:
 
         def copy(at: Size, target: Size) -> None:
             extent, stride = (axes[-1].extent, axes[-1].a) if axes else (1, 1)
-            block = Block(_moved(f, a, at).pointer, height, extent, row.a, stride)
+            block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
             pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
 
         _each(f, axes[:-1], [axis.a for axis in axes[:-1]], _packed(axes)[:-1], copy)
@@ -295,7 +297,7 @@ class TileEmitter:
 
         def copy(at: Size, target: Size) -> None:
             rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
-            block = Block(_moved(f, b, at).pointer, rows, extent, stride, column.b)
+            block = Block(moved(f, b, at).pointer, rows, extent, stride, column.b)
             place = advance(f, self.panel, combine(f, "mul", target, self.width), vector)
             pack(f, b, block, place, self.width, vector)
 
@@ -365,7 +367,7 @@ class TileEmitter:
 
         def finish(values: Sequence[Value]) -> None:
             for value, (indices, _, mask) in zip(values, places, strict=True):
-                self._store(indices, value, mask)
+                store(f, contraction, indices, value, mask)
 
         def scratch(position: int) -> Value:
             r, n = divmod(position, len(types))
@@ -380,8 +382,8 @@ class TileEmitter:
         def kept() -> list[Value]:
             return [f.load(type, scratch(n)) for n, (_, type, _) in enumerate(places)]
 
-        a = _moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
-        b = [_moved(f, stretch.b, before) for before in columns.offsets]
+        a = moved(f, stretch.a, combine(f, "mul", row, stretch.a_row))
+        b = [moved(f, stretch.b, before) for before in columns.offsets]
         values = (
             initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
         )
@@ -415,59 +417,20 @@ class TileEmitter:
                 pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
                 factor = convert(a, f.load(a.type, pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
-                    results.append(_multiply_add(f, factor, vector, value))
+                    results.append(multiply_add(f, factor, vector, value))
             return results
         axis = axes[0]
 
         def iteration(index: Size, *current: Value) -> list[Value]:
-            a_there = _moved(f, a, combine(f, "mul", index, axis.a))
-            b_there = [_moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
+            a_there = moved(f, a, combine(f, "mul", index, axis.a))
+            b_there = [moved(f, memory, combine(f, "mul", index, axis.b)) for memory in b]
             return self._accumulate(axes[1:], a_there, a_row, b_there, types, masks, current)
 
-        if math.prod(_extents(axes)) <= UNROLL:
-            for number in range(int(_extents(axes)[0])):
+        if math.prod(extents(axes)) <= UNROLL:
+            for number in range(int(extents(axes)[0])):
                 values = iteration(number, *values)
             return list(values)
         return f.loop(0, axis.extent, 1, values, iteration)
-
-    def _store(self, indices: Sequence[Size], value: Value, mask: Value | None) -> None:
-        f, contraction = self.f, self.contraction
-        c, column = contraction.c, contraction.column
-        if contraction.finish is not None:
-            value = contraction.finish(indices, value, mask)
-        value = narrow(value, c.type.element)
-        strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
-        pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)
-        if isinstance(column.c, Value) or column.c != 1:
-            steps = f.iota(Type("i64", value.type.lanes)) * column.c
-            f.scatter(value, pointer, steps, mask)
-        elif mask is None:
-            f.store(value, pointer)
-        else:
-            f.masked_store(value, pointer, mask)
-
-
-def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The axes of a sum, of which adjacent ones with proportional strides become one."""
-    result: list[Axis] = []
-    for axis in axes:
-        if not isinstance(axis.extent, Value) and axis.extent == 1:
-            continue
-        if result and not any(
-            isinstance(x, Value)
-            for x in (axis.extent, axis.a, axis.b, result[-1].a, result[-1].b, result[-1].extent)
-        ):
-            last, extent = result[-1], axis.extent
-            if (last.a, last.b) == (axis.a * extent, axis.b * extent):
-                result[-1] = Axis(last.extent * extent, axis.a, axis.b)
-                continue
-        result.append(axis)
-    return tuple(result)
-
-
-def _multiply_add(f: Function, factor: Value, vector: Value, value: Value) -> Value:
-    factor = f.splat(factor, vector.type.lanes)
-    return f.fma(factor, vector, value) if value.type.is_float else factor * vector + value
 
 
 def _cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
@@ -487,13 +450,9 @@ def _cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...],
     return cost, (lanes,) * most if count else (), tuple(tail)
 
 
-def _extents(axes: Sequence[Axis]) -> list[float]:
-    return [math.inf if isinstance(x.extent, Value) else x.extent for x in axes]
-
-
 def _packed(axes: Sequence[Axis]) -> list[int]:
     """The strides of axes in a copy, in which the last one is adjacent."""
-    return [int(math.prod(_extents(axes[n + 1 :]))) for n in range(len(axes))]
+    return [int(math.prod(extents(axes[n + 1 :]))) for n in range(len(axes))]
 
 
 def _each(
@@ -518,14 +477,6 @@ def _each(
         f.loop(0, axes[number].extent, 1, [], iteration)
 
     nest(0, 0, 0)
-
-
-def _converts(memory: Memory, contraction: Contraction) -> bool:
-    return memory.convert is not None or memory.type != contraction.accumulator
-
-
-def _moved(f: Function, memory: Memory, index: Size) -> Memory:
-    return Memory(advance(f, memory.pointer, index, memory.type), memory.type, memory.convert)
 
 
 def _up(size: int, multiple: int) -> int:

@@ -43,7 +43,7 @@ class Kernel:
     """A function for `c[...] = sum(a[...] * b[...])` over the axes that `c` does not have.
 
     `subscripts` names the axes like np.einsum, as "mk,kn->mn". Extents and strides are constants
-    unless an axis is in `symbolic`: then they are parameters.
+    unless an axis is in `symbolic`: then they are parameters, but not its extent if it is `fixed`.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Kernel:
         *,
         over: str | None = None,
         symbolic: Collection[str] = (),
+        fixed: Collection[str] = (),
         accumulator: Type | None = None,
         machine: Machine | None = None,
         emitter: Callable[..., Any] = TileEmitter,
@@ -73,7 +74,9 @@ class Kernel:
         axes = {
             axis: Axis(
                 *(
-                    values[f"{kind}{axis}"] if axis in symbolic and number > 1 else number
+                    values[f"{kind}{axis}"]
+                    if axis in symbolic and number > 1 and (kind != "n" or axis not in fixed)
+                    else number
                     for kind, number in zip("nabc", numbers, strict=True)
                 )
             )

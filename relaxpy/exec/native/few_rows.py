@@ -1,0 +1,254 @@
+"""Emits contractions with few rows, such as the product of a matrix and a vector.
+
+Almost all of their time is that of reading the second operand, which is read once, in the order of
+memory: along the sum if that is contiguous, otherwise along the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relaxpy.exec.native.contraction import (
+    Axis,
+    Contraction,
+    Memory,
+    Size,
+    ceil_div,
+    combine,
+    convert,
+    digits,
+    load,
+    merged,
+    moved,
+    multiply_add,
+    offset,
+    product,
+    store,
+)
+from relaxpy.exec.native.llvm import Function, Type, Value
+
+MOST_ROWS = 4
+"""The most rows whose sums stay in registers."""
+_DOTS = 64
+"""The columns of a task that reads along the sum."""
+_GROUP = 4
+"""The columns that such a task reads at a time."""
+_SPAN = 2048
+"""The sums of a task that reads along the columns."""
+
+
+class _FewRows:
+    """The tasks of a contraction, each of `width` columns."""
+
+    def __init__(self, f: Function, contraction: Contraction, width: int) -> None:
+        assert isinstance(contraction.row.extent, int)
+        self.f, self.contraction, self.width = f, contraction, width
+        self.rows = contraction.row.extent
+        self.columns = contraction.column.extent
+        self.over = merged(contraction.over)
+        self.sizes = [axis.extent for axis in contraction.outer]
+        self.sizes.append(ceil_div(f, self.columns, width))
+        self.tasks = product(f, self.sizes)
+
+    def start(self, task: Value) -> tuple[list[Size], Size, Size, list[Memory], Memory]:
+        """The outer indices, first column and columns of a task, and its operands."""
+        f, contraction = self.f, self.contraction
+        *outer, block = digits(f, task, self.sizes)
+        first = combine(f, "mul", block, self.width)
+        count: Size = self.width
+        if isinstance(self.columns, Value) or self.columns % self.width:
+            left = combine(f, "add", combine(f, "mul", first, -1), self.columns)
+            count = combine(f, "smin", left, self.width)
+        axes = contraction.outer
+        a = moved(f, contraction.a, offset(f, outer, [axis.a for axis in axes]))
+        b = moved(f, contraction.b, offset(f, outer, [axis.b for axis in axes]))
+        b = moved(f, b, combine(f, "mul", first, contraction.column.b))
+        rows = [moved(f, a, combine(f, "mul", row, contraction.row.a)) for row in range(self.rows)]
+        return outer, first, count, rows, b
+
+    def each(
+        self,
+        axes: Sequence[Axis],
+        a: Sequence[Memory],
+        b: Sequence[Memory],
+        values: Sequence[Value],
+        body: Callable[[Sequence[Memory], Sequence[Memory], Sequence[Value]], Sequence[Value]],
+    ) -> Sequence[Value]:
+        """`values = body(a, b, values)` in each iteration of `axes`, with the operands there."""
+        if not axes:
+            return body(a, b, values)
+
+        def iteration(index: Value, *current: Value) -> Sequence[Value]:
+            return self.each(axes[1:], *self.at(a, b, index, axes[0]), current, body)
+
+        return self.f.loop(0, axes[0].extent, 1, values, iteration)
+
+    def at(
+        self, a: Sequence[Memory], b: Sequence[Memory], index: Size, axis: Axis
+    ) -> tuple[list[Memory], list[Memory]]:
+        """The operands in one iteration of an axis."""
+        f = self.f
+        there = combine(f, "mul", index, axis.a), combine(f, "mul", index, axis.b)
+        return [moved(f, m, there[0]) for m in a], [moved(f, m, there[1]) for m in b]
+
+
+class DotEmitter(_FewRows):
+    """The second operand, and the first one, are contiguous along the innermost axis of the sum.
+
+    The products of an element are added in as many lanes as a register of 512 bits has, which are
+    combined at the end.
+    """
+
+    def __init__(self, f: Function, contraction: Contraction) -> None:
+        super().__init__(f, contraction, _DOTS)
+        self.vector = Type(contraction.accumulator.element, 512 // contraction.accumulator.bits)
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f, stride = self.f, self.contraction.column.b
+        outer, first, count, rows, b = self.start(task)
+
+        def group(column: Size, size: int) -> None:
+            there = moved(f, b, combine(f, "mul", column, stride))
+            found = self._sums(
+                rows, [moved(f, there, combine(f, "mul", n, stride)) for n in range(size)]
+            )
+            start = combine(f, "add", first, column)
+            for row in range(self.rows):
+                values = self._joined(found[row * size : (row + 1) * size])
+                indices = (*outer, row, start)
+                if self.contraction.initial is not None:
+                    values = self.contraction.initial(indices, values.type, None) + values
+                store(f, self.contraction, indices, values, None)
+
+        if isinstance(count, int):
+            whole: Size = count // _GROUP * _GROUP
+        else:
+            whole = f.arithmetic("and", count, -_GROUP)
+        f.loop(0, whole, _GROUP, [], lambda column: group(column, _GROUP))
+        f.loop(whole, count, 1, [], lambda column: group(column, 1))
+
+    def _sums(self, rows: Sequence[Memory], columns: Sequence[Memory]) -> list[Value]:
+        """The sum for each row and column, in this order."""
+        f, lanes = self.f, self.vector.lanes
+        zero = f.const(self.vector, 0)
+        *outer, axis = self.over or (Axis(1, 1, 1),)
+
+        def along(
+            a: Sequence[Memory], b: Sequence[Memory], values: Sequence[Value]
+        ) -> Sequence[Value]:
+            def step(index: Size, mask: Value | None, current: Sequence[Value]) -> list[Value]:
+                there = [moved(f, m, index) for m in (*a, *b)]
+                vectors = [load(f, m, self.vector, m.pointer, mask) for m in there]
+                pairs = [(x, y) for x in vectors[: len(a)] for y in vectors[len(a) :]]
+                return [
+                    multiply_add(f, x, y, value)
+                    for (x, y), value in zip(pairs, current, strict=True)
+                ]
+
+            extent = axis.extent
+            if isinstance(extent, int):
+                whole: Size = extent // lanes * lanes
+            else:
+                whole = f.arithmetic("and", extent, -lanes)
+            values = f.loop(0, whole, lanes, values, lambda i, *v: step(i, None, v))
+            if isinstance(extent, int) and extent % lanes == 0:
+                return values
+            rest = combine(f, "add", combine(f, "mul", whole, -1), extent)
+            return step(whole, f.lanes_below(f.index(rest), lanes), values)
+
+        zeros = [zero] * (len(rows) * len(columns))
+        sums = self.each(outer, rows, columns, zeros, along)
+        return [f.fold_lanes(value, lambda x, y: x + y) for value in sums]
+
+    def _joined(self, scalars: Sequence[Value]) -> Value:
+        f, type = self.f, Type(self.vector.element, len(scalars))
+        if type.lanes == 1:
+            return scalars[0]
+        result = Value(f, type, "poison")
+        for lane, scalar in enumerate(scalars):
+            result = f.new(type, f"insertelement {result}, {scalar}, i64 {lane}")
+        return result
+
+
+class SpanEmitter(_FewRows):
+    """The second operand is contiguous along the columns.
+
+    The sums of a task's columns stay in the nearest cache. Several rows of the operand are added
+    at a time.
+    """
+
+    def __init__(self, f: Function, contraction: Contraction, lanes: int) -> None:
+        rows = contraction.row.extent
+        assert isinstance(rows, int)
+        super().__init__(f, contraction, _SPAN // rows // lanes * lanes)
+        self.group = max(4, 8 // rows)
+        self.vector = Type(contraction.accumulator.element, lanes)
+        self.sums = f.alloca(contraction.accumulator, self.rows * self.width)
+
+    def emit(self, task: Value) -> None:
+        """Emit the task of that number."""
+        f, contraction = self.f, self.contraction
+        outer, first, count, rows, b = self.start(task)
+
+        def vectors(body: Callable[[Value, Value | None], None]) -> None:
+            lanes = self.vector.lanes
+            exact = isinstance(count, int) and count % lanes == 0
+
+            def at(column: Value) -> None:
+                left = combine(f, "add", 0 - column, count)
+                body(column, None if exact else f.lanes_below(f.index(left), lanes))
+
+            f.loop(0, count, lanes, [], at)
+
+        def place(row: int, column: Value) -> Value:
+            return f.element(self.sums, column + row * self.width, self.vector)
+
+        def begin(column: Value, mask: Value | None) -> None:
+            for row in range(self.rows):
+                values = f.const(self.vector, 0)
+                if contraction.initial is not None:
+                    indices = (*outer, row, combine(f, "add", first, column))
+                    values = contraction.initial(indices, self.vector, mask)
+                f.store(values, place(row, column))
+
+        def end(column: Value, mask: Value | None) -> None:
+            for row in range(self.rows):
+                indices = (*outer, row, combine(f, "add", first, column))
+                store(f, contraction, indices, f.load(self.vector, place(row, column)), mask)
+
+        def add(a: Sequence[Memory], b: Sequence[Memory], start: Size, size: int) -> None:
+            scalar, lanes = Type(self.vector.element), self.vector.lanes
+            group = [self.at(a, b, combine(f, "add", start, n), axis) for n in range(size)]
+            factors = [
+                [f.splat(convert(m, f.load(m.type, m.pointer), scalar), lanes) for m in there]
+                for there, _ in group
+            ]
+
+            def step(column: Value, mask: Value | None) -> None:
+                there = [
+                    load(f, m, self.vector, moved(f, m, column).pointer, mask) for _, (m,) in group
+                ]
+                for row in range(self.rows):
+                    value = f.load(self.vector, place(row, column))
+                    for factor, vector in zip(factors, there, strict=True):
+                        value = multiply_add(f, factor[row], vector, value)
+                    f.store(value, place(row, column))
+
+            vectors(step)
+
+        vectors(begin)
+        *before, axis = self.over or (Axis(1),)
+
+        def body(a: Sequence[Memory], b: Sequence[Memory], _: Sequence[Value]) -> Sequence[Value]:
+            extent = axis.extent
+            if isinstance(extent, int):
+                whole: Size = extent // self.group * self.group
+            else:
+                whole = f.arithmetic("and", extent, -self.group)
+            f.loop(0, whole, self.group, [], lambda i: add(a, b, i, self.group))
+            f.loop(whole, extent, 1, [], lambda i: add(a, b, i, 1))
+            return ()
+
+        self.each(before, rows, [b], (), body)
+        vectors(end)

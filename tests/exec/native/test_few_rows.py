@@ -1,0 +1,60 @@
+"""Contractions with few rows, which read the second operand once in the order of memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.native.contraction import Contraction
+from relaxpy.exec.native.few_rows import DotEmitter, SpanEmitter
+from relaxpy.exec.native.llvm import Function
+from relaxpy.exec.native.machine import narrow
+from relaxpy.exec.native.tiles import Tile
+from tests.exec.native.contractions import Kernel, check, guarded
+from tests.exec.native.test_tiles import numbers, run, shapes
+
+
+def dot(f: Function, contraction: Contraction, tile: Tile) -> DotEmitter:
+    return DotEmitter(f, contraction)
+
+
+def span(f: Function, contraction: Contraction, tile: Tile) -> SpanEmitter:
+    return SpanEmitter(f, contraction, tile.lanes)
+
+
+LAYOUTS = {"mk,nk->mn": dot, "mk,kn->mn": span, "km,kn->nm": span}
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 67, 35), (2, 130, 48), (4, 1100, 5)])
+@pytest.mark.parametrize("subscripts", LAYOUTS)
+def test_edges_of_all_sizes(subscripts: str, m: int, n: int, k: int) -> None:
+    run(subscripts, {"m": m, "n": n, "k": k}, "float32", emitter=LAYOUTS[subscripts])
+
+
+@pytest.mark.parametrize("subscripts", LAYOUTS)
+def test_one_kernel_serves_all_columns_and_sums(subscripts: str) -> None:
+    small = shapes(subscripts, {"m": 3, "n": 2, "k": 2})
+    arrays = [np.zeros(s, "float32") for s in small]
+    kernel = Kernel(subscripts, arrays, symbolic="mnk", fixed="m", emitter=LAYOUTS[subscripts])
+    for n, k in ((1, 0), (0, 4), (5, 3), (70, 33), (2100, 7)):
+        a, b, c = shapes(subscripts, {"m": 3, "n": n, "k": k})
+        placed = [guarded(x, at_end=True) for x in (numbers(a, "float32"), numbers(b, "float32"))]
+        result = guarded(np.full(c, 77, "float32"), at_end=True)
+        kernel(*placed, result)
+        check(subscripts, *placed, result)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+@pytest.mark.parametrize("subscripts", LAYOUTS)
+def test_datatypes_and_the_width_of_vectors(subscripts: str, dtype: str) -> None:
+    extents = {"m": 2, "n": 37, "k": 70}
+    emitter = LAYOUTS[subscripts]
+    one = run(subscripts, extents, dtype, emitter=emitter)
+    two = run(subscripts, extents, dtype, emitter=emitter, machine=narrow())
+    assert one.tobytes() == two.tobytes()
+
+
+def test_batches_and_several_axes_of_the_sum() -> None:
+    extents = {"m": 2, "n": 37, "k": 20, "b": 3, "j": 4}
+    run("bmjk,bnjk->bmn", extents, "float32", over="jk", emitter=dot)
+    run("bmjk,bjkn->bmn", extents, "float32", over="kj", emitter=span)
