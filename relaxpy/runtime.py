@@ -10,6 +10,7 @@ from relaxpy.exec.runtime.registry import (
     register_func as register_global_func,
     remove_global_func,
 )
+from relaxpy.exec.runtime.tensors import empty, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
@@ -28,6 +29,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "empty",
     "get_global_func",
     "list_global_func_names",
     "load_executable",
@@ -35,4 +37,5 @@ __all__ = [
     "register_func",
     "register_global_func",
     "remove_global_func",
+    "tensor",
 ]

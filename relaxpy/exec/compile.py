@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, WellFormedError, close_names
+from relaxpy.errors import MisuseError, WellFormedError
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.lower.module import LoweredModule, lower_module
@@ -24,6 +24,7 @@ from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import public_signatures
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.ir.core.target import Target, target_name
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -31,7 +32,7 @@ from relaxpy.ir.serialize import load_json
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.transform import get_pipeline
 
-Target: TypeAlias = Literal["numpy", "reference"]
+TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
 ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 
@@ -40,7 +41,7 @@ ModuleLike: TypeAlias = IRModule | rx.BaseFunc | type[Any]
 @gc_paused
 def compile(
     mod: ModuleLike,
-    target: str | None = "numpy",
+    target: TargetLike | None = None,
     *,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
 ) -> Executable:
@@ -51,6 +52,9 @@ def compile(
     "legalize" leaves one for each operator. None applies no pass and omits the check for
     well-formedness.
 
+    The target is "numpy" or "reference", a name of a processor in TVM such as "llvm", which means
+    "numpy", or a Target; without one, it is the target that was entered, or else "numpy".
+
     Errors:
         WellFormedError: the program is not well-formed; all violations are reported.
         StructInfoError: the struct info of the program is inconsistent.
@@ -59,16 +63,9 @@ def compile(
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
     module = with_instance(_as_module(mod))
-    target = "numpy" if target is None else target
-    if target not in get_args(Target):
-        raise MisuseError(
-            f"there is no target {target!r}; targets are {', '.join(get_args(Target))}",
-            hint=close_names(str(target), get_args(Target))
-            or "relaxpy runs on NumPy, on any processor: omit the target",
-            about=target,
-        )
+    name = target_name(Target.current() if target is None else target)
     if relax_pipeline == "default":
-        relax_pipeline = get_pipeline("default", target=target)
+        relax_pipeline = get_pipeline("default", target=name)
     elif isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
     if relax_pipeline is not None:
@@ -91,8 +88,8 @@ def compile(
             raise WellFormedError(diagnostics)
         module = result
     module = module.clone()  # since users may change theirs
-    check_runnable(module, kernels=target == "reference")
-    if target == "reference":
+    check_runnable(module, kernels=name == "reference")
+    if name == "reference":
         return _for_reference(module)
     return _for_numpy(module)
 
@@ -100,7 +97,7 @@ def compile(
 @user_facing
 def build(
     mod: ModuleLike,
-    target: str | None = None,
+    target: TargetLike | None = None,
     params: Mapping[str, object] | None = None,
     relax_pipeline: str | Callable[[IRModule], IRModule] | None = "default",
     tir_pipeline: str | None = "default",
@@ -243,7 +240,7 @@ def _for_numpy(module: IRModule) -> Executable:
 
 def _executable(
     module: IRModule,
-    target: Target,
+    target: str,
     functions: Mapping[str, Callable[..., Value]],
     source: str | Callable[[], str],
     rows: tuple[ReportRow, ...],

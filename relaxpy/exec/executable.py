@@ -26,8 +26,11 @@ from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.frames import is_user_frame, keep_callback_frames
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.nodes import Constant
 from relaxpy.ir.serialize import save_json
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
 
 FORMAT: Final = "relaxpy-executable"
@@ -239,6 +242,33 @@ class Executable(CopiedByReference):
         """The method by which each kernel runs, and the reasons for slow methods."""
         return self._report
 
+    def as_python(self) -> str:
+        """The generated Python text, as `source`; the name is that of TVM."""
+        return self.source
+
+    def as_text(self) -> str:
+        """The text of the program that runs, after all passes."""
+        return self._program.module.script()
+
+    def stats(self) -> str:
+        """The target, the functions that can be called, and the number of kernels and constants."""
+        functions = self._program.module.functions.values()
+        kernels = sum(isinstance(func, PrimFunc) for func in functions)
+        constants = [c for func in functions for c in walk(func) if isinstance(c, Constant)]
+        size = sum(constant.data.nbytes for constant in constants)
+        return "\n".join(
+            (
+                f"target: {self.target}",
+                f"functions: {', '.join(self._entries) or 'none'}",
+                f"kernels: {kernels}",
+                f"constants: {len(constants)}, {size} bytes",
+            )
+        )
+
+    def jit(self) -> Executable:
+        """The executable itself, which is compiled; the name is that of TVM."""
+        return self
+
     @user_facing
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to a file that `load_executable` reads: JSON with all constants.
@@ -265,3 +295,7 @@ class Executable(CopiedByReference):
     def __repr__(self) -> str:
         signatures = "".join(f"\n  {entry.signature}" for entry in self._entries.values())
         return f"<Executable for {self.target}>{signatures}"
+
+
+#: TVM's name for the executables of its virtual machine.
+VMExecutable = Executable

@@ -93,22 +93,28 @@ def _lines(run: _Run, total: float, depth: int) -> list[str]:
 
 
 class PassPrintingInstrument(PassInstrument):
-    """Prints the module before the passes named in `before` and after those in `after`."""
+    """Prints the module before the passes of the first list of names and after those of the second.
+
+    Errors:
+        MisuseError (also TypeError): one of the arguments is not a list.
+    """
 
     def __init__(
-        self, before: Sequence[str] | None = None, after: Sequence[str] | None = None
+        self,
+        print_before_pass_names: Sequence[str] | None = None,
+        print_after_pass_names: Sequence[str] | None = None,
     ) -> None:
-        self._before = listed(before, "names of passes")
-        self._after = listed(after, "names of passes")
+        self.print_before_pass_names = listed(print_before_pass_names, "names of passes")
+        self.print_after_pass_names = listed(print_after_pass_names, "names of passes")
 
     @override
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if info.name in self._before:
+        if info.name in self.print_before_pass_names:
             _print(f"Before Running Pass: {info}", mod)
 
     @override
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if info.name in self._after:
+        if info.name in self.print_after_pass_names:
             _print(f"After Running Pass: {info}", mod)
 
 

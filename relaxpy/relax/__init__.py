@@ -1,9 +1,11 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
 from relaxpy.exec.compile import build as build
+from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
 from relaxpy.exec.python_module import BasePyModule as BasePyModule
 from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
 from relaxpy.exec.vm import VirtualMachine as VirtualMachine
+from relaxpy.ir.global_info import DummyGlobalInfo as DummyGlobalInfo, VDevice as VDevice
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder as BlockBuilder
 from relaxpy.ir.relax.nodes import (
     Binding as Binding,

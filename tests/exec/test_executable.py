@@ -114,7 +114,7 @@ def test_functions_by_themselves_are_compiled(target: str) -> None:
     [
         ((5,), "compile takes an IRModule or a function, found int"),
         ((rx.ExternFunc("f"),), "compile takes an IRModule or a function, found ExternFunc"),
-        ((IRModule(), "llvm"), "there is no target 'llvm'; targets are numpy, reference"),
+        ((IRModule(), "cuda"), "there is no target 'cuda'; targets are numpy, reference"),
     ],
 )
 def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> None:
@@ -268,3 +268,16 @@ def test_a_handle_without_a_buffer_is_anything(target: str) -> None:
         result = np.zeros(4, "float32")
         run(given, result)
         assert result.tolist() == [1, 1, 1, 1]
+
+
+def test_an_executable_describes_itself_by_the_methods_of_tvm() -> None:
+    ex = compile(dense())
+    assert ex.jit() is ex
+    assert ex.as_python() == ex.source
+    assert relaxpy.script.from_source(ex.as_text()).functions_by_name.keys() == set(
+        ex._program.module.functions_by_name
+    )
+    target, functions, kernels, constants = ex.stats().splitlines()
+    assert (target, functions) == ("target: numpy", f"functions: {', '.join(ex)}")
+    assert kernels == f"kernels: {len(ex.report().rows)}"
+    assert constants == "constants: 0, 0 bytes"

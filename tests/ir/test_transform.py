@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from relaxpy.errors import (
     MisuseError,
+    RelaxpyWarning,
     StructInfoError,
     TransformError,
     UnknownNameError,
@@ -208,6 +209,32 @@ def test_a_context_decides_which_passes_of_a_sequence_run(mod: IRModule) -> None
         assert notes(both(mod)) == ("low",)
     with PassContext(opt_level=0):
         assert notes(Note("asked for by name")(mod)) == ("asked for by name",)
+
+
+def test_a_misspelt_name_of_a_pass_is_a_warning(mod: IRModule) -> None:
+    for option in ("disabled_pass", "required_pass"):
+        with (
+            pytest.warns(RelaxpyWarning, match=r"no pass named 'FuzeOps'; did you mean 'FuseOps'"),
+            PassContext(**{option: ["FuzeOps"]}),  # type: ignore[arg-type]
+        ):
+            Normalize()(mod)
+    with (
+        pytest.warns(RelaxpyWarning, match="Notr"),
+        PassContext(disabled_pass=["FuseOps"], required_pass=["Notr"]),
+    ):
+        Note("x")(mod)
+
+
+def test_names_of_passes_that_run_and_of_other_packages_are_not_misspelt(mod: IRModule) -> None:
+    @module_pass(opt_level=0, name="FuzeOps")
+    def mine(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+    names = ["FuseOps", "relaxpy.ir.relax.transform.normalize.Normalize"]
+    with PassContext(disabled_pass=names), PassContext(required_pass=["tir.UnrollLoop"]):
+        pass
+    with PassContext(disabled_pass=["FuzeOps"]):
+        Sequential([mine])(mod)
 
 
 def test_passes_of_one_name_are_distinguished_by_their_modules(mod: IRModule) -> None:

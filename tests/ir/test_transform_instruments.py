@@ -92,7 +92,7 @@ def test_a_pass_can_print(mod: IRModule, capsys: pytest.CaptureFixture[str]) -> 
 def test_modules_are_printed_around_named_passes(
     mod: IRModule, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printing = PassPrintingInstrument(before=["Normalize"], after=["sequential"])
+    printing = PassPrintingInstrument(["Normalize"], print_after_pass_names=["sequential"])
     with PassContext(instruments=[printing]):
         Sequential([Normalize()])(mod)
     text = capsys.readouterr().out

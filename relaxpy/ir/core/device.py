@@ -65,7 +65,7 @@ class Device(Node):
 
 
 @user_facing
-def device(name: str | int, index: int | None = None) -> Device:
+def device(device_type: str | int, index: int | None = None) -> Device:
     """Return the device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
 
     The kind may also be its number in DLPack: `device(2, 1)`.
@@ -73,16 +73,18 @@ def device(name: str | int, index: int | None = None) -> Device:
     Errors:
         MisuseError (also ValueError): the kind or the number is not valid.
     """
-    text = _KIND_BY_NUMBER.get(name, name) if type(name) is int else name
+    text = device_type
+    if type(device_type) is int:
+        text = _KIND_BY_NUMBER.get(device_type, device_type)
     kind, number = split_device(text)
     if index is not None and ":" in str(text) and index != number:
-        raise MisuseError(f"device {name} does not have the number {index!r:.60}", about=index)
+        raise MisuseError(f"device {text} does not have the number {index!r:.60}", about=index)
     return Device(kind, number if index is None else index)
 
 
 def _constructor(kind: str) -> Callable[..., Device]:
-    def make(index: int = 0) -> Device:
-        return Device(kind, index)
+    def make(dev_id: int = 0) -> Device:
+        return Device(kind, dev_id)
 
     make.__name__ = make.__qualname__ = kind
     make.__doc__ = f"Return the {kind} device with this number."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from relaxpy.entry import user_constructed, user_facing
 from relaxpy.errors import (
     MisuseError,
     RelaxpyError,
+    RelaxpyWarning,
     TransformError,
     UnknownNameError,
     WellFormedError,
@@ -167,7 +169,8 @@ class PassContext:
     """The options of passes: their level, required and disabled passes, and instruments.
 
     With `check`, the result of each pass is checked for well-formedness. `running` are the passes
-    that run at present, each inside the one before it.
+    that run at present, each inside the one before it. Names of passes that do not exist have no
+    effect; leaving the context warns of those that are close to the name of one that exists.
 
     Errors:
         MisuseError: a key of `config` is unknown, its value has the wrong type, or one of
@@ -181,6 +184,7 @@ class PassContext:
     config: Mapping[str, Any] | None = None
     check: bool = field(default=False, kw_only=True)
     running: list[PassInfo] = field(default_factory=list, init=False, repr=False)
+    _met: set[str] = field(default_factory=set, init=False, repr=False)
     _entered: list[Any] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -231,6 +235,13 @@ class PassContext:
     ) -> None:
         _current.reset(self._entered.pop())
         self._exit_instruments()
+        if error is not None:
+            return
+        for name in (*(self.required_pass or ()), *(self.disabled_pass or ())):
+            hint = None if name in self._met else _hint_of_name(name)
+            if hint is not None:
+                message = f"there is no pass named {name!r}; {hint}"
+                warnings.warn(message, RelaxpyWarning, stacklevel=2)
 
     def _enter_instruments(self) -> None:
         with ExitStack() as entered:
@@ -265,6 +276,7 @@ class PassContext:
         Errors:
             MisuseError: the context names it by a name that several classes have.
         """
+        self._met |= {info.name, info.full_name}
         if _is_named(info, self.disabled_pass or ()):
             return False
         return _is_named(info, self.required_pass or ()) or info.opt_level <= self.opt_level
@@ -276,6 +288,7 @@ class PassContext:
             WellFormedError: `check` is set, and the result is ill-formed.
         """
         info = step.info
+        self._met |= {info.name, info.full_name}
         instruments = self.instruments or ()
         required = _is_named(info, self.required_pass or ())
         agreed = [i.should_run(mod, info) for i in instruments]
@@ -441,6 +454,12 @@ def _is_named(info: PassInfo, names: Sequence[str]) -> bool:
         return True
     plain = info.full_name.rpartition(".")[2]
     return plain in names and _named_class(plain) is _known[plain].get(info.full_name)
+
+
+def _hint_of_name(name: str) -> str | None:
+    """The names close to one that no class of passes has."""
+    plain = name.rpartition(".")[2]
+    return None if plain in _known else close_names(plain, _known)
 
 
 def _named_class(name: str) -> type[Pass]:

@@ -5,26 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir.core.target import target_name
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
-
-_TARGETS = ("numpy", "reference", "llvm", "c", "cpu")
-"""Kinds of targets whose programs are those of this package: all run on the processor."""
-
-
-def _check_target(target: object) -> None:
-    """Errors: MisuseError unless the target is None, or names a processor."""
-    kind = getattr(target, "kind", target)
-    words = str(getattr(kind, "name", kind)).split()
-    name = words[0] if words else ""
-    if target is not None and name not in _TARGETS:
-        raise MisuseError(
-            f"there is no pipeline for target {name!r}; targets are {', '.join(_TARGETS)}",
-            hint=close_names(name, _TARGETS),
-            about=target,
-        )
 
 
 @user_facing
@@ -32,9 +16,9 @@ def library_dispatch_passes(target: object = None) -> list[Pass]:
     """The passes that give operators to libraries: none, since kernels call NumPy.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
+    target_name(target)
     return []
 
 
@@ -43,9 +27,9 @@ def legalize_passes(target: object = None) -> list[Pass]:
     """The passes from operators to fused kernels.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
+    target_name(target)
     return [
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
@@ -60,9 +44,9 @@ def dataflow_lower_passes(target: object = None) -> list[Pass]:
     """The passes from dataflow blocks to calls that allocate their outputs.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
+    target_name(target)
     return [
         transform.RewriteDataflowReshape(),
         transform.ToNonDataflow(),
@@ -76,9 +60,9 @@ def finalize_passes(target: object = None) -> list[Pass]:
     """The passes that plan memory, and make the calls of the runtime explicit.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
+    target_name(target)
     return [
         transform.StaticPlanBlockMemory(),
         transform.LowerAllocTensor(),
@@ -95,7 +79,7 @@ def get_default_pipeline(target: object = None) -> Pass:
     """The pipeline that lowers a program to explicit memory and calls of the runtime.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
     return Sequential(
         (
@@ -122,10 +106,9 @@ def default_pipeline(target: object = None) -> Pass:
     it shows what the passes have to preserve: its pipeline is `legalize`.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
-    if target == "reference":
+    if target_name(target) == "reference":
         return legalize_pipeline()
     steps = (
         transform.Normalize(),
@@ -166,9 +149,9 @@ def static_shape_tuning_pipeline(
     options have no effect.
 
     Errors:
-        MisuseError (also ValueError): there is no pipeline for the target.
+        MisuseError (also ValueError): there is no such target.
     """
-    _check_target(target)
+    target_name(target)
     steps: list[Pass] = [transform.CanonicalizeBindings(), zero_pipeline()]
     if cpu_weight_prepack:
         steps += [

@@ -172,15 +172,15 @@ class ExprPattern(DFPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NamedPattern(DFPattern):
-    name: str = ""
+    name_hint: str = ""
 
     def __post_init__(self) -> None:
-        check_name(self.name, "the name in a pattern")
+        check_name(self.name_hint, "the name in a pattern")
 
     @property
-    def name_hint(self) -> str:
+    def name(self) -> str:
         """The name; empty for any."""
-        return self.name
+        return self.name_hint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,13 +199,18 @@ class GlobalVarPattern(_NamedPattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExternFuncPattern(_NamedPattern):
+class ExternFuncPattern(DFPattern):
     """Matches a packed function; that of this name, if it is not empty."""
 
+    global_symbol: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.global_symbol, "the name in a pattern")
+
     @property
-    def global_symbol(self) -> str:
+    def name(self) -> str:
         """The name; empty for any."""
-        return self.name
+        return self.global_symbol
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,11 +300,11 @@ def _check_index(index: object) -> None:
 class TupleGetItemPattern(DFPattern):
     """Matches field `index` of a tuple, or any field for None."""
 
-    tuple: DFPattern
+    tuple_value: DFPattern
     index: int | None = None
 
     def __post_init__(self) -> None:
-        check_pattern(self.tuple)
+        check_pattern(self.tuple_value)
         if self.index is not None:
             _check_index(self.index)
             if self.index == -1:  # which means any field in TVM
@@ -308,9 +313,9 @@ class TupleGetItemPattern(DFPattern):
                 raise MisuseError(f"fields are numbered from 0, found {self.index}")
 
     @property
-    def tuple_value(self) -> DFPattern:
+    def tuple(self) -> DFPattern:
         """The pattern of the tuple."""
-        return self.tuple
+        return self.tuple_value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,12 +342,17 @@ class AndPattern(PairPattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NotPattern(DFPattern):
-    """Matches whatever `reject` does not match; a match does not include `reject`."""
+    """Matches whatever `to_reject` does not match; a match does not include `to_reject`."""
 
-    reject: DFPattern
+    to_reject: DFPattern
 
     def __post_init__(self) -> None:
-        check_pattern(self.reject)
+        check_pattern(self.to_reject)
+
+    @property
+    def reject(self) -> DFPattern:
+        """The pattern of what does not match."""
+        return self.to_reject
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -398,10 +408,15 @@ class ShapePattern(RestrictedPattern):
 class PrimArrPattern(DFPattern):
     """Matches a shape that provably has these dimensions."""
 
-    fields: tuple[PrimExpr, ...]
+    shape: tuple[PrimExpr, ...]
 
     def __post_init__(self) -> None:
-        set_fields(self, fields=_as_dims(self.fields))
+        set_fields(self, shape=_as_dims(self.shape))
+
+    @property
+    def fields(self) -> tuple[PrimExpr, ...]:
+        """The dimensions."""
+        return self.shape
 
     def __len__(self) -> int:
         return len(self.fields)

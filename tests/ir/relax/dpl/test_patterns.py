@@ -408,3 +408,13 @@ def test_an_unknown_operator_is_refused_with_what_is_meant() -> None:
         is_op("relax.ad")
     assert "did you mean 'relax.add'" in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+def test_patterns_have_the_parameters_and_fields_of_tvm() -> None:
+    named = [dpl.VarPattern, dpl.DataflowVarPattern, dpl.GlobalVarPattern]
+    assert [(p := kind(name_hint="v")).name + p.name_hint for kind in named] == ["vv"] * 3
+    assert dpl.ExternFuncPattern(global_symbol="f").name == "f"
+    field = dpl.TupleGetItemPattern(tuple_value=(inner := wildcard()), index=1)
+    assert field.tuple is field.tuple_value is inner
+    assert dpl.NotPattern(to_reject=inner).reject is inner
+    assert dpl.PrimArrPattern(shape=[2, 3]).fields == dpl.PrimArrPattern([2, 3]).shape

@@ -341,12 +341,12 @@ def register(name: str, **columns: Unpack[Columns]) -> Callable[[Callable[..., A
     return decorated
 
 
-def register_gradient(op_name: str, gradient: Gradient | None = None, level: int = 10) -> Any:
+def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> Any:
     """Set the gradient of the operator `op_name`; without one, return a decorator.
 
     A gradient that was set at a higher level is kept.
     """
-    return register_op_attr(op_name, "FPrimalGradient", gradient, level)
+    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
 
 
 @user_facing
