@@ -85,11 +85,10 @@ SPECIALS = [
 def samples(dtype: type[np.float32] | type[np.float64], per_exponent: int) -> Array:
     """Random mantissas of all exponents and both signs, special and moderate numbers."""
     rng = np.random.default_rng(7)
-    exponents, bits, integer = (
-        (256, 23, np.uint32) if dtype is np.float32 else (2048, 52, np.uint64)
-    )
-    upper = np.repeat(np.arange(2 * exponents, dtype=integer) << integer(bits), per_exponent)
-    every = (upper | rng.integers(0, 1 << bits, upper.size, dtype=integer)).view(dtype)
+    exponents, bits = (256, 23) if dtype is np.float32 else (2048, 52)
+    upper = np.repeat(np.arange(2 * exponents, dtype=np.uint64) << np.uint64(bits), per_exponent)
+    lower = rng.integers(0, 1 << bits, upper.size, dtype=np.uint64)
+    every = (upper | lower).astype(np.uint32 if dtype is np.float32 else np.uint64).view(dtype)
     moderate = [rng.uniform(-b, b, 3000) for b in (1, 4, 20, 100, 800)]
     near_one = 1 + rng.standard_normal(2000) * 10.0 ** rng.uniform(-16, 0, 2000)
     with np.errstate(all="ignore"):

@@ -47,7 +47,7 @@ _LOG_FLOAT: Final = (
 
 
 def log_float(x: Value) -> Value:
-    """The natural logarithm of `float`. Error: 1 ulp."""
+    """The natural logarithm of `float`. Error: 0.85 ulp."""
     element = x.type.element
     small = compare("olt", x, 2.0**-126)
     normal = select(small, x * 2.0**23, x)
@@ -60,30 +60,30 @@ def log_float(x: Value) -> Value:
 
 
 def log(x: Value) -> Value:
-    """The natural logarithm of `double`. Error: 0.6 ulp."""
+    """The natural logarithm of `double`. Error: 0.501 ulp."""
     high, low = _logarithm(x)
     return _finished(x, high + low)
 
 
 def log2(x: Value) -> Value:
-    """The logarithm of `double` to base 2. Error: 0.6 ulp."""
+    """The logarithm of `double` to base 2. Error: 0.501 ulp."""
     return _finished(x, _times(_logarithm(x), 1.4426950408889634, 2.0355273740931033e-17))
 
 
 def log10(x: Value) -> Value:
-    """The logarithm of `double` to base 10. Error: 0.6 ulp."""
+    """The logarithm of `double` to base 10. Error: 0.501 ulp."""
     return _finished(x, _times(_logarithm(x), 0.4342944819032518, 1.098319650216765e-17))
 
 
 def log1p(x: Value) -> Value:
-    """log(1 + x) of `double`. Error: 0.6 ulp."""
+    """log(1 + x) of `double`. Error: 0.501 ulp."""
     sum, low = add_exactly(const(x, 1), x)
     result = _finished(sum, _sum(_logarithm(sum, low)))
     return select(compare("olt", absolute(x), 2.0**-54), x, result)
 
 
 def asinh(x: Value) -> Value:
-    """The inverse hyperbolic sine of `double`. Error: 1.5 ulp."""
+    """The inverse hyperbolic sine of `double`. Error: 1.41 ulp."""
     a = absolute(x)
     square = a * a
     grown = a + square / (square_root(square + 1.0) + 1.0)
@@ -92,7 +92,7 @@ def asinh(x: Value) -> Value:
 
 
 def acosh(x: Value) -> Value:
-    """The inverse hyperbolic cosine of `double`. Error: 1.5 ulp."""
+    """The inverse hyperbolic cosine of `double`. Error: 0.84 ulp."""
     t = x - 1.0
     square = fma(t, t, t + t)
     root = square_root(square)
@@ -104,7 +104,7 @@ def acosh(x: Value) -> Value:
 
 
 def atanh(x: Value) -> Value:
-    """The inverse hyperbolic tangent of `double`. Error: 1.5 ulp."""
+    """The inverse hyperbolic tangent of `double`. Error: 0.501 ulp."""
     a = absolute(x)
     rest = 1.0 - a
     twice = a + a
@@ -118,7 +118,7 @@ def atanh(x: Value) -> Value:
 
 
 def power(x: Value, y: Value) -> Value:
-    """x**y of `double`, with the special cases of C. Error: 0.9 ulp."""
+    """x**y of `double`, with the special cases of C. Error: 0.94 ulp."""
     a = absolute(x)
     high, low = _logarithm(a)
     high = _finished(a, high)

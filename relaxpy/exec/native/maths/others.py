@@ -46,7 +46,7 @@ _TWO_OVER_SQRT_PI: Final = (1.1283791670955126, 1.533545961316588e-17)
 
 
 def erf_float(x: Value) -> Value:
-    """The error function of `float`. Error: 1.0 ulp. Source: N. Juffa's erff."""
+    """The error function of `float`. Error: 0.92 ulp. Source: N. Juffa's erff."""
     a = absolute(x)
     small = fma(polynomial(x * x, _ERF_FLOAT_SMALL), x, x)
     limited = select(compare("ogt", a, 4.0), 4.0, a)
@@ -56,7 +56,7 @@ def erf_float(x: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function of `double`. Error: 1.0 ulp."""
+    """The error function of `double`. Error: 1.01 ulp."""
     a = absolute(x)
     high, low = multiply_exactly(x, _TWO_OVER_SQRT_PI[0])
     square = x * x
@@ -70,12 +70,12 @@ def erf(x: Value) -> Value:
 
 
 def rsqrt(x: Value) -> Value:
-    """1 / sqrt(x). Error: 1.0 ulp."""
+    """1 / sqrt(x). Error: 1.48 ulp."""
     return 1.0 / square_root(x)
 
 
 def hypot(x: Value, y: Value) -> Value:
-    """sqrt(x**2 + y**2) of `double`, without overflow. Error: 1.0 ulp."""
+    """sqrt(x**2 + y**2) of `double`, without overflow. Error: 0.96 ulp."""
     a, b = absolute(x), absolute(y)
     swap = compare("ogt", b, a)
     a, b = x.function.select(swap, b, a), x.function.select(swap, a, b)
