@@ -36,6 +36,7 @@ from relaxpy.ir.relay.expr import (
 from relaxpy.ir.relay.module import Prelude, RelayModule as IRModule
 from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder
+from relaxpy.ir.relay.to_relax.translation import to_relax
 from relaxpy.ir.relay.ty import (  # noqa: N812
     FuncType,
     GlobalTypeVar,
@@ -112,6 +113,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "scalar_type",
+    "to_relax",
     "transform",
     "var",
 ]

@@ -12,6 +12,7 @@ from relaxpy.ir.relay.analysis.variables import (
     free_vars,
 )
 from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
+from relaxpy.ir.relay.to_relax.translation import untranslatable
 
 __all__ = [
     "all_type_vars",
@@ -24,5 +25,6 @@ __all__ = [
     "is_dataflow",
     "post_order_visit",
     "unmatched_cases",
+    "untranslatable",
     "well_formed",
 ]

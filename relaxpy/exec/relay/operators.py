@@ -16,6 +16,7 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.op.translate import translated
 from relaxpy.ir.relay.ty import Type
 
 _Key: TypeAlias = Any
@@ -102,32 +103,6 @@ def _compiled(
         result = builder.emit(translated(builder, op, tuple(params), table, ty))
         builder.emit_func_output(result)
     return compile(builder.get())["main"]
-
-
-def translated(
-    builder: BlockBuilder, op: Op, args: tuple[rx.Expr, ...], attrs: Attrs, ty: Type | None
-) -> rx.Expr:
-    """Return the Relax expression of a call of an operator.
-
-    Errors:
-        RuntimeCheckError: the operator has neither a translation nor a computation.
-    """
-    record = op.record
-    if record.translate is not None:
-        return record.translate(args, attrs)
-    compute = record.compute
-    if compute is None:
-        raise RuntimeCheckError(
-            f"the operator {op.name} has no implementation",
-            rule="RLY-28",
-            hint=f'register one: relay.op.register_compute("{op.name}", function)',
-        )
-
-    def tensors(*operands: Any) -> Any:
-        results = list(compute(attrs, operands, ty))
-        return results[0] if len(results) == 1 else results
-
-    return builder.call_te(tensors, *args)
 
 
 def _struct_info(key: _Key) -> rx.StructInfo:

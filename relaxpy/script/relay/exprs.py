@@ -408,7 +408,8 @@ class Exprs:
         clauses: list[rl.Clause] = []
         while not cursor.accept("}"):
             token = cursor.token
-            case = cursor.at("case") and cursor.peek().text not in ("(", "=>", ",")
+            others = ("=>", ",", *(("(",) if "case" in scope.constructors else ()))
+            case = cursor.at("case") and cursor.peek().text not in others
             if case:
                 cursor.take()
             variables: dict[str, rl.Var] = {}

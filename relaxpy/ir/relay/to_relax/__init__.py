@@ -1,0 +1,1 @@
+"""Translation of Relay modules to Relax."""

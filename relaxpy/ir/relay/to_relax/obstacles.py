@@ -1,0 +1,53 @@
+"""Expressions and types of Relay that Relax does not have."""
+
+from __future__ import annotations
+
+from relaxpy.errors import Diagnostic, Span
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope, scope_roots
+from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.ty import RefType, TypeCall, TypeKind
+
+
+def obstacles(function: rl.Function) -> list[Diagnostic]:
+    """Return why a function of a typed module has no translation: one reason an expression."""
+    found: list[Diagnostic] = []
+    for node in Scopes(function).nodes:
+        found += _of_node(node, is_local=node is not function)
+    return found
+
+
+def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
+    """Return why an expression, apart from its operands, has no translation."""
+    operands = (*same_scope(node), *scope_roots(node))
+    callee = node.op if isinstance(node, rl.Call) else None
+    reasons: list[tuple[str, str, Span | None]] = []
+    for operand in operands:
+        if isinstance(operand, rl.Constructor):
+            name = operand.name_hint
+            reasons.append((f"{name} constructs an instance of a data type", "RLY-34", None))
+        elif isinstance(operand, Op) and operand is not callee:
+            reasons.append((f"the operator {operand.name} is used as a value", "RLY-96", None))
+    match node:
+        case rl.RefCreate() | rl.RefRead() | rl.RefWrite():
+            reasons.append(("Relax has no reference cells", "RLY-107", None))
+        case rl.Match(clauses=clauses):
+            if any(isinstance(p, rl.PatternConstructor) for c in clauses for p in walk(c.lhs)):
+                reasons.append(("a match takes instances of data types apart", "RLY-52", None))
+        case rl.Function(type_params=params):
+            if is_local and any(param.kind is TypeKind.Type for param in params):
+                ty = node.checked_type
+                reasons.append((f"a closure is polymorphic, of type {ty}", "RLY-97", None))
+            for param in node.params:
+                part = next(
+                    (p for p in walk(param.checked_type) if isinstance(p, (TypeCall, RefType))),
+                    None,
+                )
+                if part is not None:
+                    what = f"%{param.name_hint} has the type {part}, which Relax does not have"
+                    rule = "RLY-31" if isinstance(part, TypeCall) else "RLY-105"
+                    reasons.append((what, rule, param.span))
+        case _:
+            pass
+    return [Diagnostic(what, rule, span or node.span) for what, rule, span in reasons]

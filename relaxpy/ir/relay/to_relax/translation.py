@@ -1,0 +1,209 @@
+"""Translation of a module: `relay.to_relax`, and why functions have none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import Diagnostic, MisuseError, TransformError
+from relaxpy.ir.core.gc_pause import gc_paused
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.transform import ConvertToDataflow
+from relaxpy.ir.relay.infer.module import infer_module
+from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.to_relax.functions import (
+    FunctionTranslation,
+    Obstacles,
+    function_sinfo,
+    signature,
+)
+from relaxpy.ir.relay.to_relax.obstacles import obstacles
+from relaxpy.ir.relay.to_relax.struct_infos import StructInfos, UntranslatableError
+from relaxpy.ir.relay.ty import TypeKind
+
+_MAX_INSTANCES: Final = 64
+_REFERENCE: Final = "RLY-5"
+
+_Key = tuple[str, tuple[Any, ...]]
+
+
+@user_facing
+def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> IRModule:
+    """Return the Relax module of the entry functions and of all functions that they refer to.
+
+    Without entry functions, `main` is the entry; if there is no `main`, every function is one that
+    is not polymorphic. Functions keep their names; a polymorphic one has a translation for each
+    instance. The module is well-formed and in normal form.
+
+    Errors:
+        RelayTypeError: the module is not well-typed.
+        TransformError: an expression or a type is not one of Relax; all are reported.
+        UnknownNameError: the module does not have an entry function.
+    """
+    if not isinstance(mod, RelayModule):
+        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+    module = infer_module(mod)
+    if entry_functions is None:
+        entry_functions = ["main"] if "main" in module else _monomorphic(module)
+    translation = ModuleTranslation(module)
+    for name in entry_functions:
+        translation.require(name)
+    reasons = {d: None for found in translation.obstacles.values() for d in found}
+    if reasons:  # those of functions that refer to others are no reasons of their own
+        raise TransformError([d for d in reasons if d.rule != _REFERENCE])
+    return translation.result()
+
+
+def _monomorphic(mod: RelayModule) -> list[str]:
+    """Return the names of the functions without type parameters that stand for any type."""
+    return [
+        var.name_hint
+        for var, function in mod.functions.items()
+        if all(param.kind is not TypeKind.Type for param in function.type_params)
+    ]
+
+
+def _no_translation(name: str) -> str:
+    return f"the function refers to @{name}, which has no translation"
+
+
+@user_facing
+def untranslatable(mod: RelayModule) -> dict[str, tuple[Diagnostic, ...]]:
+    """Return the functions that `to_relax` refuses, by name, each with the reasons.
+
+    Errors:
+        RelayTypeError: the module is not well-typed.
+    """
+    if not isinstance(mod, RelayModule):
+        raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
+    return translate_all(infer_module(mod)).obstacles_by_name()
+
+
+def translate_all(module: RelayModule) -> ModuleTranslation:
+    """Return the translation of all functions of a typed module that have one."""
+    translation = ModuleTranslation(module)
+    for var in module.functions:
+        translation.require(var.name_hint)
+    return translation
+
+
+class ModuleTranslation:
+    """The functions of a typed module that were translated, and the `obstacles` of the others."""
+
+    def __init__(self, module: RelayModule) -> None:
+        self.module = module
+        self.builder = BlockBuilder(suppress_warnings=True)
+        self.names: dict[_Key, rx.GlobalVar] = {}
+        self.instances: defaultdict[str, int] = defaultdict(int)
+        self.obstacles: dict[_Key, tuple[Diagnostic, ...]] = {}
+        self.callers: defaultdict[_Key, list[_Key]] = defaultdict(list)
+        self._queue: list[tuple[_Key, StructInfos, list[rx.Var], rx.StructInfo]] = []
+
+    @gc_paused
+    def require(self, name: str) -> None:
+        """Translate a function and all that it refers to, as far as they have translations."""
+        self.module.get_global_var(name)
+        key: _Key = (name, ())
+        try:
+            self._declare(key)
+        except UntranslatableError as error:
+            polymorphic = Diagnostic(str(error), error.rule, self.module[name].span)
+            self._refuse(key, obstacles(self.module[name]) or [polymorphic])
+        while self._queue:
+            self._define(*self._queue.pop())
+
+    def _refuse(self, key: _Key, diagnostics: Sequence[Diagnostic]) -> None:
+        """Enter the obstacles of a function, and of all functions that refer to it."""
+        self.obstacles.setdefault(key, tuple(diagnostics))
+        stack = [key]
+        while stack:
+            refused = stack.pop()
+            for caller in self.callers[refused]:
+                if caller not in self.obstacles:
+                    span = self.module[caller[0]].span
+                    message = _no_translation(refused[0])
+                    self.obstacles[caller] = (Diagnostic(message, _REFERENCE, span),)
+                    stack.append(caller)
+
+    def _declare(self, key: _Key) -> rx.GlobalVar:
+        """Return the Relax name of an instance of a function; its translation will follow.
+
+        Errors:
+            UntranslatableError: its type arguments are not known, or there are too many instances.
+        """
+        known = self.names.get(key)
+        if known is not None:
+            return known
+        name, args = key
+        function = self.module[name]
+        params = [p for p in function.type_params if p.kind is TypeKind.Type]
+        if len(params) != len(args):
+            raise UntranslatableError(
+                f"@{name} is polymorphic: only its instances, at calls, have translations", "RLY-97"
+            )
+        count = self.instances[name]
+        if count >= _MAX_INSTANCES:
+            raise UntranslatableError(f"@{name} has more than {count} instances", "RLY-97")
+        self.instances[name] = count + 1
+        infos = StructInfos(dict(zip(params, args, strict=True)))
+        gvar = rx.GlobalVar(f"{name}_{count}" if params else name)
+        self.names[key] = gvar
+        try:
+            found = obstacles(function)
+            if found:
+                raise Obstacles(found)
+            variables, result = signature(function, infos)
+        except Obstacles as error:
+            self._refuse(key, error.diagnostics)
+        else:
+            self.builder.declare_global(gvar, function_sinfo(variables, result))
+            self._queue.append((key, infos, variables, result))
+        return gvar
+
+    def _define(
+        self, key: _Key, infos: StructInfos, params: list[rx.Var], result: rx.StructInfo
+    ) -> None:
+        function = self.module[key[0]]
+
+        def callee(name: str, type_args: tuple[Any, ...]) -> rx.GlobalVar:
+            parameters = self.module[name].type_params
+            pairs = zip(parameters, type_args, strict=bool(type_args))
+            types = tuple(arg for param, arg in pairs if param.kind is TypeKind.Type)
+            other: _Key = (name, types)
+            gvar = self._declare(other)
+            self.callers[other].append(key)
+            if other in self.obstacles:
+                raise UntranslatableError(_no_translation(name), _REFERENCE)
+            return gvar
+
+        translation = FunctionTranslation(self.module, self.builder, function, infos, callee)
+        gvar = self.names[key]
+        try:
+            with self.builder.inner_scope():
+                self.builder.begin_scope(params)
+                body = self.builder.end_scope(translation.body(params))
+        except Obstacles as error:
+            self._refuse(key, error.diagnostics)
+        else:
+            attrs = {"global_symbol": gvar.name_hint} if not key[1] else {}
+            defined = rx.Function(params, body, result, True, attrs, span=function.span)  # type: ignore[arg-type]
+            self.builder.update_func(gvar, defined)
+
+    def obstacles_by_name(self) -> dict[str, tuple[Diagnostic, ...]]:
+        """Return the obstacles of the functions by name; those of all instances together."""
+        named: defaultdict[str, dict[Diagnostic, None]] = defaultdict(dict)
+        for (name, _), diagnostics in self.obstacles.items():
+            named[name].update(dict.fromkeys(diagnostics))
+        return {name: tuple(found) for name, found in named.items()}
+
+    def result(self) -> IRModule:
+        """Return the module of all functions without obstacles."""
+        module = self.builder.get()
+        for key in self.obstacles:
+            if key in self.names and self.names[key].name_hint in module:
+                del module[self.names[key]]
+        return ConvertToDataflow(min_size=1)(module)
