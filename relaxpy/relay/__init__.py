@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import RelayTypeError
+from relaxpy.exec.relay.build import build
 from relaxpy.exec.relay.executor import create_executor
 from relaxpy.exec.relay.values import ConstructorValue, RefValue
 from relaxpy.ir.relay.bind import bind
@@ -105,6 +106,7 @@ __all__ = [
     "Var",
     "analysis",
     "bind",
+    "build",
     "const",
     "create_executor",
     "fromtext",

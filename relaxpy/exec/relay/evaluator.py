@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,21 +68,20 @@ class _TailCall(NamedTuple):
 
 
 class Evaluator:
-    """An evaluator of the functions of a typed module."""
+    """An evaluator of the functions of a typed module, of which some are `compiled`."""
 
-    def __init__(self, module: RelayModule) -> None:
+    def __init__(
+        self, module: RelayModule, compiled: Mapping[str, FunctionValue] | None = None
+    ) -> None:
         self.module = module
+        self.compiled = compiled or {}
         self.scopes: dict[int, tuple[rl.RelayExpr, Scopes]] = {}
         self.checked: dict[int, bool] = {}
         self.alive: list[Type] = []
 
-    def evaluate(self, function: rl.Function) -> Any:
-        """Return the value of the body of a function without parameters."""
-        return run(self._apply(_Closure(self, function, None), (), None))
-
-    def closure(self, function: rl.Function) -> FunctionValue:
+    def function(self, name: str) -> FunctionValue:
         """Return a function of the module as a value."""
-        return _Closure(self, function, None)
+        return self.compiled.get(name) or _Closure(self, self.module[name], None)
 
     def call(self, callee: FunctionValue, args: Sequence[Any]) -> Any:
         """Return the value of a call from Python, whose arguments are checked.
@@ -195,7 +194,7 @@ class Evaluator:
             case rl.Constant(data=data):
                 return data
             case rl.GlobalVar(name_hint=name):
-                return self.closure(self.module[name])
+                return self.function(name)
             case rl.Constructor():
                 return self._constructor(expr)
             case Op():

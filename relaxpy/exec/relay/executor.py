@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, close_names
+from relaxpy.exec.relay.compiled import (
+    FunctionReport,
+    FunctionRow,
+    compiled_functions,
+    reachable,
+    report_of,
+)
 from relaxpy.exec.relay.evaluator import Evaluator
-from relaxpy.exec.relay.values import FunctionValue
 from relaxpy.ir.relay.expr import Function, GlobalVar, RelayExpr, Var
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule, as_function
@@ -19,8 +25,9 @@ _KINDS: Final = ("debug", "vm", "graph", "aot")
 class Executor:
     """An executor of expressions in the scope of a module."""
 
-    def __init__(self, mod: RelayModule, params: Mapping[str, Any]) -> None:
+    def __init__(self, mod: RelayModule, kind: str, params: Mapping[str, Any]) -> None:
         self.mod = mod
+        self.kind = kind
         self.params = params
 
     @user_facing
@@ -37,29 +44,51 @@ class Executor:
             UnknownNameError: the module has no function `main`.
             RuntimeCheckError: a check at run time fails.
         """
+        if binds:
+            with_params = Function(tuple(binds), self._expr(expr))
+            return self.evaluate(with_params)(*binds.values())
+        module, name = self._entry(self._expr(expr))
+        compiled = {} if self.kind == "debug" else compiled_functions(module, name)
+        evaluator = Evaluator(module, compiled)
+        function = evaluator.function(name)
+        if expr is not None and not isinstance(expr, (GlobalVar, Function)):
+            return evaluator.call(function, ())
+        return self._with_params(lambda *args: evaluator.call(function, args), module[name])
+
+    @user_facing
+    def report(self, expr: RelayExpr | None = None) -> FunctionReport:
+        """Return how each function runs that an expression refers to, and why not compiled.
+
+        Without an expression, it is the function `main` of the module.
+
+        Errors:
+            RelayTypeError: the program is not well-typed.
+        """
+        module, name = self._entry(self._expr(expr))
+        if self.kind == "debug":
+            rows = [FunctionRow(function, "evaluated") for function in reachable(module, name)]
+            return FunctionReport(tuple(rows))
+        return report_of(module, name)[1]
+
+    def _expr(self, expr: RelayExpr | None) -> RelayExpr:
         if expr is None:
-            expr = self.mod.get_global_var("main")
+            return self.mod.get_global_var("main")
         if not isinstance(expr, RelayExpr):
             raise MisuseError(f"expected a Relay expression, found {expr!r:.60}", about=expr)
-        if binds:
-            with_params = Function(tuple(binds), expr)
-            return self.evaluate(with_params)(*binds.values())
-        if isinstance(expr, GlobalVar):
-            module = infer_module(self.mod)
-            function = Evaluator(module).closure(module[expr])
-        else:
-            module = self.mod.clone()
-            name = "main"
-            while name in module:
-                name += "_"
-            module[name] = as_function(expr)
-            module = infer_module(module)
-            if not isinstance(expr, Function):
-                return Evaluator(module).evaluate(module[name])
-            function = Evaluator(module).closure(module[name])
-        return self._with_params(function, module[expr] if isinstance(expr, GlobalVar) else expr)
+        return expr
 
-    def _with_params(self, function: FunctionValue, declared: Function) -> Any:
+    def _entry(self, expr: RelayExpr) -> tuple[RelayModule, str]:
+        """Return the typed module with an expression as a function, and the function's name."""
+        if isinstance(expr, GlobalVar):
+            return infer_module(self.mod), expr.name_hint
+        module = self.mod.clone()
+        name = "main"
+        while name in module:
+            name += "_"
+        module[name] = as_function(expr)
+        return infer_module(module), name
+
+    def _with_params(self, function: Callable[..., Any], declared: Function) -> Any:
         """Return a function that Python calls with arguments by position or by name."""
         names = [param.name_hint for param in declared.params]
 
@@ -89,8 +118,11 @@ def create_executor(
 ) -> Executor:
     """Return an executor of expressions in the scope of `mod`.
 
-    All kinds give the same values. `device` and `target` exist for programs of TVM; `params` are
-    arguments by the names of parameters.
+    All kinds give the same values. "debug" evaluates everything, literally by the rules; the others
+    compile the functions that `to_relax` translates and that take and return tensors and tuples,
+    and evaluate the rest: `report()` of the executor says which, and `relay.build` compiles all or
+    nothing. `device` and `target` exist for programs of TVM; `params` are arguments by the names
+    of parameters.
 
     Errors:
         MisuseError (also ValueError): the kind is unknown.
@@ -103,4 +135,4 @@ def create_executor(
         )
     if not isinstance(mod, RelayModule | None):
         raise MisuseError(f"expected a Relay module, found {mod!r:.60}", about=mod)
-    return Executor(RelayModule() if mod is None else mod, dict(params or {}))
+    return Executor(RelayModule() if mod is None else mod, kind, dict(params or {}))

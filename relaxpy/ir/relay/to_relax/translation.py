@@ -26,7 +26,8 @@ from relaxpy.ir.relay.to_relax.struct_infos import StructInfos, UntranslatableEr
 from relaxpy.ir.relay.ty import TypeKind
 
 _MAX_INSTANCES: Final = 64
-_REFERENCE: Final = "RLY-5"
+#: The rule of functions that have no translation since they refer to one that has none.
+REFERENCE: Final = "RLY-5"
 
 _Key = tuple[str, tuple[Any, ...]]
 
@@ -54,7 +55,7 @@ def to_relax(mod: RelayModule, entry_functions: Sequence[str] | None = None) -> 
         translation.require(name)
     reasons = {d: None for found in translation.obstacles.values() for d in found}
     if reasons:  # those of functions that refer to others are no reasons of their own
-        raise TransformError([d for d in reasons if d.rule != _REFERENCE])
+        raise TransformError([d for d in reasons if d.rule != REFERENCE])
     return translation.result()
 
 
@@ -126,7 +127,7 @@ class ModuleTranslation:
                 if caller not in self.obstacles:
                     span = self.module[caller[0]].span
                     message = _no_translation(refused[0])
-                    self.obstacles[caller] = (Diagnostic(message, _REFERENCE, span),)
+                    self.obstacles[caller] = (Diagnostic(message, REFERENCE, span),)
                     stack.append(caller)
 
     def _declare(self, key: _Key) -> rx.GlobalVar:
@@ -177,7 +178,7 @@ class ModuleTranslation:
             gvar = self._declare(other)
             self.callers[other].append(key)
             if other in self.obstacles:
-                raise UntranslatableError(_no_translation(name), _REFERENCE)
+                raise UntranslatableError(_no_translation(name), REFERENCE)
             return gvar
 
         translation = FunctionTranslation(self.module, self.builder, function, infos, callee)

@@ -1,0 +1,78 @@
+"""Executors: which functions are compiled, and that all kinds give the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relaxpy import relay
+from relaxpy.errors import TransformError
+from tests.relay_programs import plain, prelude
+
+CELL = """
+def @cell(%h: Tensor[(4,), float32], %x: Tensor[(4,), float32]) { tanh(%h * 0.5 + %x) }
+def @main(%x: Tensor[(4,), float32]) {
+  let %l = Cons(%x, Cons(%x + %x, Nil));
+  @foldl(@cell, zeros(shape=[4], dtype="float32"), %l)
+}
+"""
+
+
+def test_functions_that_translate_are_compiled_and_the_others_evaluated() -> None:
+    """RLY-112: a fold over a list calls the compiled cell."""
+    module = relay.parse(CELL, init_module=prelude())
+    machine = relay.create_executor("vm", mod=module)
+    rows = {row.function: row for row in machine.report()}
+    assert {name: row.method for name, row in rows.items()} == {
+        "main": "evaluated",
+        "cell": "compiled",
+        "foldl": "evaluated",
+    }
+    assert "Cons constructs an instance" in str(machine.report())
+    x = np.arange(4, dtype="float32")
+    expected = relay.create_executor("debug", mod=module).evaluate()(x)
+    np.testing.assert_allclose(machine.evaluate()(x), expected, rtol=1e-6)
+    assert {row.method for row in relay.create_executor("debug", mod=module).report()} == {
+        "evaluated"
+    }
+
+
+def test_functions_of_a_module_are_called_by_name() -> None:
+    """RLY-5, RLY-63: Python numbers take the datatypes of the parameters."""
+    module = relay.parse(CELL + "def @half(%x: float32) { %x / 2 }", init_module=prelude())
+    for kind in ("debug", "vm", "graph", "aot"):
+        executor = relay.create_executor(kind, mod=module)
+        assert executor.evaluate(module.get_global_var("half"))(3) == 1.5
+        assert executor.evaluate(module.get_global_var("half"))(x=3) == 1.5
+        assert executor.evaluate(relay.const(2) + relay.const(3)) == 5
+        x = relay.var("x", "int32")
+        assert executor.evaluate(x + relay.const(3), {x: 4}) == 7
+        assert executor.evaluate(relay.Function([x], x + x))(4) == 8
+
+
+def test_functions_of_functions_are_evaluated() -> None:
+    """RLY-10: a closure of the evaluator is called by the evaluator."""
+    text = (
+        "def @twice(%f: fn(int32) -> int32, %x: int32) { %f(%f(%x)) }\n@twice(fn(%a) {%a * 3}, 2)"
+    )
+    module = relay.parse(text)
+    machine = relay.create_executor("vm", mod=module)
+    assert {row.function: row.method for row in machine.report()} == {
+        "main": "compiled",
+        "twice": "evaluated",
+    }
+    assert machine.evaluate()() == 18
+
+
+def test_parameters_are_bound_when_a_module_is_built() -> None:
+    """`relay.build` compiles a whole module."""
+    module = relay.parse(
+        "def @main(%x: Tensor[(3,), float32], %w: Tensor[(3,), float32]) {%x * %w}"
+    )
+    w = np.array([1, 2, 3], "float32")
+    built = relay.build(module, "llvm", params={"w": w})
+    assert plain(built["main"](np.ones(3, "float32"))) == [1, 2, 3]
+    x = relay.var("x", shape=(3,))
+    assert plain(relay.build(relay.Function([x], x + x))["main"](w)) == [2, 4, 6]
+    with pytest.raises(TransformError, match="reference cells"):
+        relay.build(relay.parse("ref_read(ref(1))"))
