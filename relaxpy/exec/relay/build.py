@@ -18,7 +18,7 @@ from relaxpy.ir.relay.to_relax.translation import to_relax
 def build(
     ir_mod: RelayModule | RelayExpr,
     target: object = None,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[Any, object] | None = None,
 ) -> Executable:
     """Return the executable of a module, or of an expression, that is translated to Relax.
 
@@ -32,5 +32,5 @@ def build(
     mod = RelayModule.from_expr(ir_mod) if isinstance(ir_mod, RelayExpr) else ir_mod
     translated = to_relax(mod)
     if params:
-        translated = BindParams("main", {**params})(translated)
+        translated = BindParams("main", params)(translated)
     return compile(translated, target if target == "reference" else "numpy")
