@@ -341,7 +341,10 @@ def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
     if out is None:
         out = np.empty(shape, yes.dtype)
     bits = np.dtype(f"u{out.dtype.itemsize}")
-    operands = [condition, yes.view(bits), no.view(bits), out.view(bits)]
+    yes, no, result = yes.view(bits), no.view(bits), out.view(bits)
+    if yes.ndim and not no.ndim and 2 * condition.size <= out.size:
+        return _kept(condition, yes, no, result, out)
+    operands = [condition, yes, no, result]
     if all(x.ndim == 0 or (x.shape == shape and x.flags.c_contiguous) for x in operands):
         operands = [x.reshape(-1) if x.ndim else x for x in operands]
         shape = (out.size,)
@@ -349,13 +352,22 @@ def where(condition: Any, yes: Any, no: Any, out: Array | None = None) -> Any:
     scratch = np.empty((min(step, shape[0]), *shape[1:]), bits)
     for start in range(0, shape[0], step):
         chunk = slice(start, start + step)
-        test, a, b, result = (
+        test, a, b, chosen = (
             x[chunk] if x.ndim == len(shape) and len(x) > 1 else x for x in operands
         )
-        differing = scratch[: len(result)]
-        np.bitwise_xor(a, b, out=differing)
-        np.multiply(differing, test, out=differing)
-        np.bitwise_xor(differing, b, out=result)
+        differing = scratch[: len(chosen)]
+        np.bitwise_xor(a, b, differing)
+        np.multiply(differing, test, differing)
+        np.bitwise_xor(differing, b, chosen)
+    return out
+
+
+def _kept(condition: Array, yes: Array, no: Array, result: Array, out: Array) -> Array:
+    """`out`, with the bits of `yes` where a condition holds that applies to many elements each."""
+    kept = np.negative(condition.astype(result.dtype))
+    np.bitwise_and(yes, kept, result)
+    if no:
+        np.bitwise_or(result, no & ~kept, result)
     return out
 
 
@@ -460,8 +472,10 @@ def exp10(x: Any, out: Array | None = None) -> Any:
 
 def rsqrt(x: Any, out: Array | None = None) -> Any:
     """1 / sqrt(x)."""
-    root = np.sqrt(x, out=out)
-    return np.divide(_like(1, x), root, out=out)
+    root = np.sqrt(x, out)
+    if isinstance(root, np.floating):
+        return type(root)(1) / root
+    return np.reciprocal(root, out)
 
 
 def sigmoid(x: Any, out: Array | None = None) -> Any:
@@ -469,16 +483,16 @@ def sigmoid(x: Any, out: Array | None = None) -> Any:
 
     Floats of 8 bits are computed in single precision, since some of them have no infinity.
     """
-    dtype = np.asarray(x).dtype
+    dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
     if dtype.itemsize == 1:
         return _into(sigmoid(np.asarray(x, np.float32)).astype(dtype), out)
-    one = _like(1, x)
-    power = np.exp(np.negative(x, out=out), out=out)
-    return np.divide(one, np.add(one, power, out=out), out=out)
+    power = np.exp(np.negative(x, out), out)
+    return np.reciprocal(np.add(_like(1, x), power, out), out)
 
 
 def _like(value: float, x: Any) -> Any:
-    return np.asarray(x).dtype.type(value)
+    dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
+    return dtype.type(value)
 
 
 def ldexp(x: Any, exponent: Any, out: Array | None = None) -> Any:

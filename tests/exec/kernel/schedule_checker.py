@@ -3,7 +3,8 @@
 Every store of the plan is matched with one of the text, and must read values of the same writers.
 In the end each element of an argument must have the same last writer. Buffers share memory as the
 plan states. A step that executes many iterations at once reads all operands before it writes, and
-may use its target as scratch memory if it does not read it.
+may use its target as scratch memory if it does not read it. Where the plan does without a buffer,
+what reads it reads what its elements were computed from.
 It shares no code with the analysis of dependences, nor with the scheduler.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import (
@@ -120,7 +121,7 @@ class _PlanRun:
         self.left: defaultdict[object, deque[Stored]] = defaultdict(deque)
         self.by_cell: defaultdict[Cell, deque[Stored]] = defaultdict(deque)
         self.done: set[int] = set()
-        for stored in self.text.stores:
+        for stored in self._forwarded():
             self.left[stored.position, stored.cell, stored.sources].append(stored)
             self.by_cell[stored.cell].append(stored)
         self.arguments = {b.name: b for b in self.text.func.buffer_map.values()}
@@ -128,6 +129,31 @@ class _PlanRun:
             for (cell, _), value in self.text.initial.items():
                 if cell[0] == name:
                     self.values[self.owner(buffer), cell[1]] = value
+
+    def _forwarded(self) -> Iterator[Stored]:
+        """The stores of the text, without those to buffers that the plan does without."""
+        absent = {buffer.name for buffer in self.plan.forwarded}
+        made: dict[int, Stored] = {}
+        for stored in self.text.stores:
+            reads: dict[Cell, set[Token]] = {}
+            sources: set[Cell] = set()
+            for cell, tokens in stored.reads.items():
+                if cell[0] not in absent:
+                    reads.setdefault(cell, set()).update(tokens)
+                    sources |= {cell} & stored.sources
+                    continue
+                for token in tokens:
+                    if not isinstance(token, int):
+                        raise OrderError(f"{stored} reads {cell[0]}[{cell[1]}] before it is stored")
+                    sources |= made[token].sources
+                    for other, writers in made[token].reads.items():
+                        reads.setdefault(other, set()).update(writers)
+            stored = replace(stored, reads=reads, sources=frozenset(sources))
+            if stored.cell[0] in absent:
+                made[stored.number] = stored
+                self.done.add(stored.number)
+            else:
+                yield stored
 
     def whole(self) -> None:
         self.steps(self.plan.steps)

@@ -48,7 +48,7 @@ def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
 def extent(scope: KernelScope, size: PrimExpr) -> ast.expr:
     """A dimension of new memory; 0 if the dimension is negative."""
     value = scope.index(size)
-    return value if as_poly(size).is_at_least(0, scope.shape_vars) else call("max", value, 0)
+    return value if scope.is_not_negative(as_poly(size)) else call("max", value, 0)
 
 
 def _overlay(scope: KernelScope, view: Buffer, root: Buffer) -> ast.expr:

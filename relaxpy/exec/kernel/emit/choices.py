@@ -55,7 +55,7 @@ def choose(emitter: ArrayEmitter, choice: Choice, out: Output | None) -> Value:
     if not condition.dims and yes.dims == no.dims:
         return Value(ast.IfExp(condition.node, yes.node, no.node), dims, dtype)
     node = call("rt.where", condition.node, yes.node, no.node)
-    if out is not None and out.free and out.dims == dims and out.dtype == dtype:
+    if out is not None and out.reads is not None and out.dims == dims and out.dtype == dtype:
         node.keywords.append(ast.keyword("out", out.node))
         emitter.lines.append(do(node))
         return Value(out.node, dims, dtype)

@@ -10,6 +10,7 @@ from typing import assert_never
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
+from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
@@ -25,7 +26,6 @@ from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
 from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.plan.memory import exclusions
-from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
@@ -99,7 +99,6 @@ class NumpyEmitter:
         self.serial: tuple[Axis, ...] = ()
         self.rows: dict[Buffer, Rows] = {}
         self.proof: dict[Var, Axis] = {}
-        self.reshaped = reshaped_parameters(plan)
         self.row_products = row_products(plan)
 
     def emitted(self) -> Emitted:
@@ -113,8 +112,8 @@ class NumpyEmitter:
         # Either the fallback or the steps run, so both can use the same names.
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
-        absent = {*self.reshaped, *self.row_products.unused}
-        new = (buffer for buffer in self.plan.allocated if buffer not in absent)
+        unused = self.row_products.unused
+        new = (buffer for buffer in self.plan.allocated if buffer not in unused)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
         work = [*memory, *self.steps(self.plan.steps)]
         self.scope.buffers = parameters
@@ -134,7 +133,12 @@ class NumpyEmitter:
 
     def _begin(self) -> tuple[Entry, list[ast.stmt]]:
         """Create a scope with the parameters and shape variables, and the lines that check them."""
-        self.scope = KernelScope(Names(self.taken), self.plan.shape_vars, self.functions)
+        dimensions = (
+            size for buffer in self.plan.func.buffer_map.values() for size in buffer.shape
+        )
+        self.scope = KernelScope(
+            Names(self.taken), self.plan.shape_vars, dimensions, self.functions
+        )
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name).value
         entry = Entry(self.plan, self.scope)
         for param, memory in self.plan.nest.pointers.items():
@@ -248,9 +252,8 @@ class NumpyEmitter:
 
         Unless `always`, only for axes whose extent may be negative.
         """
-        known = self.scope.shape_vars
-        tested = (a for a in axes if always or not a.extent.is_at_least(0, known))
-        conditions = (nonempty_condition(a, known) for a in tested)
+        tested = (a for a in axes if always or not self.scope.is_not_negative(a.extent))
+        conditions = (nonempty_condition(a, self.scope.shape_vars) for a in tested)
         return [self.scope.truth(test) for test in conditions if test is not None]
 
     def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
@@ -274,7 +277,8 @@ class NumpyEmitter:
                     *self._array_step(Map(init, step.axes)),
                     *self._array_step(replace(step, initial=None)),
                 ]
-        lines = self._lines(step)
+        arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(step)}
+        lines = concise(self._lines(step), arrays)
         lines = [when(both(_distinct(tests)), lines)] if tests and lines else lines
         set_span(lines, statement.span if isinstance(statement, Assignment) else None)
         return lines
@@ -329,7 +333,7 @@ class NumpyEmitter:
 
     def _map(self, step: Map) -> list[ast.stmt]:
         statement = step.statement
-        source = self.reshaped.get(statement.target)
+        source = self.plan.reshaped.get(statement.target)
         if source is not None:
             shape = tuple(extent(self.scope, size) for size in statement.target.shape)
             node = call(attribute(self.scope.buffer(source), "reshape"), shape)

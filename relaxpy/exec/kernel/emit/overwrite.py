@@ -6,9 +6,8 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 
-import numpy as np
-
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.emit.concise import output_of, ufunc_of
 
 _VIEWS = ("reshape", "transpose")
 """Methods of arrays whose result is in the same memory, or a copy that is only read."""
@@ -123,7 +122,7 @@ class _Events:
                     self._add([value], rows)
                     self._views.pop(name, None)
                     self._aliases.pop(name, None)
-                case ast.Expr(value=ast.Call() as call) if _is_elementwise(call, outputs=1):
+                case ast.Expr(value=ast.Call() as call) if output_of(call) is not None:
                     self._add_ufunc(call, rows)
                 case _:
                     accessed = self._add([stmt], rows)
@@ -147,12 +146,14 @@ class _Events:
         return set(accesses)
 
     def _add_ufunc(self, call: ast.Call, rows: str | None) -> None:
-        output = call.keywords[0].value
+        written = output_of(call)
+        assert written is not None
+        output, operands = written
         self._add([call], rows)
         if _root_of(output) in self._views:
             event = self.found[-1]
             event.output = self._resolved(output)
-            event.operands = [self._resolved(a) for a in call.args if _root_of(a) in self._views]
+            event.operands = [self._resolved(a) for a in operands if _root_of(a) in self._views]
 
     def _accesses(self, node: ast.AST) -> Iterator[ast.expr]:
         """The largest expressions in `node` that are views of parameters."""
@@ -233,18 +234,11 @@ def _text(access: ast.expr) -> str:
             return ast.dump(access)
 
 
-def _is_elementwise(call: ast.Call, *, outputs: int) -> bool:
-    """Whether a call is of a ufunc that computes each element from one of each operand."""
-    match call:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr=name), keywords=keywords):
-            function = getattr(np, name, None)
-            is_ufunc = isinstance(function, np.ufunc) and function.signature is None
-            return is_ufunc and [keyword.arg for keyword in keywords] == ["out"] * outputs
-        case _:
-            return False
-
-
 def _is_new(value: ast.expr) -> bool:
     """Whether an expression is a new array."""
-    is_empty = isinstance(value, ast.Call) and ast.unparse(value.func) == "np.empty"
-    return is_empty or (isinstance(value, ast.Call) and _is_elementwise(value, outputs=0))
+    if not isinstance(value, ast.Call):
+        return False
+    ufunc = ufunc_of(value)
+    if ufunc is None:
+        return ast.unparse(value.func) == "np.empty"
+    return ufunc.signature is None and len(value.args) == ufunc.nin and not value.keywords

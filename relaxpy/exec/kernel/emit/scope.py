@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.python_ast import (
@@ -122,16 +122,24 @@ def division(kind: type[PrimExpr], dtype: DataType) -> str:
 
 
 class KernelScope:
-    """The names of variables and buffers in a generated function; `shape_vars` are never negative.
+    """The names of variables and buffers in a generated function.
 
+    The variables `shape_vars` are never negative, nor are `dimensions`, those of the arguments.
     `functions` has the names of the functions of the module that can be called.
     """
 
     def __init__(
-        self, names: Names, shape_vars: frozenset[Var], functions: Mapping[str, str]
+        self,
+        names: Names,
+        shape_vars: frozenset[Var],
+        dimensions: Iterable[PrimExpr],
+        functions: Mapping[str, str],
     ) -> None:
         self.names = names
         self.shape_vars = shape_vars
+        self.dimensions = tuple(
+            size for size in map(as_poly, dimensions) if not size.is_at_least(0, shape_vars)
+        )
         self.functions = functions
         self.variables: dict[Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
@@ -147,6 +155,10 @@ class KernelScope:
     def forget(self, var: Var) -> None:
         """End the loop over `var`, whose name is free again."""
         self.names.free(self.variables.pop(var))
+
+    def is_not_negative(self, size: IndexPoly) -> bool:
+        """Whether `size` is provably at least 0."""
+        return size.is_at_least(0, self.shape_vars) or any(map(size.same, self.dimensions))
 
     def buffer(self, buffer: Buffer) -> str:
         """The name of `buffer`, created at its first use."""

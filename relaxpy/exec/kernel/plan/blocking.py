@@ -40,6 +40,8 @@ _COSTLY: frozenset[Node] = frozenset(
 )
 _LEAST_PASSES = 4
 """The number of passes over the elements from which blocks save more than they cost."""
+_LEAST_BYTES = 1 << 16
+"""The number of bytes up to which all rows fit in one block, with memory to spare in any cache."""
 
 
 def block_rows(
@@ -156,6 +158,10 @@ def _blocked(
     if sum(map(_passes, slow)) < _LEAST_PASSES:
         return run.steps
     axes = run.axes
+    row_bytes = _row_bytes(run)
+    total = as_poly(row_bytes) * axes[0].extent
+    if total.constant is not None and total.constant <= _LEAST_BYTES:
+        return run.steps
     row_of = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
     rows = {b: row_of[run.memory(b)] for b in accessed if run.memory(b) in row_of}
@@ -172,7 +178,6 @@ def _blocked(
         _along(step, axis, Axis(axis.var, low, high))
         for step, axis in zip(run.steps, axes, strict=True)
     )
-    row_bytes = _row_bytes(run)
     run_bytes = _run_bytes(row_of)
     return [Blocked(axes[0], low, high, blocked, rows, local_rows, row_bytes, run_bytes)]
 

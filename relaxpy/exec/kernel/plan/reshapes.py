@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.plan.memory import exclusions
-from relaxpy.exec.kernel.plan.steps import Map, Plan, flatten_steps
+from relaxpy.exec.kernel.plan.steps import Map, Step, flatten_steps
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -16,26 +14,36 @@ from relaxpy.ir.tir.expr import PrimExpr
 Size: TypeAlias = PrimExpr | IndexPoly
 
 
-def reshaped_parameters(plan: Plan) -> dict[Buffer, Buffer]:
-    """The buffers that one step copies from a parameter in row-major order, by the buffer.
+def reshaped_parameters(
+    steps: Sequence[Step],
+    parameters: Iterable[Buffer],
+    local: Container[Buffer],
+    roots: Mapping[Buffer, Buffer],
+) -> dict[Buffer, Buffer]:
+    """The buffers of `local` that one step copies from a parameter in row-major order, by buffer.
 
     The parameter is not written, nor is the buffer in another step, so they may share memory.
+    `roots` maps buffers to the buffers that own their memory.
     """
-    steps = list(flatten_steps(plan.steps))
-    writes = [w.buffer for step in steps for w in step.statement.writes]
-    written = {plan.views.get(b, b) for b in writes}
-    in_place = set(chain.from_iterable(rest[len(rest) - n :] for _, rest, n in exclusions(plan)))
-    parameters = set(plan.func.buffer_map.values()) - written - in_place
-    own_memory = set(plan.allocated) - plan.shared.keys() - set(plan.shared.values())
-    own_memory -= set(plan.views.values())
+    writes = [w.buffer for step in flatten_steps(steps) for w in step.statement.writes]
+    unwritten = {*parameters}.difference(roots.get(b, b) for b in writes)
     result = {}
-    for step in plan.steps:
+    for step in steps:
         if isinstance(step, Map) and isinstance(load := step.statement.value, BufferLoad):
             target = step.statement.target
-            is_safe = load.buffer in parameters and target in own_memory
+            is_safe = load.buffer in unwritten and target in local
             if is_safe and writes.count(target) == 1 and _is_reshape(step, load):
                 result[target] = load.buffer
     return result
+
+
+def reshapes_first(steps: Sequence[Step], reshaped: Container[Buffer]) -> list[Step]:
+    """The steps with those first that compute the buffers in `reshaped`."""
+
+    def is_later(step: Step) -> bool:
+        return not isinstance(step, Map) or step.statement.target not in reshaped
+
+    return sorted(steps, key=is_later)
 
 
 def _is_reshape(step: Map, load: BufferLoad) -> bool:

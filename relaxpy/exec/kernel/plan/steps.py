@@ -188,9 +188,11 @@ class Plan:
     """How a kernel runs.
 
     The kernel allocates the buffers `allocated`. Some of them use the memory of another buffer, as
-    `shared` tells; `views` maps buffers to the owners of their memory. If arguments share memory
-    that is written, `sequential` runs item by item instead of the steps. A library may have a
-    function for the statements in `searches`; those that compute buffers in `unused` need not run.
+    `shared` tells; `views` maps buffers to the owners of their memory, and `reshaped` maps those
+    that are parameters in another shape to these. If arguments share memory that is written,
+    `sequential` runs item by item instead of the steps. A library may have a function for the
+    statements in `searches`; those that compute buffers in `unused` need not run. No step has
+    the local buffers in `forwarded`: what reads them reads what they are computed from.
     """
 
     func: PrimFunc
@@ -202,8 +204,10 @@ class Plan:
     allocated: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]
     views: Mapping[Buffer, Buffer]
+    reshaped: Mapping[Buffer, Buffer]
     searches: Mapping[Assignment, Search]
     unused: Mapping[Buffer, Assignment]
+    forwarded: frozenset[Buffer]
 
 
 def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:

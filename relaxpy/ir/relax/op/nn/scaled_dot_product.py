@@ -136,6 +136,18 @@ def _allowed(call: Call, queries: Any, keys: Any) -> Any:
     return allowed
 
 
+def _attends_everywhere(call: Call, queries: Any, keys: Any) -> bool:
+    """Whether each query provably attends to a key, if there are keys.
+
+    With the causal mask at the top left it attends to the first one, otherwise to its own.
+    """
+    window = cast("int | None", call.attrs["window_size"])
+    if window is None and call.attrs["causal_mask"] == "TopLeft":
+        return True
+    more = tidy(ops.sub(keys, queries))
+    return (window is None or window > 0) and isinstance(more, IntImm) and more.value >= 0
+
+
 def _as_dtype(x: Any, dtype: DataType) -> Any:
     return x if x.struct_info.dtype == dtype else R.astype(x, dtype)
 
@@ -171,7 +183,8 @@ class _Heads:
             low = R.full_like(scores, -math.inf)
             scores = R.where(allowed, scores, low)
         self.probabilities = R.nn.softmax(scores, -1)
-        if allowed is not None:  # a query that attends to no key gets 0
+        if allowed is not None and not _attends_everywhere(call, q[1], k[1]):
+            # A query that attends to no key gets 0.
             zeros = R.zeros_like(self.probabilities)
             self.probabilities = R.where(allowed, self.probabilities, zeros)
 

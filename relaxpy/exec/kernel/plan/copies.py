@@ -1,0 +1,217 @@
+"""Forwards copies: statements read the original in place of a local buffer that repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from relaxpy.exec.kernel.nest.bounds import may_fail
+from relaxpy.exec.kernel.nest.domain import is_point
+from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.kernel.plan.dependence import common_axes
+from relaxpy.exec.kernel.plan.statements import Assignment, Statement
+from relaxpy.exec.kernel.plan.updates import update_of
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import substitute
+
+_LONG_RUN = 64
+"""The number of consecutive elements from which reading slices is as fast as reading a copy."""
+
+
+def forward_copies(
+    statements: Sequence[Statement],
+    local: Container[Buffer],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> tuple[list[Statement], set[Buffer]]:
+    """The statements that remain without some buffers of `local`, and these buffers.
+
+    `roots` maps buffers to the buffers that own their memory.
+
+    Rule:
+        One statement computes all elements of the buffer, and nothing changes its operands later.
+        If it copies a slice of an array with the axes in the same order, its readers read that
+        slice. If its only reader copies it, that one computes the elements where it stores them.
+    """
+    forwarding = _Forwarding(statements, shape_vars, roots)
+    candidates = (s.target for s in statements if isinstance(s, Assignment) and s.target in local)
+    removed = {buffer for buffer in dict.fromkeys(candidates) if forwarding.removes(buffer)}
+    return [s for s in forwarding.statements if s is not None], removed
+
+
+class _Forwarding:
+    def __init__(
+        self,
+        statements: Sequence[Statement],
+        shape_vars: Container[Var],
+        roots: Mapping[Buffer, Buffer],
+    ) -> None:
+        self.statements: list[Statement | None] = [*statements]
+        self.shape_vars = shape_vars
+        self.roots = roots
+        self.readers: dict[Buffer, list[int]] = {}
+        self.writers: dict[Buffer, list[int]] = {}
+        for number, statement in enumerate(statements):
+            for buffer in {read.buffer for read in statement.reads}:
+                self.readers.setdefault(buffer, []).append(number)
+            for buffer in {self._root(write.buffer) for write in statement.writes}:
+                self.writers.setdefault(buffer, []).append(number)
+
+    def _root(self, buffer: Buffer) -> Buffer:
+        return self.roots.get(buffer, buffer)
+
+    def removes(self, buffer: Buffer) -> bool:
+        """Let the readers of `buffer` do without it if that is possible, and return whether it is.
+
+        It is not an alias of other memory.
+        """
+        writers, positions = self.writers[buffer], self.readers.get(buffer, [])
+        if len(writers) != 1 or not positions or min(positions) <= writers[0]:
+            return False
+        source = self.statements[writers[0]]
+        reading = [self.statements[position] for position in positions]
+        readers = [s for s in reading if isinstance(s, Assignment) and _is_plain(s, buffer)]
+        if not isinstance(source, Assignment) or len(readers) != len(positions):
+            return False
+        if not self._computes_all(source) or not self._is_constant(source, writers[0], readers):
+            return False
+        if not _is_slice(source, readers) and not _is_only_copied(source, readers):
+            return False
+        for reader in readers:
+            for load in _loads_of(buffer, reader):
+                fits = all(a.dtype == b.dtype for a, b in _paired(source, load))
+                if not fits or may_fail(load, reader.axes, self.shape_vars):
+                    return False
+        for position, reader in zip(positions, readers, strict=True):
+            self.statements[position] = _forwarded(source, reader)
+        self.statements[writers[0]] = None
+        for operand in {read.buffer for read in source.reads}:
+            others = {n for n in self.readers[operand] if n != writers[0]}
+            self.readers[operand] = sorted(others.union(positions))
+        return True
+
+    def _computes_all(self, statement: Assignment) -> bool:
+        """Whether a statement stores each element of its target once, and cannot fail."""
+        if statement.guards or statement.ordered:
+            return False
+        if any(read.buffer is statement.target for read in statement.reads):
+            return False
+        if may_fail(statement.value, statement.axes, self.shape_vars):
+            return False
+        axes = {a.var: a for a in statement.axes if not is_point(a)}
+        for index, size in zip(statement.indices, statement.target.shape, strict=True):
+            if as_poly(index).same(0) and as_poly(size).same(1):
+                continue
+            axis = axes.pop(index, None) if isinstance(index, Var) else None
+            if axis is None or not as_poly(axis.start).same(0):
+                return False
+            if not axis.extent.same(as_poly(size)):
+                return False
+        return not axes
+
+    def _is_constant(
+        self, source: Assignment, position: int, readers: Collection[Assignment]
+    ) -> bool:
+        """Whether no statement changes what `source` reads while or after it runs."""
+        operands = {self._root(read.buffer) for read in source.reads}
+        if not operands.isdisjoint(self._root(reader.target) for reader in readers):
+            return False
+        return all(
+            number < position and (writer is None or not common_axes(writer, source))
+            for operand in operands
+            for number in self.writers.get(operand, ())
+            for writer in (self.statements[number],)
+        )
+
+
+def _is_plain(statement: Assignment, buffer: Buffer) -> bool:
+    """Whether an assignment does not read `buffer` for the bounds of its loops."""
+    return not any(
+        load.buffer is buffer
+        for axis in statement.axes
+        for bound in (axis.start, axis.stop)
+        for load in loads(bound)
+    )
+
+
+def _loads_of(buffer: Buffer, statement: Assignment) -> Iterator[BufferLoad]:
+    for expr in (statement.value, *statement.indices, *statement.guards):
+        yield from (load for load in loads(expr) if load.buffer is buffer)
+
+
+def _paired(source: Assignment, load: BufferLoad) -> Iterator[tuple[Var, PrimExpr]]:
+    """The axes of `source`, each with the index of a load of its target."""
+    for index, at in zip(source.indices, load.indices, strict=True):
+        if isinstance(index, Var):
+            yield index, at
+
+
+def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
+    """Whether `source` copies a slice that is as fast to read, with the axes in the same order.
+
+    It may also repeat the slice, unless its elements are accumulated.
+    """
+    load = source.value
+    if not isinstance(load, BufferLoad) or load.dtype != source.target.dtype:
+        return False
+    axes = [index for index in source.indices if isinstance(index, Var)]
+    used: list[Var] = []
+    for index in load.indices:
+        linear = affine(index, set(axes)) if next(loads(index), None) is None else None
+        if linear is None or len(linear.coefficients) > 1:
+            return False
+        for var, factor in linear.coefficients.items():
+            if not factor.same(1):
+                return False
+            used.append(var)
+    if used != [var for var in axes if var in set(used)]:
+        return False
+    if len(used) < len(axes) and any(update_of(reader) is not None for reader in readers):
+        return False
+    count = sum(1 for reader in readers for _ in _loads_of(source.target, reader))
+    run = as_poly(source.target.shape[-1]).constant if source.target.shape else 1
+    return count == 1 or (run is not None and run >= _LONG_RUN)
+
+
+def _is_only_copied(source: Assignment, readers: Sequence[Assignment]) -> bool:
+    """Whether one statement reads each element at most once, and copies it."""
+    [reader, *others] = readers
+    load = reader.value
+    if others or reader.guards or not isinstance(load, BufferLoad):
+        return False
+    if load.buffer is not source.target or load.dtype != reader.target.dtype:
+        return False
+    if sum(1 for _ in _loads_of(source.target, reader)) != 1:
+        return False
+    variables = [a.var for a in reader.axes if not is_point(a)]
+    used: list[Var] = []
+    for index in load.indices:
+        linear = affine(index, set(variables)) if next(loads(index), None) is None else None
+        if linear is None or len(linear.coefficients) > 1:
+            return False
+        used += linear.coefficients
+    return len(used) == len(set(used)) == len(variables)
+
+
+def _forwarded(source: Assignment, reader: Assignment) -> Assignment:
+    """`reader` with the value of `source` in place of loads of its target."""
+
+    def rule(node: Node) -> Node | None:
+        if not isinstance(node, BufferLoad) or node.buffer is not source.target:
+            return None
+        return substitute(source.value, dict(_paired(source, node)))
+
+    def changed(expr: PrimExpr) -> PrimExpr:
+        return cast("PrimExpr", rewrite(expr, rule))
+
+    return replace(
+        reader,
+        indices=tuple(map(changed, reader.indices)),
+        value=changed(reader.value),
+        guards=tuple(map(changed, reader.guards)),
+    )

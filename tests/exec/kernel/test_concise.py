@@ -1,0 +1,56 @@
+"""Whole arrays stand for their only element along leading axes, and outputs have no name."""
+
+import numpy as np
+import pytest
+
+from relaxpy import te, tir
+from tests.exec.kernel.support import check, source_of
+
+rng = np.random.default_rng(3)
+X = te.placeholder((1, 1, 4), "float32", "x")
+ROW = te.placeholder((1, 4), "float32", "row")
+WIDE = te.placeholder((1, 1, 1, 1, 4), "float32", "wide")
+HEADS = te.placeholder((1, 3, 4), "float32", "heads")
+AXIS = te.reduce_axis((0, 4), "r")
+
+
+def sigmoid(x: te.Tensor) -> te.Tensor:
+    return te.compute((1, 1, 4), lambda i, j, k: tir.sigmoid(x[i, j, k]), "out")
+
+
+def add_row(x: te.Tensor, row: te.Tensor) -> te.Tensor:
+    return te.compute((1, 1, 4), lambda i, j, k: x[i, j, k] + row[i, k], "out")
+
+
+def add_wide(row: te.Tensor, wide: te.Tensor) -> te.Tensor:
+    return te.compute((1, 4), lambda i, k: row[i, k] + wide[i, i, i, i, k], "out")
+
+
+def spread(x: te.Tensor, heads: te.Tensor) -> te.Tensor:
+    return te.compute((1, 3, 4), lambda i, j, k: tir.max(x[i, i, k], heads[i, j, k]), "out")
+
+
+def total(x: te.Tensor) -> te.Tensor:
+    return te.compute((1, 3), lambda i, j: te.sum(x[i, j, AXIS], AXIS), "out")
+
+
+def squares(x: te.Tensor) -> te.Tensor:
+    return te.compute((1, 1), lambda i, j: te.sum(x[i, j, AXIS] * x[i, j, AXIS], AXIS), "out")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "out", "line"),
+    [
+        ([X], sigmoid(X), "rt.sigmoid(x, out=out)"),
+        ([X, ROW], add_row(X, ROW), "np.add(x, row, out)"),
+        ([ROW, WIDE], add_wide(ROW, WIDE), "np.add(row, wide[0, 0, 0, 0], out)"),
+        ([X, HEADS], spread(X, HEADS), "np.maximum(x, heads, out=out)"),
+        ([HEADS], total(HEADS), "np.add.reduce(heads, axis=-1, initial=0.0, out=out)"),
+        ([X], squares(X), "np.vecdot(x, x, out=out)"),
+    ],
+)
+def test_small_calls(inputs: list[te.Tensor], out: te.Tensor, line: str) -> None:
+    func = te.create_prim_func([*inputs, out])
+    shapes = [tuple(map(int, t.shape)) for t in (*inputs, out)]
+    check(func, *(rng.standard_normal(shape, dtype=np.float32) for shape in shapes))
+    assert source_of(func).rstrip().endswith(line)
