@@ -1,44 +1,14 @@
-"""Compiles modules of LLVM IR to objects, and links objects into this process."""
+"""Compiles modules of LLVM IR to functions in this process, which may use the thread pool."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterator, Mapping
-from functools import cache
-from itertools import count
-from typing import Any, Final
-
-from typing_extensions import override
+from collections.abc import Collection
 
 from relaxpy.exec.native.llvm import Module
-from relaxpy.exec.native.machine import Machine, host, llvm, target_machine
-
-_NUMBERS: Final = count()
-_LOCK: Final = threading.RLock()
-"""Held while llvmlite works: several threads may not generate or link code at a time."""
-
-
-class Library(Mapping[str, int]):
-    """The addresses of the exported functions of an object that is linked into this process.
-
-    The code is there as long as this mapping is: who keeps an address keeps the library too.
-    """
-
-    def __init__(self, code: bytes, addresses: Mapping[str, int], keep: object) -> None:
-        self.code = code
-        self._addresses, self._keep = dict(addresses), keep
-
-    @override
-    def __getitem__(self, name: str) -> int:
-        return self._addresses[name]
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._addresses)
-
-    @override
-    def __len__(self) -> int:
-        return len(self._addresses)
+from relaxpy.exec.native.machine import Machine
+from relaxpy.exec.native.objects import Library, compile_object, link_object
+from relaxpy.exec.native.parallel import POOL
+from relaxpy.exec.native.pool import connect
 
 
 def compile_module(
@@ -51,42 +21,13 @@ def compile_module(
     return link(compile_object(module.text(), machine), exports)
 
 
-def compile_object(text: str, machine: Machine | None = None) -> bytes:
-    """The object file (ELF) of a module of LLVM IR."""
-    code: bytes = _generate("emit_object", text, machine)
-    return code
-
-
-def compile_assembly(text: str, machine: Machine | None = None) -> str:
-    """The assembly of a module of LLVM IR, for reading."""
-    assembly: str = _generate("emit_assembly", text, machine)
-    return assembly
-
-
-def _generate(method: str, text: str, machine: Machine | None) -> Any:
-    binding = llvm()
-    # Types and constants live as long as their context does.
-    with (
-        _LOCK,
-        binding.create_context() as context,
-        binding.parse_assembly(text, context) as parsed,
-    ):
-        return getattr(target_machine(machine or host()), method)(parsed)
-
-
 def link(code: bytes, exports: Collection[str]) -> Library:
     """The addresses of the functions of an object that `exports` names.
 
-    Functions that the object declares are looked up in this process (libc).
+    Its parallel loops run on the thread pool of this process.
     """
-    builder = llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
-    for name in exports:
-        builder.export_symbol(name)
-    with _LOCK:
-        tracker = builder.link(_linker(), f"relaxpy{next(_NUMBERS)}")
-    return Library(code, {name: tracker[name] for name in exports}, tracker)
-
-
-@cache
-def _linker() -> Any:
-    return llvm().create_lljit_compiler(target_machine(host()), use_jit_link=True)
+    if f"\0{POOL}\0".encode() not in code:
+        return link_object(code, exports)
+    library = link_object(code, [*exports, POOL])
+    connect(library[POOL])
+    return library

@@ -9,9 +9,10 @@ import pytest
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.native import machine
-from relaxpy.exec.native.jit import compile_assembly, compile_module, compile_object
+from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type
 from relaxpy.exec.native.machine import host, narrow
+from relaxpy.exec.native.objects import compile_assembly, compile_object
 
 
 def adder(number: int) -> Module:

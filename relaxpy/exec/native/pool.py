@@ -1,0 +1,265 @@
+"""The thread pool of the process, as native code: one parallel loop at a time.
+
+A loop opens a job in an atomic word, which holds its number and how many workers have joined it.
+Workers wait for a job, first actively for about a quarter of a millisecond, then asleep. A job
+ends when all its tasks are done and each worker that joined has left: nobody waits for a worker
+that did not wake in time. A loop that finds the pool busy, by another thread of Python or since it
+is inside a task, runs alone. The workers start at the first loop, also in a forked child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from functools import cache
+from typing import Final
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.objects import compile_object, link_object
+
+THREADS: Final = "RELAXPY_NUM_THREADS"
+"""The environment variable with the number of threads."""
+_SPINS: Final = 5_000
+_FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+_PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
+_TEXT: Final = """\
+target triple = "{triple}"
+@job = global i64 0, align 64
+@body = global ptr null, align 64
+@context = global ptr null
+@tasks = global i64 0
+@next = global i64 0, align 64
+@sleepers = global i32 0, align 64
+@busy = global i32 0, align 64
+@started = global i32 0
+@workers = global i64 0, align 64
+@futex = global i64 0
+@syscall = global ptr null
+@create = global ptr null
+@yield = global ptr null
+
+define internal void @work(ptr %body, ptr %context, i64 %tasks) nounwind {{
+entry:
+  br label %head
+head:
+  %task = atomicrmw add ptr @next, i64 1 monotonic
+  %more = icmp slt i64 %task, %tasks
+  br i1 %more, label %do, label %done
+do:
+  call void %body(ptr %context, i64 %task)
+  br label %head
+done:
+  ret void
+}}
+
+define internal ptr @worker(ptr %unused) nounwind {{
+entry:
+  br label %head
+head:
+  %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %joined ]
+  %spins = phi i64 [ 0, %entry ], [ %count, %again ], [ 0, %joined ]
+  %job = load atomic i64, ptr @job acquire, align 8
+  %number = lshr i64 %job, 32
+  %odd = and i64 %number, 1
+  %open = icmp ne i64 %odd, 0
+  %new = icmp ne i64 %number, %last
+  %both = and i1 %open, %new
+  br i1 %both, label %join, label %wait
+join:
+  %grown = add i64 %job, 1
+  %exchange = cmpxchg ptr @job, i64 %job, i64 %grown acq_rel monotonic
+  %success = extractvalue {{ i64, i1 }} %exchange, 1
+  br i1 %success, label %joined, label %again
+joined:
+  %body = load ptr, ptr @body
+  %context = load ptr, ptr @context
+  %tasks = load i64, ptr @tasks
+  call void @work(ptr %body, ptr %context, i64 %tasks)
+  atomicrmw sub ptr @job, i64 1 release
+  br label %head
+wait:
+  %more = add i64 %spins, 1
+  %long = icmp sgt i64 %more, {spins}
+  br i1 %long, label %sleep, label %idle
+idle:
+  call void {pause}
+  br label %again
+sleep:
+  atomicrmw add ptr @sleepers, i32 1 seq_cst
+  %word = trunc i64 %number to i32
+  %upper = getelementptr i8, ptr @job, i64 4
+  %call = load ptr, ptr @syscall
+  %futex = load i64, ptr @futex
+  call i64 (i64, ...) %call(i64 %futex, ptr %upper, i64 128, i32 %word, ptr null)
+  atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  br label %again
+again:
+  %count = phi i64 [ %spins, %join ], [ %more, %idle ], [ 0, %sleep ]
+  br label %head
+}}
+
+define internal void @start() nounwind {{
+entry:
+  %thread = alloca i64
+  store i32 1, ptr @started
+  %workers = load i64, ptr @workers
+  %create = load ptr, ptr @create
+  br label %head
+head:
+  %count = phi i64 [ 0, %entry ], [ %next, %do ]
+  %more = icmp slt i64 %count, %workers
+  br i1 %more, label %do, label %done
+do:
+  %failed = call i32 %create(ptr %thread, ptr null, ptr @worker, ptr null)
+  %next = add i64 %count, 1
+  br label %head
+done:
+  ret void
+}}
+
+define void @run(ptr %body, ptr %context, i64 %tasks) nounwind {{
+entry:
+  %workers = load i64, ptr @workers
+  %single = icmp slt i64 %tasks, 2
+  %none = icmp eq i64 %workers, 0
+  %alone = or i1 %single, %none
+  br i1 %alone, label %serial, label %try
+serial:
+  %task = phi i64 [ 0, %entry ], [ 0, %try ], [ %following, %do ]
+  %more = icmp slt i64 %task, %tasks
+  br i1 %more, label %do, label %done
+do:
+  call void %body(ptr %context, i64 %task)
+  %following = add i64 %task, 1
+  br label %serial
+try:
+  %exchange = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %free = extractvalue {{ i32, i1 }} %exchange, 1
+  br i1 %free, label %mine, label %serial
+mine:
+  %started = load i32, ptr @started
+  %ready = icmp ne i32 %started, 0
+  br i1 %ready, label %open, label %begin
+begin:
+  call void @start()
+  br label %open
+open:
+  store ptr %body, ptr @body
+  store ptr %context, ptr @context
+  store i64 %tasks, ptr @tasks
+  store atomic i64 0, ptr @next monotonic, align 8
+  %old = load atomic i64, ptr @job monotonic, align 8
+  %number = lshr i64 %old, 32
+  %opened = add i64 %number, 1
+  %job = shl i64 %opened, 32
+  store atomic i64 %job, ptr @job seq_cst, align 8
+  %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
+  %asleep = icmp sgt i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %help
+wake:
+  %upper = getelementptr i8, ptr @job, i64 4
+  %call = load ptr, ptr @syscall
+  %futex = load i64, ptr @futex
+  %others = sub i64 %tasks, 1
+  %most = call i64 @llvm.smin.i64(i64 %others, i64 %workers)
+  %count = trunc i64 %most to i32
+  call i64 (i64, ...) %call(i64 %futex, ptr %upper, i64 129, i32 %count)
+  br label %help
+help:
+  call void @work(ptr %body, ptr %context, i64 %tasks)
+  %next = add i64 %number, 2
+  %closed = shl i64 %next, 32
+  %yield = load ptr, ptr @yield
+  br label %close
+close:
+  %spins = phi i64 [ 0, %help ], [ %again, %pause ], [ %again, %rest ]
+  %exchanged = cmpxchg ptr @job, i64 %job, i64 %closed acq_rel monotonic
+  %success = extractvalue {{ i64, i1 }} %exchanged, 1
+  br i1 %success, label %release, label %wait
+wait:
+  %again = add i64 %spins, 1
+  %long = icmp sgt i64 %again, {spins}
+  br i1 %long, label %rest, label %pause
+pause:
+  call void {pause}
+  br label %close
+rest:
+  %ignored = call i32 %yield()
+  br label %close
+release:
+  store atomic i32 0, ptr @busy release, align 4
+  br label %done
+done:
+  ret void
+}}
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+#: The variables of the pool that are set from here, and their sizes in bytes.
+_SIZES: Final = {
+    **dict.fromkeys(("sleepers", "busy", "started"), 4),
+    **dict.fromkeys(("job", "workers", "futex", "syscall", "create", "yield"), 8),
+}
+
+
+class Pool:
+    """The pool of `threads` threads, of which one is the thread that runs a loop."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        architecture = host().triple.split("-")[0]
+        text = _TEXT.format(triple=host().triple, spins=_SPINS, pause=_PAUSE[architecture])
+        self._library = link_object(compile_object(text), ["run", *_SIZES])
+        libc = ctypes.CDLL(None)
+        self._set("futex", _FUTEX[architecture])
+        for name, function in (
+            *(("syscall", libc.syscall), ("create", libc.pthread_create)),
+            ("yield", libc.sched_yield),
+        ):
+            self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+        self._set("workers", threads - 1 if sys.platform == "linux" else 0)
+        os.register_at_fork(after_in_child=self._forget_workers)
+        # The workers run this code until the process ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
+
+    @property
+    def run(self) -> int:
+        """The address of `void run(void (*body)(void *, int64), void *context, int64 tasks)`."""
+        return self._library["run"]
+
+    def _set(self, name: str, value: int) -> None:
+        ctypes.memmove(self._library[name], value.to_bytes(8, "little"), _SIZES[name])
+
+    def _forget_workers(self) -> None:
+        """A forked child has none of the workers, and no loop is running in it."""
+        for name in ("job", "sleepers", "busy", "started"):
+            self._set(name, 0)
+
+
+@cache
+def pool() -> Pool:
+    """The pool of this process, which is made at the first use.
+
+    Errors:
+        MisuseError: RELAXPY_NUM_THREADS is not a positive integer.
+    """
+    return Pool(_thread_count())
+
+
+def connect(variable: int) -> None:
+    """Store the function of the pool at the address of a module's variable."""
+    ctypes.c_void_p.from_address(variable).value = pool().run
+
+
+def _thread_count() -> int:
+    """RELAXPY_NUM_THREADS, or the number of processors that this process may use."""
+    text = os.environ.get(THREADS)
+    if text is None:
+        return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    if not text.isdecimal() or int(text) == 0:
+        raise MisuseError(
+            f"{THREADS} is {text!r}, expected a positive integer",
+            hint=f"set {THREADS} to the number of threads, such as 4, or unset it",
+        )
+    return int(text)

@@ -1,0 +1,199 @@
+"""Parallel loops run each task once: with several threads, inside each other, and after a fork."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native import pool
+from relaxpy.exec.native.jit import Library, compile_module
+from relaxpy.exec.native.llvm import I64, POINTER, Function, Module, Type, Value
+from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.objects import compile_object, link_object
+from relaxpy.exec.native.parallel import parallel
+
+ROOT = Path(__file__).parents[3]
+
+
+def squares() -> Module:
+    """`run(out, n)` adds task**2 + n to each of n numbers; `nested` does it with two loops."""
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("run", [(POINTER, "out"), (I64, "n")])
+    out, size = function.params
+    parallel(function, size, [out, size], add_square)
+    function.ret()
+    function = module.function("nested", [(POINTER, "out"), (I64, "n")])
+    out, size = function.params
+
+    def row(f: Function, task: Value, out: Value, size: Value) -> None:
+        def column(f: Function, inner: Value, out: Value, outer: Value, size: Value) -> None:
+            add_square(f, outer * 8 + inner, out, size)
+
+        parallel(f, 8, [out, task, size], column)
+
+    parallel(function, function.new(I64, f"lshr {size}, 3"), [out, size], row)
+    function.ret()
+    return module
+
+
+def add_square(f: Function, task: Value, out: Value, size: Value) -> None:
+    place = f.element(out, task, I64)
+    f.store(f.load(I64, place) + task * task + size, place)
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return compile_module(squares(), ["run", "nested"])
+
+
+def run(library: Library, size: int, name: str = "run") -> bool:
+    """Whether a loop has run each task once."""
+    out = np.zeros(size, np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library[name])(out.ctypes.data, size)
+    return bool(np.array_equal(out, np.arange(size) ** 2 + size))
+
+
+def in_threads(count: int, work: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 1000])
+def test_each_task_runs_once(size: int, library: Library) -> None:
+    assert all(run(library, size) for _ in range(20))
+
+
+def test_a_loop_inside_a_task_runs_alone(library: Library) -> None:
+    assert all(run(library, 800, "nested") for _ in range(20))
+
+
+def test_several_threads_of_python_run_loops_at_a_time(library: Library) -> None:
+    found: list[bool] = []
+    in_threads(4, lambda: found.extend(run(library, n, "nested") for n in range(8, 1600, 16)))
+    assert len(found) == 400
+    assert all(found)
+
+
+def test_a_module_without_a_pool_runs_its_loops_serially() -> None:
+    library = link_object(compile_object(squares().text()), ["run"])
+    assert run(library, 100)
+
+
+def test_values_of_all_types_are_captured() -> None:
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("f", [(POINTER, "out"), (Type("double"), "x"), (Type("i8"), "y")])
+    out, x, y = function.params
+    vector = function.iota(Type("float", 16))
+    mask = function.compare("oge", vector, 8)
+
+    def task(f: Function, task: Value, out: Value, *values: Value) -> None:
+        x, y, vector, mask = values
+        sum = f.cast("fptrunc", x, "float") + f.cast("sitofp", y, "float")
+        place = f.element(out, task * 16, Type("float"))
+        f.store(f.select(mask, vector + sum, vector), place)
+
+    parallel(function, 2, [out, x, y, vector, mask], task)
+    function.ret()
+    library = compile_module(module, ["f"])
+    out_array = np.zeros((2, 16), np.float32)
+    types = (ctypes.c_void_p, ctypes.c_double, ctypes.c_int8)
+    ctypes.CFUNCTYPE(None, *types)(library["f"])(out_array.ctypes.data, 0.5, -3)
+    numbers = np.arange(16)
+    assert (out_array == np.where(numbers >= 8, numbers - 2.5, numbers)).all()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_a_number_of_threads_that_is_not_one_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(pool.THREADS, text)
+    with pytest.raises(MisuseError, match="expected a positive integer"):
+        pool._thread_count()
+
+
+START = """
+from tests.exec.native.test_pool import *
+library = compile_module(squares(), ["run"])
+"""
+
+
+def process(text: str, **environment: str) -> str:
+    """What a new interpreter prints; it ends by itself, and with status 0."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    result = subprocess.run(
+        [sys.executable, "-c", text],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+FORK = f"""{START}
+import contextlib, time
+def child():
+    identifier = os.fork()
+    if not identifier:
+        os._exit(0 if all(run(library, 1000) for _ in range(50)) else 1)
+    return os.waitpid(identifier, 0)[1]
+print(run(library, 1000), child(), run(library, 1000))
+stop = []
+def work():
+    while not stop:
+        run(library, 1000)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+print([child() for _ in range(5)])
+stop.append(1)
+for thread in threads:
+    thread.join()
+def states():
+    for name in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/self/task/{{name}}/stat").read_text()
+            if int(name) != os.getpid():
+                yield text.split(")")[1].split()[0]
+while list(states()) != ["S", "S"]:
+    time.sleep(0.001)
+print("asleep")
+threading.Thread(target=lambda: run(library, 1000), daemon=True).start()
+"""
+
+
+def test_a_forked_child_has_its_own_workers_and_idle_workers_sleep() -> None:
+    lines = process(FORK, RELAXPY_NUM_THREADS="3", OPENBLAS_NUM_THREADS="1").splitlines()
+    assert lines == ["True 0 True", "[0, 0, 0, 0, 0]", "asleep"]
+
+
+COUNT = """
+assert run(library, 1000)
+print(pool.pool().threads, len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_one_thread_is_one_thread() -> None:
+    found = process(START + COUNT, RELAXPY_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    assert found == "1 1\n"
+
+
+def test_the_pool_has_as_many_threads_as_the_process_has_processors() -> None:
+    first = f"""
+import os
+os.environ.pop("{pool.THREADS}", None)
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
+"""
+    assert process(first + START + COUNT) == "1 1\n"
