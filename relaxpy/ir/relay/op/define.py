@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
-from relaxpy.ir.relay.op.relations import RELATIONS, RelationError
+from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
+
+_OF_TENSORS: Final = {"Identity": identity_of_tensors}
 
 
 def define(
@@ -31,7 +33,7 @@ def define(
                 tuple(operands.split()),
                 attributes=attributes or {},
                 maker_defaults=makers or {},
-                relation=RELATIONS[relation] if relation else None,
+                relation=_OF_TENSORS.get(relation, RELATIONS.get(relation)),
                 relation_name=relation,
                 translate=translate,
             )
