@@ -141,6 +141,35 @@ def test_an_index_outside_the_original_still_stops_the_program() -> None:
         load(outside)(floats(8), floats(3), 6)
 
 
+@T.prim_func
+def reshaped_in_blocks(x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (n, 8), "float32")
+    Y = T.match_buffer(y, (n, 2, 4), "float32")
+    R = T.alloc_buffer((n, 2, 4), "float32")
+    E = T.alloc_buffer((n, 2, 4), "float32")
+    for i, j, k in T.grid(n, 2, 4):
+        with T.block("e"):
+            p, q, r = T.axis.remap("SSS", [i, j, k])
+            E[p, q, r] = T.exp(Y[p, q, r]) + T.float32(1)
+    for i, j, k in T.grid(n, 2, 4):
+        with T.block("r"):
+            p, q, r = T.axis.remap("SSS", [i, j, k])
+            R[p, q, r] = X[p, q * 4 + r]
+    for i, j, k in T.grid(n, 2, 4):
+        with T.block("y"):
+            p, q, r = T.axis.remap("SSS", [i, j, k])
+            Y[p, q, r] = T.exp(R[p, q, r]) * E[p, q, r] + R[p, q, r]
+
+
+def test_a_reshaped_parameter_exists_before_the_blocks_that_read_it() -> None:
+    for rows in (0, 1, 5):
+        check(reshaped_in_blocks, floats(rows, 8), floats(rows, 2, 4))
+    text = source_of(reshaped_in_blocks).rpartition("return\n")[2]
+    assert "rt.blocks" in text
+    assert text.index("R = X.reshape((n, 2, 4))") < text.index("def rows")
+
+
 Made = Callable[[te.Tensor, te.Tensor, int], te.Tensor]
 SIZE = 6
 AXIS = te.reduce_axis((0, SIZE), "r")

@@ -41,12 +41,13 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     own_memory = {*local} - aliased
     reshaped = reshaped_parameters(steps, buffers, own_memory, nest.views)
     steps = tuple(reshapes_first(steps, reshaped))
-    shared = shared_memory(steps, local, {*aliased, *reshaped})
-    private = [b for b in local if b not in shared and b not in aliased and b not in reshaped]
+    fixed = {*aliased, *reshaped}
+    shared = shared_memory(steps, local, fixed)
+    private = [b for b in local if b not in shared and b not in fixed]
     searches = searches_of(steps, shared, nest.views)
     unused = unused_extremes(steps, searches, private)
     fast = {*searches, *unused.values()}
-    steps = block_rows(steps, private, shared, aliased, shape_vars, fast)
+    steps = block_rows(steps, private, shared, fixed, shape_vars, fast)
     per_block = {b for step in steps if isinstance(step, Blocked) for b in step.local}
     allocated = tuple(
         b for b in local if b not in per_block and b not in unused and b not in reshaped
