@@ -46,6 +46,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Initial:
+    """The values that sums start from: a number, or elements of `memory`.
+
+    `strides` are those of the outer axes, the row and the column.
+    """
+
+    value: float = 0
+    memory: Memory | None = None
+    strides: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
     """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
 
@@ -55,10 +67,7 @@ class Contraction:
 
     Fields:
         outer: axes of the result and of any operands, executed one by one.
-        initial: the values that a vector of the result starts from, 0 by default. It receives
-            the indices, the type of the vector, and the mask of the columns that exist or None.
-        finish: the values to store for accumulated ones, which by default are converted. It
-            receives the indices, the accumulated values and the mask.
+        finish: the values to store for accumulated ones, which by default are converted.
     """
 
     a: Memory
@@ -69,8 +78,47 @@ class Contraction:
     column: Axis
     over: tuple[Axis, ...]
     accumulator: Type
-    initial: Callable[[Indices, Type, Value | None], Value] | None = None
-    finish: Callable[[Indices, Value, Value | None], Value] | None = None
+    initial: Initial = Initial()
+    finish: Callable[[Value], Value] | None = None
+
+    def values(self) -> list[Value]:
+        """The values that the contraction consists of, each once."""
+        found: dict[str, Value] = {}
+
+        def keep(value: Value) -> Value:
+            found[value.name] = value
+            return value
+
+        self.of_values(keep)
+        return list(found.values())
+
+    def of_values(self, change: Callable[[Value], Value]) -> Contraction:
+        """The contraction with other values, such as those of another function."""
+
+        def size(value: Size) -> Size:
+            return change(value) if isinstance(value, Value) else value
+
+        def memory(m: Memory) -> Memory:
+            return Memory(change(m.pointer), m.type, m.convert)
+
+        def axis(x: Axis) -> Axis:
+            return Axis(size(x.extent), size(x.a), size(x.b), size(x.c))
+
+        start = self.initial
+        if start.memory is not None:
+            start = Initial(0, memory(start.memory), tuple(map(size, start.strides)))
+        return Contraction(
+            memory(self.a),
+            memory(self.b),
+            memory(self.c),
+            tuple(map(axis, self.outer)),
+            axis(self.row),
+            axis(self.column),
+            tuple(map(axis, self.over)),
+            self.accumulator,
+            start,
+            self.finish,
+        )
 
 
 def combine(f: Function, name: str, a: Size, b: Size) -> Size:
@@ -119,7 +167,7 @@ def digits(f: Function, number: Size, sizes: Sequence[Size]) -> list[Size]:
     return found
 
 
-def product(f: Function, sizes: Sequence[Size]) -> Size:
+def total(f: Function, sizes: Sequence[Size]) -> Size:
     """The product of sizes."""
     result: Size = 1
     for size in sizes:
@@ -170,13 +218,30 @@ def merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(result)
 
 
+def initial_values(
+    f: Function, contraction: Contraction, indices: Indices, type: Type, mask: Value | None
+) -> Value:
+    """The values that the sums of adjacent columns start from."""
+    initial = contraction.initial
+    if initial.memory is None:
+        return f.const(type, initial.value)
+    memory = moved(f, initial.memory, offset(f, indices, initial.strides))
+    stride = initial.strides[-1]
+    if type.lanes == 1 or (not isinstance(stride, Value) and stride in (0, 1)):
+        wide = type if stride == 1 else Type(type.element)
+        values = load(f, memory, wide, memory.pointer, mask if stride == 1 else None)
+        return f.splat(values, type.lanes)
+    offsets = f.iota(Type("i64", type.lanes)) * stride
+    return convert(memory, f.gather(memory.type, memory.pointer, offsets, mask), type)
+
+
 def store(
     f: Function, contraction: Contraction, indices: Indices, value: Value, mask: Value | None
 ) -> None:
     """Store accumulated values of adjacent columns, after the epilogue."""
     c, column = contraction.c, contraction.column
     if contraction.finish is not None:
-        value = contraction.finish(indices, value, mask)
+        value = contraction.finish(value)
     value = narrow(value, c.type.element)
     strides = [axis.c for axis in (*contraction.outer, contraction.row, column)]
     pointer = advance(f, c.pointer, offset(f, indices, strides), c.type)

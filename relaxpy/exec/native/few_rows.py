@@ -17,13 +17,14 @@ from relaxpy.exec.native.contraction import (
     combine,
     convert,
     digits,
+    initial_values,
     load,
     merged,
     moved,
     multiply_add,
     offset,
-    product,
     store,
+    total,
 )
 from relaxpy.exec.native.llvm import Function, Type, Value
 
@@ -48,7 +49,7 @@ class _FewRows:
         self.over = merged(contraction.over)
         self.sizes = [axis.extent for axis in contraction.outer]
         self.sizes.append(ceil_div(f, self.columns, width))
-        self.tasks = product(f, self.sizes)
+        self.tasks = total(f, self.sizes)
 
     def start(self, task: Value) -> tuple[list[Size], Size, Size, list[Memory], Memory]:
         """The outer indices, first column and columns of a task, and its operands."""
@@ -117,8 +118,7 @@ class DotEmitter(_FewRows):
             for row in range(self.rows):
                 values = self._joined(found[row * size : (row + 1) * size])
                 indices = (*outer, row, start)
-                if self.contraction.initial is not None:
-                    values = self.contraction.initial(indices, values.type, None) + values
+                values = initial_values(f, self.contraction, indices, values.type, None) + values
                 store(f, self.contraction, indices, values, None)
 
         if isinstance(count, int):
@@ -184,11 +184,11 @@ class SpanEmitter(_FewRows):
         super().__init__(f, contraction, _SPAN // rows // lanes * lanes)
         self.group = max(4, 8 // rows)
         self.vector = Type(contraction.accumulator.element, lanes)
-        self.sums = f.alloca(contraction.accumulator, self.rows * self.width)
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
         f, contraction = self.f, self.contraction
+        sums = f.alloca(contraction.accumulator, self.rows * self.width)
         outer, first, count, rows, b = self.start(task)
 
         def vectors(body: Callable[[Value, Value | None], None]) -> None:
@@ -202,14 +202,12 @@ class SpanEmitter(_FewRows):
             f.loop(0, count, lanes, [], at)
 
         def place(row: int, column: Value) -> Value:
-            return f.element(self.sums, column + row * self.width, self.vector)
+            return f.element(sums, column + row * self.width, self.vector)
 
         def begin(column: Value, mask: Value | None) -> None:
             for row in range(self.rows):
-                values = f.const(self.vector, 0)
-                if contraction.initial is not None:
-                    indices = (*outer, row, combine(f, "add", first, column))
-                    values = contraction.initial(indices, self.vector, mask)
+                indices = (*outer, row, combine(f, "add", first, column))
+                values = initial_values(f, contraction, indices, self.vector, mask)
                 f.store(values, place(row, column))
 
         def end(column: Value, mask: Value | None) -> None:

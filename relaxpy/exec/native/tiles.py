@@ -23,13 +23,14 @@ from relaxpy.exec.native.contraction import (
     converts,
     digits,
     extents,
+    initial_values,
     load,
     merged,
     moved,
     multiply_add,
     offset,
-    product,
     store,
+    total,
 )
 from relaxpy.exec.native.llvm import Function, Type, Value
 from relaxpy.exec.native.panels import Block, pack
@@ -119,10 +120,9 @@ class TileEmitter:
         self.packs_b = self._packs_b() if packs is None else packs
         self.full, self.tail = self._column_blocks()
         self.width = _up(sum(self.full or self.tail), tile.lanes)
-        self._allocate()
         self.row_blocks = ceil_div(f, self.rows, ROWS)
         self.column_blocks = ceil_div(f, self.columns, self.width)
-        self.tasks = product(f, self._sizes())
+        self.tasks = total(f, self._sizes())
 
     def _sizes(self) -> list[Size]:
         outer = [axis.extent for axis in self.contraction.outer]
@@ -154,6 +154,7 @@ class TileEmitter:
         return full, tail
 
     def _allocate(self) -> None:
+        """Allocate the memory of a task on the stack."""
         f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
         depth = _up(self.depth, lanes)
         height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
@@ -169,6 +170,7 @@ class TileEmitter:
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
         f = self.f
+        self._allocate()
         *outer, band, block = digits(f, task, self._sizes())
         start = combine(f, "mul", band, ROWS)
         height = self.rows
@@ -228,7 +230,7 @@ class TileEmitter:
         """The number of stretches of the sum; one at least, which writes the initial values."""
         assert self.chunked is not None
         chunks = ceil_div(self.f, self.chunked.extent, self.chunk)
-        count = product(self.f, [chunks, *(axis.extent for axis in self.singles)])
+        count = total(self.f, [chunks, *(axis.extent for axis in self.singles)])
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
     def _stretch(
@@ -361,9 +363,7 @@ class TileEmitter:
         ]
 
         def initial() -> list[Value]:
-            if contraction.initial is None:
-                return [f.const(type, 0) for _, type, _ in places]
-            return [contraction.initial(*place) for place in places]
+            return [initial_values(f, contraction, *place) for place in places]
 
         def finish(values: Sequence[Value]) -> None:
             for value, (indices, _, mask) in zip(values, places, strict=True):

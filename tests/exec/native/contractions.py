@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.native.contraction import Axis, Contraction, Memory
+from relaxpy.exec.native.contraction import Axis, Contraction, Initial, Memory
 from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type
+from relaxpy.exec.native.llvm import F32, I64, POINTER, Function, Module, Type, Value
 from relaxpy.exec.native.machine import Machine, host
 from relaxpy.exec.native.tiles import TileEmitter, tile_of
 
@@ -57,6 +57,8 @@ class Kernel:
         accumulator: Type | None = None,
         machine: Machine | None = None,
         emitter: Callable[..., Any] = TileEmitter,
+        initial: Callable[[Function], Initial] | None = None,
+        finish: Callable[[Value], Value] | None = None,
         **options: Any,
     ) -> None:
         machine = machine or host()
@@ -94,11 +96,11 @@ class Kernel:
             axes[column[0]] if column else Axis(1),
             tuple(axes[x] for x in summed),
             wide,
-            **{k: v(f) for k, v in options.items() if k in ("initial", "finish")},
+            initial(f) if initial else Initial(),
+            finish,
         )
-        more = {k: v for k, v in options.items() if k not in ("initial", "finish")}
         tile = tile_of(wide, contraction.row.extent, machine.vector_bits, machine.vector_registers)
-        emitted = emitter(f, contraction, tile, **more)
+        emitted = emitter(f, contraction, tile, **options)
         f.loop(0, emitted.tasks, 1, [], emitted.emit)
         f.ret()
         self.text = module.text()

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.contraction import Initial, Memory
+from relaxpy.exec.native.llvm import F32, Function, Type, Value
 from relaxpy.exec.native.machine import narrow
 from tests.exec.native.contractions import Kernel, check, guarded
 
@@ -125,16 +126,11 @@ def test_sums_start_from_values_and_end_in_an_epilogue() -> None:
     c = numbers((9, 21), "float32", 5)
     started = c.copy()
 
-    def initial(f: Function):
-        def values(indices: Sequence[Value], type: Type, mask: Value | None) -> Value:
-            row, column = indices
-            place = f.element(f.params[2], f.index(row) * 21 + column, type)
-            return f.load(type, place) if mask is None else f.masked_load(type, place, mask)
+    def initial(f: Function) -> Initial:
+        return Initial(0, Memory(f.params[2], F32), (21, 1))
 
-        return values
-
-    def finish(f: Function):
-        return lambda indices, value, mask: f.intrinsic("maxnum", value, 0.0)
+    def finish(value: Value) -> Value:
+        return value.function.intrinsic("maxnum", value, 0.0)
 
     Kernel("mk,kn->mn", (a, b, c), initial=initial, finish=finish)(a, b, c)
     wanted = np.maximum(started + a.astype("float64") @ b, 0)

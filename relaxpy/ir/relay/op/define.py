@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
-from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
-
-_OF_TENSORS: Final = {"Identity": identity_of_tensors}
+from relaxpy.ir.relay.op.relations import RELATIONS, RelationError
 
 
 def define(
@@ -33,7 +31,7 @@ def define(
                 tuple(operands.split()),
                 attributes=attributes or {},
                 maker_defaults=makers or {},
-                relation=_OF_TENSORS.get(relation, RELATIONS.get(relation)),
+                relation=RELATIONS[relation] if relation else None,
                 relation_name=relation,
                 translate=translate,
             )
