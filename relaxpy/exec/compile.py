@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
-from relaxpy.exec.kernel import compile_kernel, runtime
-from relaxpy.exec.lower.module import LoweredModule, lower_module
+from relaxpy.exec.kernel import runtime
+from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
+from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
@@ -52,7 +53,8 @@ def compile(
     "legalize" leaves one for each operator. None applies no pass and omits the check for
     well-formedness.
 
-    The target is "numpy" or "reference", a name of a processor in TVM such as "llvm", which means
+    The target is "numpy", "native" (machine code, for which llvmlite must be installed) or
+    "reference", a name of a processor in TVM such as "llvm", which means
     "numpy", or a Target; without one, it is the target that was entered, or else "numpy".
 
     Errors:
@@ -91,7 +93,7 @@ def compile(
     check_runnable(module, kernels=name == "reference")
     if name == "reference":
         return _for_reference(module)
-    return _for_numpy(module)
+    return _with_backend(module, name)
 
 
 @user_facing
@@ -227,14 +229,15 @@ def _for_reference(module: IRModule) -> Executable:
     return _executable(module, "reference", functions(None), module.script, rows, functions)
 
 
-def _for_numpy(module: IRModule) -> Executable:
-    lowered = lower_module(module, compile_kernel, runtime)
+def _with_backend(module: IRModule, target: str) -> Executable:
+    new_backend: Callable[[], Backend] = NativeBackend if target == "native" else NumpyBackend
+    lowered = lower_module(module, new_backend, runtime)
 
     def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
-        return lower_module(module, compile_kernel, runtime, instrument).functions
+        return lower_module(module, new_backend, runtime, instrument).functions
 
     return _executable(
-        module, "numpy", lowered.functions, lowered.source, _kernel_rows(lowered), functions
+        module, target, lowered.functions, lowered.source, _kernel_rows(lowered), functions
     )
 
 

@@ -29,7 +29,7 @@ from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
 
-_TARGETS = ("numpy", "reference")
+_TARGETS = ("numpy", "native", "reference")
 
 #: The attributes of an instance other than its functions.
 _STATE = frozenset(

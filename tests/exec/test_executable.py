@@ -114,7 +114,7 @@ def test_functions_by_themselves_are_compiled(target: str) -> None:
     [
         ((5,), "compile takes an IRModule or a function, found int"),
         ((rx.ExternFunc("f"),), "compile takes an IRModule or a function, found ExternFunc"),
-        ((IRModule(), "cuda"), "there is no target 'cuda'; targets are numpy, reference"),
+        ((IRModule(), "cuda"), "there is no target 'cuda'; targets are numpy, native, reference"),
     ],
 )
 def test_misuse_of_compile_is_named(args: tuple[object, ...], message: str) -> None:

@@ -67,7 +67,7 @@ def test_other_targets_are_errors(target: Any) -> None:
         lambda: Target(target),
         lambda: Target("llvm", target),
     ):
-        with pytest.raises(MisuseError, match=r"there is no target .*; targets are numpy, ref"):
+        with pytest.raises(MisuseError, match=r"there is no target .*; targets are numpy, nat"):
             use()
 
 

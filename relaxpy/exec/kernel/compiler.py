@@ -22,7 +22,8 @@ class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
     Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
-    of the module that it calls. `unchecked` is the same code as two functions, if possible.
+    of the module that it calls. `unchecked` is the same code as two functions, if possible. If it
+    `is_native`, native code takes the place of the one that does the work.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Kernel:
     report: KernelReport
     plan: Plan
     unchecked: Unchecked | None
+    is_native: bool = False
 
 
 def compile_kernel(

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
-from relaxpy.exec.kernel import Kernel, Unchecked, overwritable
+from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable
 from relaxpy.exec.lower.function import FunctionLowering
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.lower.uses import written_params
@@ -30,7 +30,30 @@ from relaxpy.ir.relax.nodes.python_function import python_function_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.pysource import Names, load, render, spans_by_line
 
-KernelCompiler: TypeAlias = Callable[[PrimFunc, str, str, Mapping[str, str]], Kernel]
+
+class Backend(Protocol):
+    """Compiles the PrimFuncs of one module."""
+
+    def compile_kernel(
+        self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
+    ) -> Kernel:
+        """The kernel of `func`."""
+
+    def link(self, namespace: dict[str, Any]) -> None:
+        """Replace the work of kernels in the names of the module's text."""
+
+
+class NumpyBackend:
+    """All kernels run as their text says."""
+
+    def compile_kernel(
+        self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
+    ) -> Kernel:
+        """The kernel of `func`."""
+        return compile_kernel(func, name, unchecked_name, functions)
+
+    def link(self, namespace: dict[str, Any]) -> None:
+        """Nothing: the kernels are those of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +71,14 @@ class ModuleLowering:
     def __init__(
         self,
         module: IRModule,
-        compile_kernel: KernelCompiler,
+        backend: Backend,
         programs: DynamicPrograms,
         *,
         is_instrumented: bool,
     ) -> None:
         self.is_instrumented = is_instrumented
         self._module = module
-        self._compile_kernel = compile_kernel
+        self._backend = backend
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
         self.module_functions: dict[str, Value] = dict(symbols(module))
@@ -88,7 +111,7 @@ class ModuleLowering:
             step = self.names.fresh(f"{python_name}_step") if by_steps else None
             return GlobalCallee(python_name, signature, step=step)
         unchecked = self.names.fresh(f"{python_name}_unchecked")
-        kernel = self._compile_kernel(func, python_name, unchecked, self._python_names)
+        kernel = self._backend.compile_kernel(func, python_name, unchecked, self._python_names)
         return GlobalCallee(python_name, signature, func, kernel, written_params(func))
 
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
@@ -122,6 +145,9 @@ class ModuleLowering:
     def overwritable(self, callee: GlobalCallee) -> frozenset[tuple[int, int]]:
         """The pairs of an input and an output of a kernel that may be the same tensor."""
         if callee.name not in self._overwritable:
+            assert callee.kernel is not None
+            if callee.kernel.is_native:
+                return frozenset()  # what holds for the text does not for native code
             tree = self.unchecked(callee).tree
             assert callee.prim_func is not None
             params = [arg.arg for arg in tree.args.args]
@@ -144,9 +170,10 @@ class ModuleLowering:
     def kernel_definitions(self, callee: GlobalCallee) -> list[ast.FunctionDef]:
         """The functions of the kernel of `callee`; the first one does the work."""
         assert callee.kernel is not None
-        unchecked = callee.kernel.unchecked
-        if unchecked is None or callee.name not in self._without_checks:
-            return [callee.kernel.tree]
+        kernel, unchecked = callee.kernel, callee.kernel.unchecked
+        is_called = kernel.is_native or callee.name in self._without_checks
+        if unchecked is None or not is_called:
+            return [kernel.tree]
         return [unchecked.tree, unchecked.entry]
 
     def function_value(self, var: rx.GlobalVar) -> ast.expr:
@@ -185,12 +212,13 @@ class ModuleLowering:
 
 def lower_module(
     module: IRModule,
-    compile_kernel: KernelCompiler,
+    new_backend: Callable[[], Backend],
     runtime: object,
     instrument: Instrument | None = None,
 ) -> LoweredModule:
     """Compile every function of `module` to Python; kernels refer to `runtime` as `rt`.
 
+    A new back end compiles the kernels, and those of each operator that is lowered at run time.
     Calls of functions of the module, packed functions and operators that are lowered at run time
     are reported to `instrument`.
 
@@ -199,11 +227,12 @@ def lower_module(
     """
 
     def build(program: IRModule) -> Callable[..., Value]:
-        return lower_module(program, compile_kernel, runtime).functions["main"]
+        return lower_module(program, new_backend, runtime).functions["main"]
 
     is_instrumented = instrument is not None
+    backend = new_backend()
     lowering = ModuleLowering(
-        module, compile_kernel, DynamicPrograms(build), is_instrumented=is_instrumented
+        module, backend, DynamicPrograms(build), is_instrumented=is_instrumented
     )
     graph_functions = [
         definition
@@ -232,6 +261,7 @@ def lower_module(
             f"the loops of a kernel nest deeper than Python does: {error.msg}",
             hint='fuse loops, or use target="reference"',
         ) from None
+    backend.link(namespace)
     plain_functions = dict(namespace)
     if instrument is not None:
         _instrument_calls(lowering, namespace, instrument)

@@ -7,7 +7,8 @@ on it, so a kernel performs the instructions that are written here. Basic blocks
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from typing_extensions import override
@@ -108,6 +109,8 @@ class Value:
 
 
 Operand: TypeAlias = Value | int | float
+Slot: TypeAlias = list["str | Slot"]
+"""A position among the instructions of a function, where others can be inserted later."""
 Carried: TypeAlias = Sequence[Value]
 """The values that an iteration of a loop passes on to the next."""
 
@@ -123,6 +126,13 @@ class Module:
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._texts: list[str] = []
+
+    def copy(self) -> Module:
+        """A module with the same functions so far, to return to."""
+        other = Module(self.triple, self.vector_bits)
+        other.functions = dict(self.functions)
+        other._declarations, other._texts = dict(self._declarations), list(self._texts)
+        return other
 
     def function(
         self,
@@ -185,13 +195,27 @@ class Function:
         listed = ", ".join(map(str, self.params))
         linkage = "internal " if internal else ""
         self._head = [f"define {linkage}{result} @{name}({listed}) #0 {{", "entry:"]
-        self._lines: list[str] = []
+        self._lines: Slot = []
+        self._top = self._lines
         self._block = "entry"
         self._count = 0
 
     def text(self) -> str:
         """The function as LLVM IR."""
-        return "\n".join([*self._head, *self._lines, "}"])
+        return "\n".join([*self._head, *_flat(self._top), "}"])
+
+    def slot(self) -> Slot:
+        """This position, where instructions can be inserted later."""
+        slot: Slot = []
+        self._lines.append(slot)
+        return slot
+
+    @contextmanager
+    def at(self, slot: Slot) -> Iterator[None]:
+        """Insert the instructions that follow, among which are no jumps, in `slot`."""
+        outer, self._lines = self._lines, slot
+        yield
+        self._lines = outer
 
     # ---- instructions and constants
 
@@ -494,6 +518,14 @@ class Function:
     def _number(self) -> int:
         self._count += 1
         return self._count
+
+
+def _flat(slot: Slot) -> Iterator[str]:
+    for line in slot:
+        if isinstance(line, str):
+            yield line
+        else:
+            yield from _flat(line)
 
 
 def literal(element: str, value: float) -> str:

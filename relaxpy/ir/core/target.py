@@ -15,7 +15,7 @@ from relaxpy.errors import MisuseError, close_names
 from relaxpy.ir.core.node import Attrs
 
 DEFAULT = "numpy"
-NAMES = (DEFAULT, "reference")
+NAMES = (DEFAULT, "native", "reference")
 PROCESSORS = ("llvm", "c", "cpu")
 """TVM's names of processors, all of which mean the default target."""
 

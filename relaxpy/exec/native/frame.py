@@ -1,0 +1,407 @@
+"""What generated code knows: variables, buffers, and the loop level at which each value is known.
+
+A value is computed at the outermost level at which its operands are known, so that nothing that is
+invariant in a loop is computed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.native.llvm import BOOL, I64, POINTER, Function, Slot, Type, Value
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
+
+NOW = 1 << 30
+"""The level of values that depend on memory which the present loop writes."""
+_ZERO = "@zero = internal constant [8 x i8] zeroinitializer, align 8"
+
+
+class RefusedError(Exception):
+    """A kernel, or a step of it, that has no native form, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """The variable whose consecutive values are lanes, the first value, and the active lanes."""
+
+    var: Var
+    start: Value
+    count: int
+    mask: Value | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Address:
+    """The memory of an element, or of one in each lane: at `offsets`, or consecutive."""
+
+    pointer: Value
+    offsets: Value | None
+    lanes: int
+
+
+class Frame:
+    """The state of one function: pointers of buffers, variables, and values computed so far.
+
+    `written` are the buffers that the kernel writes; `shape_vars` are never negative.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        pointers: Mapping[Buffer, Value],
+        sizes: Mapping[Var, Value],
+        written: Container[Buffer],
+        shape_vars: Container[Var],
+    ) -> None:
+        self.function = function
+        self.pointers = dict(pointers)
+        self.written = written
+        self.shape_vars = shape_vars
+        self.axes: list[Axis] = []
+        self.lanes: Lanes | None = None
+        self.stored: dict[tuple[Buffer, tuple[PrimExpr, ...]], Value] = {}
+        """Values that the present iteration stored."""
+        self.shifts: dict[Buffer, IndexPoly] = {}
+        """What the position of an element lacks in a buffer of which only some rows exist."""
+        self._variables: dict[Var, Value] = dict(sizes)
+        self._levels: dict[str, int] = {}
+        self._slots: list[Slot] = [function.slot()]
+        self._memos: list[dict[object, Value]] = [{}]
+        self._now: dict[object, Value] = {}
+        self._busy: tuple[Container[Buffer], int] | None = None
+
+    # ---- levels
+
+    @contextmanager
+    def level(
+        self, variables: Mapping[Var, Value] | None = None, lanes: Lanes | None = None
+    ) -> Iterator[None]:
+        """A level at this position, at which `variables` are known."""
+        number = len(self._slots)
+        for value in (variables or {}).values():
+            self._levels[value.name] = number
+        outer = dict(self._variables), self.lanes
+        self._variables |= variables or {}
+        if lanes is not None:
+            self.lanes = lanes
+            self._levels.setdefault(lanes.start.name, number)
+            if lanes.mask is not None:
+                self._levels.setdefault(lanes.mask.name, number)
+        self._now = {}
+        self._slots.append(self.function.slot())
+        self._memos.append({})
+        yield
+        self._slots.pop()
+        self._memos.pop()
+        self._variables, self.lanes = outer
+        self.forget()
+
+    @contextmanager
+    def writing(self, buffers: Container[Buffer]) -> Iterator[None]:
+        """A level in which only `buffers` are written."""
+        outer = self._busy
+        with self.level():
+            self._busy = buffers, len(self._slots) - 1
+            yield
+        self._busy = outer
+
+    @contextmanager
+    def conditionally(self) -> Iterator[None]:
+        """A part of the code that may be skipped, so that its values are not known after it."""
+        self._now = dict(self._now)
+        yield
+        self.forget()
+
+    @contextmanager
+    def within(self, axis: Axis) -> Iterator[None]:
+        """The iterations of a loop, with the bounds that proofs use."""
+        self.axes.append(axis)
+        yield
+        self.axes.pop()
+
+    def pin(self, values: Sequence[Value]) -> None:
+        """Values of the present iteration, such as sums, which nothing may be computed before."""
+        for value in values:
+            if value.name[0] == "%":
+                self._levels[value.name] = NOW
+
+    def settle(self, values: Iterable[Value]) -> None:
+        """Values that are computed before the present level, and after the enclosing one."""
+        for value in values:
+            self._levels[value.name] = len(self._slots) - 1
+
+    def forget(self) -> None:
+        """Memory has changed, so that values read from it are no longer known."""
+        self._now = {}
+
+    def level_of(self, value: Value) -> int:
+        """The level at which `value` is known."""
+        return self._levels.get(value.name, 0)
+
+    def place(
+        self,
+        key: object,
+        operands: Sequence[Value],
+        build: Callable[[], Value],
+        *,
+        floor: int = 0,
+    ) -> Value:
+        """`build()` at the outermost level, not below `floor`, at which the operands are known.
+
+        The value with the same `key` at that level is not computed again.
+        """
+        level = max([floor, *map(self.level_of, operands)])
+        memo = self._now if level >= NOW else self._memos[level]
+        found = memo.get(key)
+        if found is not None:
+            return found
+        if level >= NOW:
+            value = build()
+        else:
+            with self.function.at(self._slots[level]):
+                value = build()
+        self._levels.setdefault(value.name, level)
+        if value.name[0] != "%":
+            self._levels[value.name] = 0
+        memo[key] = value
+        return value
+
+    def apply(self, name: str, build: Callable[..., Value], *operands: Value) -> Value:
+        """`build`, which `name` describes, of operands with as many lanes as the widest."""
+        lanes = max(o.type.lanes for o in operands)
+        wide = [self.wide(o, lanes) for o in operands]
+        key = name, *((o.name, o.type) for o in wide)
+        return self.place(key, wide, lambda: build(*wide))
+
+    def wide(self, value: Value, lanes: int) -> Value:
+        """`value` in all of `lanes`."""
+        if value.type.lanes == lanes:
+            return value
+        key = "splat", value.name, value.type, lanes
+        return self.place(key, (value,), lambda: self.function.splat(value, lanes))
+
+    def both(self, a: Value | None, b: Value | None) -> Value | None:
+        """Both conditions; None is a condition that holds."""
+        if a is None or b is None:
+            return a if b is None else b
+        return self.apply("and", lambda x, y: self.function.arithmetic("and", x, y), a, b)
+
+    # ---- variables and indices
+
+    def variable(self, var: Var) -> Value:
+        """The value of a variable: an i64 if it is a size or the index of a loop.
+
+        Errors:
+            RefusedError: it has none here.
+        """
+        if self.lanes is not None and var is self.lanes.var:
+            return self._lane_numbers(self.lanes)
+        value = self._variables.get(var)
+        if value is None:
+            raise RefusedError(f"the variable {var.name} is not an integer of 64 bits")
+        return value
+
+    def _lane_numbers(self, lanes: Lanes) -> Value:
+        if lanes.count == 1:
+            return lanes.start
+        f = self.function
+        numbers = f.iota(Type("i64", lanes.count))
+        start = self.wide(lanes.start, lanes.count)
+        return self.apply("add", lambda x: f.arithmetic("add nsw", x, numbers), start)
+
+    def index(self, value: IndexPoly | PrimExpr | int) -> Value:
+        """An index as an i64; a vector if it depends on the lane."""
+        terms = []
+        constant = 0
+        for monomial, factor in as_poly(value).terms.items():
+            if not monomial:
+                constant = factor
+                continue
+            product = self.atom(monomial[0])
+            for atom in monomial[1:]:
+                product = self.integer("mul", product, self.atom(atom))
+            terms.append(self.integer("mul", product, self.function.const(I64, factor)))
+        terms.sort(key=self.level_of)
+        if constant or not terms:
+            terms.insert(0, self.function.const(I64, constant))
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.integer("add", total, term)
+        return total
+
+    def integer(self, name: str, a: Value, b: Value) -> Value:
+        """`add`, `sub` or `mul` of two i64; numbers are computed here."""
+        if a.name.lstrip("-").isdigit() and b.name.lstrip("-").isdigit():
+            x, y = int(a.name), int(b.name)
+            return self.function.const(I64, {"add": x + y, "sub": x - y, "mul": x * y}[name])
+        if name == "mul" and b.name == "1":
+            return a
+        if (name == "add" and a.name == "0") or (name == "mul" and a.name == "1"):
+            return b
+        if b.name == "0" and name != "mul":
+            return a
+        return self.apply(name, lambda x, y: self.function.arithmetic(name, x, y), a, b)
+
+    def atom(self, atom: PrimExpr) -> Value:
+        """The value of an atom of an index, as an i64."""
+        raise NotImplementedError
+
+    # ---- memory
+
+    def proved(self, index: PrimExpr, size: PrimExpr) -> bool:
+        """Whether an index lies inside its dimension in all iterations of the open loops."""
+        return is_inside(index, size, self.axes, self.shape_vars)
+
+    def position(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
+        """The position of an element in the memory of its buffer, in elements."""
+        total = self.shifts.get(buffer, as_poly(0))
+        for index, stride in zip(indices, strides_of(buffer), strict=True):
+            total = total + as_poly(index) * as_poly(stride)
+        return total
+
+    def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Value | None:
+        """The condition that the indices which are not proved are inside; None if all are."""
+        condition = None
+        f = self.function
+        for index, size in zip(indices, buffer.shape, strict=True):
+            if self.proved(index, size):
+                continue
+            value, end = self.index(index), self.index(size)
+            inside = self.apply("inside", lambda x, y: f.compare("ult", x, y), value, end)
+            condition = self.both(condition, inside)
+        return condition
+
+    def floor(self, buffer: Buffer) -> int:
+        """The outermost level at which the elements of `buffer` can be read."""
+        if buffer not in self.written:
+            return 0
+        if self._busy is None or buffer in self._busy[0]:
+            return NOW
+        return self._busy[1]
+
+    def address(self, buffer: Buffer, indices: Sequence[PrimExpr], type: Type) -> Address:
+        """Where an element is, or the element in each lane."""
+        pointer = self.pointers[buffer]
+        position = self.position(buffer, indices)
+        lanes = self.lanes
+        across = 1
+        if lanes is not None and lanes.count > 1 and mentions(position.expr(), {lanes.var}):
+            across = lanes.count
+            linear = affine(position, {lanes.var})
+            if linear is not None and linear.constant(lanes.var) == 1:
+                offset = self.integer("add", self.index(linear.offset), lanes.start)
+                return Address(self._element(pointer, offset, type), None, across)
+        offset = self.index(position)
+        if offset.type.lanes == 1:
+            return Address(self._element(pointer, offset, type), None, 1)
+        return Address(pointer, offset, across)
+
+    def _element(self, pointer: Value, offset: Value, type: Type) -> Value:
+        if offset.name == "0":
+            return pointer
+        key = "address", pointer.name, offset.name, type.element
+        build = lambda: self.function.element(pointer, offset, type)  # noqa: E731
+        return self.place(key, (pointer, offset), build)
+
+    def load(self, load: BufferLoad) -> Value:
+        """The element of a buffer in memory's type; 0 in a lane, or element, that is outside.
+
+        Errors:
+            RefusedError: the element is the same in all lanes, but is inside only in some of them.
+        """
+        f, buffer = self.function, load.buffer
+        type = storage_type(buffer.dtype)
+        inside = self.unproved(buffer, load.indices)
+        address = self.address(buffer, load.indices, type)
+        pointer, offsets = address.pointer, address.offsets
+        floor = self.floor(buffer)
+        if address.lanes == 1:
+            if inside is not None and inside.type.lanes > 1:
+                raise RefusedError("a condition of a scalar index that depends on the lane")
+            if inside is not None:
+                f.module.add_text(_ZERO)
+                zero = Value(f, POINTER, "@zero")
+                pointer = self.apply("select", f.select, inside, pointer, zero)
+            key: object = ("load", pointer.name, type.element)
+            return self.place(key, (pointer,), lambda: f.load(type, pointer), floor=floor)
+        assert self.lanes is not None
+        mask = self.both(self.lanes.mask, inside)
+        if mask is not None:
+            mask = self.wide(mask, address.lanes)
+        vector = Type(type.element, address.lanes)
+        operands = [v for v in (pointer, offsets, mask) if v is not None]
+
+        def build() -> Value:
+            if offsets is not None:
+                return f.gather(type, pointer, offsets, mask)
+            return f.load(vector, pointer) if mask is None else f.masked_load(vector, pointer, mask)
+
+        key = ("load", vector, *(v.name for v in operands))
+        return self.place(key, operands, build, floor=floor)
+
+    def store(
+        self,
+        buffer: Buffer,
+        indices: Sequence[PrimExpr],
+        value: Value,
+        condition: Value | None = None,
+    ) -> None:
+        """Store a value of memory's type where the lane is active and the `condition` holds."""
+        f = self.function
+        address = self.address(buffer, indices, Type(value.type.element))
+        if address.lanes == 1:
+            assert condition is None
+            assert self.lanes is None or self.lanes.count == 1
+            f.store(value, address.pointer)
+            self.forget()
+            return
+        assert self.lanes is not None
+        value = self.wide(value, address.lanes)
+        mask = self.both(self.lanes.mask, condition)
+        if mask is not None:
+            mask = self.wide(mask, address.lanes)
+        if address.offsets is not None:
+            f.scatter(value, address.pointer, address.offsets, mask)
+        elif mask is None:
+            f.store(value, address.pointer)
+        else:
+            f.masked_store(value, address.pointer, mask)
+        self.forget()
+
+
+def storage_type(dtype: DataType) -> Type:
+    """The type of an element in memory: truth values are bytes, bfloat16 the upper half.
+
+    Errors:
+        RefusedError: native code does not have the datatype.
+    """
+    name = str(dtype)
+    if name == "bool":
+        return Type("i8")
+    if dtype.is_int and dtype.bits in (8, 16, 32, 64):
+        return Type(f"i{dtype.bits}")
+    found = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
+    if name not in found:
+        raise RefusedError(f"the datatype {name}")
+    return Type(found[name])
+
+
+def value_type(dtype: DataType) -> Type:
+    """The type in which values of `dtype` are computed: those of 16 bits in float32.
+
+    Errors:
+        RefusedError: native code does not have the datatype.
+    """
+    type = storage_type(dtype)
+    if dtype.is_bool:
+        return BOOL
+    return Type("float") if dtype.is_float and dtype.bits == 16 else type

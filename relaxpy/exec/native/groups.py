@@ -1,0 +1,253 @@
+"""Groups of array steps that run in the same loops, iteration by iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.steps import Contract, Map, Reduce
+from relaxpy.exec.kernel.plan.updates import Combine, update_of
+from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+_GATHER = 12
+"""The cost of elements that are not consecutive, in terms of consecutive ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """What one step of a group does in an iteration: a store, or an accumulation by `combine`.
+
+    An accumulation starts from `initial`, or from the target's value. If there is no iteration, it
+    stores nothing unless it `always` does.
+    """
+
+    target: Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+    guards: tuple[PrimExpr, ...]
+    combine: Combine | None = None
+    initial: PrimExpr | None = None
+    always: bool = True
+
+    def substituted(self, values: Mapping[Var, PrimExpr]) -> Member:
+        """The same with `values` for variables."""
+        if not values:
+            return self
+        return replace(
+            self,
+            indices=tuple(substitute(i, values) for i in self.indices),
+            value=substitute(self.value, values),
+            guards=tuple(substitute(g, values) for g in self.guards),
+            initial=None if self.initial is None else substitute(self.initial, values),
+        )
+
+    def reads(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+        """The buffers and indices that an iteration reads."""
+        sources = (self.value, *self.guards, *self.indices)
+        for load in (load for source in sources for load in loads(source)):
+            yield load.buffer, load.indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Members that run in turn in each iteration of `axes` and, inside these, of `over`.
+
+    Accumulations are over `over`, into an element for each iteration of `axes`. The group runs if
+    the `tests` of the enclosing loops hold.
+    """
+
+    axes: tuple[Axis, ...]
+    over: tuple[Axis, ...]
+    members: tuple[Member, ...]
+    tests: tuple[PrimExpr, ...] = ()
+
+    @property
+    def all_axes(self) -> tuple[Axis, ...]:
+        """The loops from the outermost to the innermost."""
+        return (*self.axes, *self.over)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a member accumulates."""
+        return any(m.combine is not None for m in self.members)
+
+
+def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr, ...]:
+    """The conditions for an iteration of the loops `serial` to be in the bounds of `axes`."""
+    tests: list[PrimExpr] = []
+    for outer in serial:
+        axis = next((a for a in axes if a.var is outer.var), None)
+        if axis is None or axis is outer:
+            continue
+        if not as_poly(axis.start).same(as_poly(outer.start)):
+            tests.append(ops.convert(ops.cast_to(axis.start, axis.var.dtype) <= axis.var))
+        if not as_poly(axis.stop).same(as_poly(outer.stop)):
+            tests.append(ops.convert(axis.var < ops.cast_to(axis.stop, axis.var.dtype)))
+    return tuple(tests)
+
+
+def group_of(step: Map | Reduce | Contract, serial: Sequence[Axis]) -> Group:
+    """A group of one step inside the loops `serial`."""
+    statement = step.statement
+    tests = tests_within(statement.axes, serial)
+    if isinstance(step, Map):
+        member = Member(statement.target, statement.indices, statement.value, statement.guards)
+        return Group(_in_target_order(step), (), (member,), tests)
+    update = step.update if isinstance(step, Reduce) else update_of(statement)
+    assert update is not None
+    member = Member(
+        statement.target,
+        statement.indices,
+        update.operand,
+        statement.guards,
+        update.combine,
+        step.initial,
+        step.always_initialises,
+    )
+    return Group(step.axes, step.over, (member,), tests)
+
+
+def _in_target_order(step: Map) -> tuple[Axis, ...]:
+    """The axes in the order in which the target's indices mention them."""
+
+    def place(axis: Axis) -> int:
+        indices = step.statement.indices
+        found = [n for n, i in enumerate(indices) if mentions(i, {axis.var})]
+        return found[0] if found else -1
+
+    independent = {a.var for a in step.axes}
+    if any(mentions(b, independent) for a in step.axes for b in (a.start, a.stop)):
+        return step.axes
+    return tuple(sorted(step.axes, key=place))
+
+
+def fused(groups: Iterable[Group], root: Callable[[Buffer], Buffer]) -> list[Group]:
+    """The groups, with neighbours joined where each iteration only meets its own elements.
+
+    `root` is the buffer whose memory a buffer uses.
+    """
+    result: list[Group] = []
+    for group in groups:
+        joined = None if not result else _joined(result[-1], group, root)
+        if joined is None:
+            result.append(group)
+        else:
+            result[-1] = joined
+    return result
+
+
+def _joined(first: Group, second: Group, root: Callable[[Buffer], Buffer]) -> Group | None:
+    """One group that runs both, or None if that changes a result."""
+    if len(first.all_axes) != len(second.all_axes) or len(first.tests) != len(second.tests):
+        return None
+    if not all(a is b for a, b in zip(first.tests, second.tests, strict=True)):
+        return None
+    if first.reduces and second.reduces and len(first.axes) != len(second.axes):
+        return None
+    pairs = list(zip(first.all_axes, second.all_axes, strict=True))
+    renamed = {b.var: a.var for a, b in pairs if a.var is not b.var}
+    if any(a.var.dtype != b.var.dtype for a, b in pairs):
+        return None
+    if not all(
+        as_poly(x).same(as_poly(substitute(y, renamed)))
+        for a, b in pairs
+        for x, y in ((a.start, b.start), (a.stop, b.stop))
+    ):
+        return None
+    later = [m.substituted(renamed) for m in second.members]
+    variables = {a.var for a in first.all_axes}
+    if not all(_independent(m, other, root, variables) for m in first.members for other in later):
+        return None
+    shape = first if first.reduces else replace(second, axes=first.axes, over=())
+    if second.reduces and not first.reduces:
+        count = len(second.axes)
+        shape = Group(first.all_axes[:count], first.all_axes[count:], ())
+    return Group(shape.axes, shape.over, (*first.members, *later), first.tests)
+
+
+def _independent(
+    first: Member, second: Member, root: Callable[[Buffer], Buffer], variables: Iterable[Var]
+) -> bool:
+    """Whether an iteration of `second` needs no other iteration of `first`, and the reverse."""
+    for one, other in ((first, second), (second, first)):
+        written = root(one.target)
+        accesses = [*other.reads(), (other.target, other.indices)]
+        if other.initial is not None:
+            accesses += [(load.buffer, load.indices) for load in loads(other.initial)]
+        for buffer, indices in accesses:
+            if root(buffer) is not written:
+                continue
+            if one.combine is not None or (other.combine is not None and buffer is other.target):
+                return False
+            if not _same_element(one, buffer, indices, variables):
+                return False
+    return True
+
+
+def _same_element(
+    writer: Member, buffer: Buffer, indices: Sequence[PrimExpr], variables: Iterable[Var]
+) -> bool:
+    """Whether an access is that of the element which `writer` stores, one for each iteration."""
+    if buffer.ndim != writer.target.ndim or writer.guards:
+        return False
+    same = all(a is b for a, b in zip(indices, writer.indices, strict=True))
+    shapes = zip(strides_of(buffer), strides_of(writer.target), strict=True)
+    return (
+        same
+        and all(as_poly(a).same(as_poly(b)) for a, b in shapes)
+        and all(any(mentions(i, {v}) for i in writer.indices) for v in variables)
+    )
+
+
+def lane_axis(group: Group) -> Axis | None:
+    """The axis whose iterations should be the lanes of vectors; None if no axis is suited."""
+    best: tuple[float, Axis | None] = (1.0, None)
+    dependent = {
+        a.var
+        for a in group.all_axes
+        for b in group.all_axes
+        if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
+    }
+    for axis in group.all_axes:
+        if axis.var in dependent:
+            continue
+        cost = _cost(group, axis)
+        if cost <= best[0]:
+            best = cost, axis
+    return best[1]
+
+
+def _cost(group: Group, axis: Axis) -> float:
+    """The cost of an iteration with `axis` as lanes, where 1 is that of scalars."""
+    lanes = 8.0
+    extent = axis.extent.constant
+    if extent is not None:
+        lanes = min(lanes, max(extent, 1))
+    total, count = 0.0, 0
+    for member in group.members:
+        accesses = [*member.reads()]
+        if member.combine is None or not any(axis is a for a in group.over):
+            accesses.append((member.target, member.indices))
+        for buffer, indices in accesses:
+            count += 1
+            total += _access_cost(buffer, indices, axis.var)
+    return (total + 1) / (count + 1) / lanes
+
+
+def _access_cost(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> float:
+    position = as_poly(0)
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        position = position + as_poly(index) * as_poly(stride)
+    if not mentions(position.expr(), {var}):
+        return 0.5
+    linear = affine(position, {var})
+    if linear is None or linear.constant(var) != 1:
+        return _GATHER
+    return 1.0

@@ -1,0 +1,210 @@
+"""What must hold for a kernel to run natively, and is not proved: tested before its first write.
+
+That are indices inside their dimensions and divisors other than zero. Where one fails, the kernel
+of NumPy runs instead, which reports the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.bounds import is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.nest.domain import conjuncts
+from relaxpy.exec.kernel.nest.nodes import (
+    Axis,
+    Bind,
+    Branch,
+    Item,
+    Loop,
+    Store,
+    WhileLoop,
+    expressions,
+    loads,
+)
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.steps import Blocked, Contract, Plan, Reduce, Serial, Step
+from relaxpy.exec.native.frame import RefusedError
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.traverse import children
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import And, BinaryOpExpr, Call, Or, PrimExpr, Select, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Obligation:
+    """In each iteration of `axes` where all of `path` holds: 0 <= `index` < `size`.
+
+    Without a size, `index` is a divisor, which is not zero.
+    """
+
+    axes: tuple[Axis, ...]
+    path: tuple[PrimExpr, ...]
+    index: PrimExpr
+    size: PrimExpr | None
+
+
+def obligations(plan: Plan, written: Container[Buffer]) -> list[Obligation]:
+    """The obligations of all steps; `written` are the buffers that the kernel writes.
+
+    Errors:
+        RefusedError: one of them depends on what the kernel itself computes.
+    """
+    found = [o for step in plan.steps for o in _of_step(step, (), plan.shape_vars)]
+    return [_testable(o, written) for o in found]
+
+
+def _testable(obligation: Obligation, written: Container[Buffer]) -> Obligation:
+    """The obligation without conditions on what the kernel computes, in the loops that matter."""
+
+    def is_known(expr: PrimExpr) -> bool:
+        return not any(load.buffer in written for load in loads(expr))
+
+    if not is_known(obligation.index):
+        raise RefusedError("it computes an index or a divisor that may be invalid")
+    path = tuple(filter(is_known, obligation.path))
+    needed: list[Axis] = []
+    uses = [obligation.index, *path]
+    for axis in reversed(obligation.axes):
+        if any(mentions(use, {axis.var}) for use in uses):
+            needed.insert(0, axis)
+            uses += (axis.start, axis.stop)
+    if not all(map(is_known, uses)):
+        raise RefusedError("it computes the bounds of a loop with an index that may be invalid")
+    variables = {axis.var for axis in needed}
+    unknown = {axis.var for axis in obligation.axes} - variables
+    path = tuple(test for test in path if not mentions(test, unknown))
+    return Obligation(tuple(needed), path, obligation.index, obligation.size)
+
+
+def _of_step(
+    step: Step, outer: tuple[Axis, ...], shape_vars: Container[Var]
+) -> Iterator[Obligation]:
+    match step:
+        case Serial(axis=axis, steps=steps):
+            for expr in (axis.start, axis.stop):
+                yield from _of_value(expr, outer, (), shape_vars)
+            for member in steps:
+                yield from _of_step(member, (*outer, axis), shape_vars)
+            return
+        case Blocked(steps=steps):
+            for member in steps:
+                yield from _of_step(member, outer, shape_vars)
+            return
+        case _:
+            statement = step.statement
+    inside = tuple(a for a in outer if all(a.var is not own.var for own in statement.axes))
+    axes = (*inside, *statement.axes)
+    if isinstance(statement, Assignment):
+        yield from _of_assignment(statement, axes, shape_vars)
+        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
+            yield from _of_value(step.initial, axes, (), shape_vars)
+    else:
+        yield from _of_items(statement.items, axes, (), {}, shape_vars)
+
+
+def _of_assignment(
+    statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
+) -> Iterator[Obligation]:
+    for number, axis in enumerate(axes):
+        for bound in (axis.start, axis.stop):
+            yield from _of_value(bound, axes[:number], (), shape_vars)
+    path: tuple[PrimExpr, ...] = ()
+    for guard in statement.guards:
+        yield from _of_value(guard, axes, path, shape_vars)
+        path = (*path, *conjuncts(guard))
+    for expr in (*statement.indices, statement.value):
+        yield from _of_value(expr, axes, path, shape_vars)
+    yield from _of_access(statement.target, statement.indices, axes, path, shape_vars)
+
+
+def _of_access(
+    buffer: Buffer,
+    indices: Sequence[PrimExpr],
+    axes: tuple[Axis, ...],
+    path: tuple[PrimExpr, ...],
+    shape_vars: Container[Var],
+) -> Iterator[Obligation]:
+    for index, size in zip(indices, buffer.shape, strict=True):
+        if not is_inside(index, size, axes, shape_vars):
+            yield Obligation(axes, path, index, size)
+
+
+def _of_value(
+    expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
+) -> Iterator[Obligation]:
+    """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
+    seen: set[PrimExpr] = set()
+    pending: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [(expr, path)]
+    while pending:
+        node, conditions = pending.pop()
+        if not conditions or conditions is path:
+            if node in seen:
+                continue
+            seen.add(node)
+        inner: Iterable[tuple[PrimExpr, tuple[PrimExpr, ...]]]
+        match node:
+            case (
+                Select(condition=test, true_value=yes, false_value=no)
+                | Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
+            ):
+                opposite = ops.logical_not(test)
+                inner = (
+                    (test, conditions),
+                    (yes, (*conditions, *conjuncts(test))),
+                    (no, (*conditions, opposite)),
+                )
+            case And(a=a, b=b):
+                inner = ((a, conditions), (b, (*conditions, a)))
+            case Or(a=a, b=b):
+                inner = ((a, conditions), (b, (*conditions, ops.logical_not(a))))
+            case _:
+                inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
+        pending += inner
+        if isinstance(node, BufferLoad):
+            yield from _of_access(node.buffer, node.indices, axes, conditions, shape_vars)
+        elif (
+            isinstance(node, BinaryOpExpr)
+            and may_divide_by_zero(node)
+            and not _is_positive(node.b, shape_vars)
+        ):
+            yield Obligation(axes, conditions, node.b, None)
+
+
+def _is_positive(divisor: PrimExpr, shape_vars: Container[Var]) -> bool:
+    return divisor.dtype.family == "int" and as_poly(divisor).is_at_least(1, shape_vars)
+
+
+def _of_items(
+    items: Sequence[Item],
+    axes: tuple[Axis, ...],
+    path: tuple[PrimExpr, ...],
+    bound: Mapping[Var, PrimExpr],
+    shape_vars: Container[Var],
+) -> Iterator[Obligation]:
+    bound = dict(bound)
+    for item in items:
+        for expr in expressions(item):
+            yield from _of_value(substitute(expr, bound), axes, path, shape_vars)
+        match item:
+            case Loop(axis=axis, body=body):
+                start, stop = (substitute(e, bound) for e in (axis.start, axis.stop))
+                inner = (*axes, Axis(axis.var, start, stop))
+                yield from _of_items(body, inner, path, bound, shape_vars)
+            case Branch(condition=condition, body=body, orelse=orelse):
+                test = substitute(condition, bound)
+                yes, no = (*path, *conjuncts(test)), (*path, ops.logical_not(test))
+                yield from _of_items(body, axes, yes, bound, shape_vars)
+                yield from _of_items(orelse, axes, no, bound, shape_vars)
+            case WhileLoop(body=body):
+                yield from _of_items(body, axes, path, bound, shape_vars)
+            case Store(buffer=buffer, indices=indices):
+                resolved = [substitute(i, bound) for i in indices]
+                yield from _of_access(buffer, resolved, axes, path, shape_vars)
+            case Bind(var=var, value=value):
+                bound[var] = substitute(value, bound)
+            case _:
+                pass

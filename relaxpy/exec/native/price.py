@@ -1,0 +1,27 @@
+"""Whether a kernel is faster as native code than on NumPy."""
+
+from __future__ import annotations
+
+from relaxpy.exec.kernel.plan.steps import Contract, flatten_steps
+from relaxpy.exec.native.frame import RefusedError
+from relaxpy.exec.native.tree import Program
+from relaxpy.ir.arith.algebra.affine import as_poly
+
+_SMALL_PRODUCT = 1 << 15
+"""Multiplications up to which a product of matrices takes less time than a call of BLAS."""
+
+
+def is_worthwhile(program: Program) -> None:
+    """Check that native code is faster.
+
+    Errors:
+        RefusedError: it is not.
+    """
+    for step in flatten_steps(program.plan.steps):
+        if not isinstance(step, Contract):
+            continue
+        count = as_poly(1)
+        for axis in (*step.axes, *step.over):
+            count = count * axis.extent
+        if count.constant is None or count.constant > _SMALL_PRODUCT:
+            raise RefusedError("a product of matrices runs on BLAS")

@@ -1,0 +1,194 @@
+"""The loop tree of a kernel: its steps as loops, groups of statements, and statements in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar, assert_never
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.statements import Statement
+from relaxpy.exec.kernel.plan.steps import (
+    ArgReduce,
+    Blocked,
+    Contract,
+    Map,
+    Plan,
+    Reduce,
+    Scalar,
+    Scan,
+    Scatter,
+    Serial,
+    Step,
+    accesses,
+    flatten_steps,
+)
+from relaxpy.exec.native.groups import Group, Member, fused, group_of, tests_within
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """A statement in each iteration of `axes`, in order, if the `tests` hold."""
+
+    statement: Statement
+    axes: tuple[Axis, ...]
+    tests: tuple[PrimExpr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`body` for each value of `axis`, in order."""
+
+    axis: Axis
+    body: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """`body` for each block of `size` iterations of the axis of `step`, in any order.
+
+    The variables of the step have the bounds of the block. In a block of one row, no group has the
+    axis: `row` is its variable.
+    """
+
+    step: Blocked
+    size: int
+    row: Var
+    body: tuple[Group | Ordered, ...]
+
+
+Tree: TypeAlias = Ordered | For | Rows | Group
+_T = TypeVar("_T", bound="Tree")
+Root: TypeAlias = Callable[[Buffer], Buffer]
+"""The buffer whose memory a buffer uses."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """The trees of a kernel, in order. Those of its local buffers in `elided` need no memory."""
+
+    plan: Plan
+    trees: tuple[Tree, ...]
+    elided: frozenset[Buffer]
+    written: frozenset[Buffer]
+
+
+def program_of(plan: Plan) -> Program:
+    """The loop tree of `plan`."""
+
+    def root(buffer: Buffer) -> Buffer:
+        return plan.shared.get(buffer, buffer)
+
+    trees = tuple(_trees(plan.steps, root, ()))
+    local = {entry.buffer for entry in plan.nest.local}
+    steps = list(flatten_steps(plan.steps))
+    uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+    elided = {b for g in _groups(trees) for b in _temporaries(g, uses) if b in local}
+    written = {w.buffer for s in steps for w in s.statement.writes}
+    owners = frozenset({*written, *map(root, written)})
+    same = {b for b, owner in plan.shared.items() if owner in owners}
+    return Program(plan, trees, frozenset(elided), owners | same)
+
+
+def _trees(steps: Sequence[Step], root: Root, serial: tuple[Axis, ...]) -> Iterator[Tree]:
+    """The trees of steps; neighbouring groups are fused."""
+    trees = [_tree(step, root, serial) for step in steps]
+    yield from _fused_runs(trees, root)
+
+
+def _tree(step: Step, root: Root, serial: tuple[Axis, ...]) -> Tree:
+    match step:
+        case Serial(axis=axis, steps=steps):
+            return For(axis, tuple(_trees(steps, root, (*serial, axis))))
+        case Blocked():
+            return _rows(step, root, serial)
+        case Map() | Reduce() | Contract():
+            return group_of(step, serial)
+        case Scan(axes=axes, axis=along):
+            ordered = (*(a for a in axes if a is not along), along)
+        case Scatter(axes=axes):
+            ordered = axes
+        case ArgReduce(axes=axes, extreme=extreme):
+            ordered = (*axes, extreme.axis)
+        case Scalar():
+            ordered = ()
+        case _:
+            assert_never(step)
+    return Ordered(step.statement, ordered, tests_within(step.statement.axes, serial))
+
+
+_ROW_ELEMENTS = 64
+"""Rows of fewer elements run in blocks of several rows."""
+_BLOCK_ELEMENTS = 1024
+
+
+def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
+    body: list[Group | Ordered] = []
+    elements = 1
+    for member in step.steps:
+        tree = _tree(member, root, serial)
+        assert isinstance(tree, (Group, Ordered))
+        count = 1
+        for axis in tree.all_axes if isinstance(tree, Group) else tree.axes:
+            if axis.start is not step.low:
+                extent = axis.extent.constant
+                count *= _ROW_ELEMENTS if extent is None else max(extent, 1)
+        elements = max(elements, count)
+        body.append(tree)
+    size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
+    if size == 1:
+        body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
+    return Rows(step, size, step.axis.var, tuple(_fused_runs(body, root)))
+
+
+def _fused_runs(trees: Iterable[_T], root: Root) -> Iterator[_T | Group]:
+    run: list[Group] = []
+    for tree in trees:
+        if isinstance(tree, Group):
+            run.append(tree)
+            continue
+        yield from fused(run, root)
+        run = []
+        yield tree
+    yield from fused(run, root)
+
+
+def _of_one_row(group: Group, step: Blocked) -> Group:
+    """The group in a block of one row, whose number is the variable of the step's axis."""
+    values: Mapping[Var, PrimExpr] = {
+        a.var: step.axis.var for a in group.all_axes if a.start is step.low
+    }
+    axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))
+    return Group(axes, over, tuple(m.substituted(values) for m in group.members), group.tests)
+
+
+def _groups(trees: Iterable[Tree]) -> Iterator[Group]:
+    for tree in trees:
+        match tree:
+            case Group():
+                yield tree
+            case For(body=body) | Rows(body=body):
+                yield from _groups(body)
+            case Ordered():
+                pass
+
+
+def _temporaries(group: Group, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
+    """The buffers that only this group uses, which stores an element before it reads it."""
+    counts: Counter[Buffer] = Counter()
+    first: dict[Buffer, Member] = {}
+    for member in group.members:
+        buffers = {b for b, _ in member.reads()} | {member.target}
+        if member.initial is not None:
+            buffers |= {load.buffer for load in loads(member.initial)}
+        for buffer in buffers:
+            counts[buffer] += 1
+            first.setdefault(buffer, member)
+    for buffer, count in counts.items():
+        member = first[buffer]
+        stores = member.target is buffer and member.combine is None and not member.guards
+        if count == uses[buffer] and stores and all(b is not buffer for b, _ in member.reads()):
+            yield buffer

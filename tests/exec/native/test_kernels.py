@@ -1,0 +1,167 @@
+"""Kernels of the target "native" compute what those of NumPy do, and what their text says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+from tests.fuzz.kernels.compare import examine
+from tests.fuzz.kernels.generate import generate
+from tests.fuzz.today import SEED
+
+RNG = np.random.default_rng(20)
+
+
+def function(body: str, *params: str) -> Any:
+    """A Relax function of the parameters x0, x1... whose struct infos are given."""
+    listed = ", ".join(f"x{n}: R.Tensor({param})" for n, param in enumerate(params))
+    return from_source(
+        f"""
+@R.function
+def main({listed}):
+    n = T.int64()
+    with R.dataflow():
+        y = {body}
+        R.output(y)
+    return y
+"""
+    )
+
+
+def methods(executable: Any) -> list[str]:
+    return [row.method + row.reason for row in executable.report()]
+
+
+def floats(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+ROWS = '("n", 67), "float32"'
+COLUMN = '(67,), "float32"'
+PROGRAMS = {
+    "R.add(R.multiply(x0, x0), x1)": (ROWS, COLUMN),
+    "R.nn.softmax(x0)": (ROWS,),
+    "R.nn.softmax(x0, axis=0)": (ROWS,),
+    "R.nn.layer_norm(R.add(R.nn.gelu(x0), x0), x1, x1, axes=[-1])": (ROWS, COLUMN),
+    "R.sum(x0, axis=0)": (ROWS,),
+    "R.sum(x0, axis=1)": (ROWS,),
+    "R.max(x0)": (ROWS,),
+    "R.variance(x0, axis=[1])": (ROWS,),
+    "R.cumsum(x0, axis=1)": (ROWS,),
+    "R.cumsum(x0, axis=0)": (ROWS,),
+    "R.argmax(x0, axis=1)": (ROWS,),
+    "R.permute_dims(x0)": (ROWS,),
+    "R.nn.pad(x0, [1, 2, 3, 0])": (ROWS,),
+    "R.flip(x0, axis=1)": (ROWS,),
+    "R.astype(R.multiply(x0, R.const(9, 'float32')), 'int32')": (ROWS,),
+    "R.sigmoid(R.astype(x0, 'float16'))": (ROWS,),
+    "R.where(R.greater(x0, x1), x0, R.exp(x1))": (ROWS, COLUMN),
+}
+
+
+@pytest.mark.parametrize("body", PROGRAMS)
+def test_programs_run_natively_and_agree_with_numpy(body: str) -> None:
+    func = function(body, *PROGRAMS[body])
+    native, numpy = (relaxpy.compile(func, target=t) for t in ("native", "numpy"))
+    assert all(method.startswith("native") for method in methods(native))
+    for rows in (1, 5, 16, 130):
+        args = [floats(rows, 67), floats(67)][: len(PROGRAMS[body])]
+        found, expected = native["main"](*args), numpy["main"](*args)
+        assert found.dtype == expected.dtype
+        # Sums of at most 130 * 67 terms of order 1 in another order.
+        tolerance = 1e-2 if found.dtype == np.float16 else 2e-5
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 31, 33, 64, 65, 129, 200])
+def test_the_last_lanes_do_not_reach_beyond_an_array(columns: int) -> None:
+    func = function(
+        "R.add(R.divide(x0, R.sum(x0, axis=1, keepdims=True)), R.sum(x0, axis=0))",
+        f'("n", {columns}), "float32"',
+    )
+    executable = relaxpy.compile(func, target="native")
+    array = np.abs(floats(3, columns)) + 1
+    expected = array / array.sum(1, keepdims=True) + array.sum(0)
+    for at_end in (False, True):
+        found = executable["main"](guarded(array, at_end=at_end))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+KERNEL = """
+@T.prim_func
+def main(
+    A: T.Buffer(({size},), "float32"), I: T.Buffer((4,), "int64"), B: T.Buffer((4,), "float32")
+):
+    T.func_attr({{"global_symbol": "main"}})
+    for i in range(4):
+        B[i] = {value}
+"""
+
+
+def test_an_index_outside_is_found_before_anything_is_written() -> None:
+    func = from_source(KERNEL.format(size=8, value="A[I[i]]"))
+    executable = relaxpy.compile(func, target="native")
+    assert methods(executable) == ["native, elementwise"]
+    a, b = floats(8), np.zeros(4, "float32")
+    index = np.array([7, 0, 3, 1])
+    executable["main"](a, index, b)
+    np.testing.assert_array_equal(b, a[index])
+    for wrong in (8, -1, 2**62):
+        index[3], b[:] = wrong, 5
+        with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer A"):
+            executable["main"](a, index, b)
+        assert np.array_equal(b, [5, 5, 5, 5])
+
+
+def test_a_division_by_zero_is_found_before_anything_is_written() -> None:
+    value = 'T.Cast("float32", T.floordiv(T.int64(12), I[i]))'
+    executable = relaxpy.compile(from_source(KERNEL.format(size=8, value=value)), target="native")
+    assert methods(executable) == ["native, elementwise"]
+    b = np.zeros(4, "float32")
+    executable["main"](floats(8), np.array([1, -5, 12, -13]), b)
+    assert b.tolist() == [12, -3, 1, -1]
+    with pytest.raises(RuntimeCheckError, match="zero"):
+        executable["main"](floats(8), np.array([1, 2, 3, 0]), b)
+    assert b.tolist() == [12, -3, 1, -1]
+
+
+def test_arguments_that_overlap_or_have_strides_go_to_numpy() -> None:
+    func = from_source(KERNEL.format(size=4, value="A[3 - i] + T.float32(1)"))
+    executable = relaxpy.compile(func, target="native")
+    a = np.arange(4, dtype="float32")
+    index = np.zeros(4, "int64")
+    executable["main"](a, index, a)  # in the order of the text
+    assert a.tolist() == [4, 3, 4, 5]
+    memory = np.arange(8, dtype="float32")
+    b = np.zeros((4, 2), "float32")
+    executable["main"](memory[::2], index, b[:, 1])
+    assert b[:, 1].tolist() == [7, 5, 3, 1]
+
+
+def test_what_has_no_native_form_runs_on_numpy_and_the_report_says_why() -> None:
+    func = from_source(KERNEL.format(size=4, value='T.call_extern("float32", "f", A[i])'))
+    [row] = relaxpy.compile(func, target="native").report()
+    assert "not native" in row.reason or "calls" in row.reason
+
+
+def test_a_saved_executable_is_compiled_again_for_its_target(tmp_path: Any) -> None:
+    executable = relaxpy.compile(function("R.exp(x0)", ROWS), target="native")
+    executable.save(tmp_path / "model.json")
+    loaded = relaxpy.load_executable(tmp_path / "model.json")
+    assert loaded.target == "native"
+    x = floats(3, 67)
+    np.testing.assert_array_equal(loaded["main"](x), executable["main"](x))
+
+
+@pytest.mark.rule("OPT-1", "OPT-8")
+def test_random_kernels_do_what_their_text_says() -> None:
+    for number in range(8):
+        program = generate(f"{SEED}/native/{number}")
+        failures = examine(program, ("native",), trip=False).failures
+        assert not failures, f"seed {SEED}/native/{number}: {failures[0]}\n\n{program.standalone()}"
