@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+T = TypeVar("T")
 
 
 def _dataclass(
@@ -62,6 +64,30 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
     dataclass = _dataclass
+
+
+class _Arguments(dict[type, tuple[str, ...]]):
+    """The names of the fields of each class that its constructor takes."""
+
+    def __missing__(self, cls: type) -> tuple[str, ...]:
+        self[cls] = names = tuple(field.name for field in dataclasses.fields(cls) if field.init)
+        return names
+
+
+_arguments: Final = _Arguments()
+
+
+def replace(instance: T, **changes: object) -> T:
+    """An instance with some fields replaced, which `dataclasses.replace` creates more slowly.
+
+    Errors:
+        TypeError: the constructor does not take one of `changes`.
+    """
+    cls = type(instance)
+    for name in _arguments[cls]:
+        if name not in changes:
+            changes[name] = getattr(instance, name)
+    return cls(**changes)
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -115,17 +116,10 @@ def differences(case: Case, inputs: list[Array], weights: list[Array], place: in
     return out
 
 
-@pytest.mark.parametrize(
-    ("case", "symbolic"),
-    [
-        pytest.param(case, symbolic, id=f"{case.name}-{'symbolic' if symbolic else 'static'}")
-        for case in COMPARED
-        for symbolic in (False, True)
-        if not (symbolic and "numbers" in case.needs)
-    ],
-)
-def test_the_gradient_is_that_of_the_definition(case: Case, symbolic: bool) -> None:
-    module, places, dtypes = gradient_program(case, symbolic=symbolic)
+@lru_cache(maxsize=8)
+def expected(number: int, dtypes: tuple[str, ...]) -> tuple[list[Array], list[Array], list[Array]]:
+    """The inputs of a case, the weights of its results, and the derivatives by each input."""
+    case = COMPARED[number]
     inputs = [doubles(np.asarray(x)) for x in case.inputs]
     with np.errstate(all="ignore"):
         results = fields(case.expected(*inputs))
@@ -134,17 +128,35 @@ def test_the_gradient_is_that_of_the_definition(case: Case, symbolic: bool) -> N
         random.standard_normal(np.shape(v)).astype(dtype)
         for v, dtype in zip(results, dtypes, strict=True)
     ]
-    floats = [k for k, x in enumerate(inputs) if x.dtype.kind == "f"]
+    slopes = [
+        differences(case, inputs, weights, place) if x.dtype.kind == "f" else np.zeros(x.shape)
+        for place, x in enumerate(inputs)
+    ]
+    return inputs, weights, slopes
+
+
+@pytest.mark.parametrize(
+    ("number", "symbolic"),
+    [
+        pytest.param(number, symbolic, id=f"{case.name}-{'symbolic' if symbolic else 'static'}")
+        for number, case in enumerate(COMPARED)
+        for symbolic in (False, True)
+        if not (symbolic and "numbers" in case.needs)
+    ],
+)
+def test_the_gradient_is_that_of_the_definition(number: int, symbolic: bool) -> None:
+    module, places, dtypes = gradient_program(COMPARED[number], symbolic=symbolic)
+    inputs, weights, slopes = expected(number, tuple(dtypes))
     with np.errstate(all="ignore"):
         grads = fields(
             compile(module, "reference" if symbolic else "numpy")["main"](*inputs, *weights)
         )
     by_place = dict(zip(places, grads, strict=True))
-    for place in floats:
-        expected = differences(case, inputs, weights, place)
-        found = by_place.get(place, np.zeros(inputs[place].shape))  # no_grad: it is 0 everywhere
-        assert found.shape == inputs[place].shape
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    for place, slope in enumerate(slopes):
+        if inputs[place].dtype.kind == "f":
+            found = by_place.get(place, np.zeros(slope.shape))  # no_grad: it is 0 everywhere
+            assert found.shape == slope.shape
+            np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-6)
 
 
 #: Why operators have no gradient.

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -88,34 +89,54 @@ def resized(
     x: Array, size: Sequence[int], layout: str, roi: Sequence[float] | None = None, **given: Any
 ) -> Array:
     """ONNX, Resize, one element after the other."""
+    region = (0.0,) * (2 * len(size)) if roi is None else tuple(roi)
     attrs = {**ATTRS, **given}
-    axes = [layout.index(letter) for letter in "DHW" if letter in layout]
     shape = list(x.shape)
-    for axis, new in zip(axes, size, strict=True):
-        shape[axis] = new
+    for letter, new in zip([v for v in "DHW" if v in layout], size, strict=True):
+        shape[layout.index(letter)] = new
+    out = np.full(shape, float(attrs["extrapolation_value"]))
+    for index, terms in _sources(x.shape, tuple(shape), layout, region, tuple(attrs.items())):
+        out[index] = sum(x[source] * weight for source, weight in terms)
+    return out
+
+
+@lru_cache(maxsize=64)
+def _sources(
+    old_shape: tuple[int, ...],
+    shape: tuple[int, ...],
+    layout: str,
+    region: tuple[float, ...],
+    items: tuple[tuple[str, Any], ...],
+) -> list[tuple[tuple[int, ...], list[tuple[tuple[int, ...], float]]]]:
+    """For each element of the result, the elements that it is a sum of, and their weights.
+
+    Elements outside the region are left out.
+    """
+    attrs = dict(items)
+    axes = [layout.index(letter) for letter in "DHW" if letter in layout]
     count = len(axes)
-    region = roi or (0.0,) * (2 * count)
     mode = attrs["coordinate_transformation_mode"]
-    out = np.zeros(shape)
+    sources = []
     for index in np.ndindex(*shape):
         ats = [
             _coordinate(
-                index[axis], x.shape[axis], shape[axis], mode, (region[k], region[k + count])
+                index[axis], old_shape[axis], shape[axis], mode, (region[k], region[k + count])
             )
             for k, axis in enumerate(axes)
         ]
         if mode == CROP and any(
-            not 0 <= at <= x.shape[axis] - 1 for at, axis in zip(ats, axes, strict=True)
+            not 0 <= at <= old_shape[axis] - 1 for at, axis in zip(ats, axes, strict=True)
         ):
-            out[index] = attrs["extrapolation_value"]
             continue
-        near = [_weights(at, x.shape[axis], attrs) for at, axis in zip(ats, axes, strict=True)]
+        near = [_weights(at, old_shape[axis], attrs) for at, axis in zip(ats, axes, strict=True)]
+        terms = []
         for chosen in itertools.product(*(weights.items() for weights in near)):
             source = list(index)
             for axis, (k, _) in zip(axes, chosen, strict=True):
                 source[axis] = k
-            out[index] += x[tuple(source)] * math.prod(weight for _, weight in chosen)
-    return out
+            terms.append((tuple(source), math.prod(weight for _, weight in chosen)))
+        sources.append((index, terms))
+    return sources
 
 
 def _case(
