@@ -1,7 +1,8 @@
 """Attacks on `from_source`: each text with the reason for which it is refused.
 
-Run as a program, it reads all of them with little memory and time and prints what came of each; a
-text that calls what it must not, leaves a file in the working directory.
+Run as a program with two numbers, it reads the attacks between them with little memory and time and
+prints what came of each; a text that calls what it must not, leaves a file in the working
+directory.
 """
 
 import json
@@ -9,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,13 +211,13 @@ WORK = {
         "a = ['']\n" + "\n".join("a = [a, a]" for _ in range(60)) + "\ny = str(a)",
     ],
     HASHES: [
-        "y = {i * (2**61 - 1) for i in range(90000)}",
-        "y = {i * (2**61 - 1): 0 for i in range(90000)}",
-        "y = set([i * (2**61 - 1) for i in range(90000)])",
-        "y = set(map(lambda i: i * (2**61 - 1), range(90000)))",
+        "y = {i * (2**61 - 1) for i in range(9000)}",
+        "y = {i * (2**61 - 1): 0 for i in range(9000)}",
+        "y = set([i * (2**61 - 1) for i in range(9000)])",
+        "y = set(map(lambda i: i * (2**61 - 1), range(9000)))",
         "y = dict([(i * (2**61 - 1), 0) for i in range(9000)])",
-        "y = dict(zip([i * (2**61 - 1) for i in range(90000)], range(90000)))",
-        "y = {(1, i * (2**61 - 1)) for i in range(90000)}",
+        "y = dict(zip([i * (2**61 - 1) for i in range(9000)], range(9000)))",
+        "y = {(1, i * (2**61 - 1)) for i in range(9000)}",
         "a = [{i * (2**61 - 1) for i in range(10 * k, 10 * k + 10)} for k in range(3)]\n"
         "y = a[0] | a[1] | a[2]",
         "y = {" + ", ".join(f"{i * (2**61 - 1)}: 0" for i in range(90)) + "}",
@@ -381,7 +383,7 @@ def outcome(attack: Attack) -> tuple[str, str, int]:
 
 
 def main() -> None:
-    """Read all, within the limits."""
+    """Read those that the arguments select, within the limits."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = now + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -390,7 +392,7 @@ def main() -> None:
         raise TimeoutError(f"more than {SECONDS} seconds")
 
     signal.signal(signal.SIGVTALRM, late)
-    for attack in attacks():
+    for attack in islice(attacks(), *map(int, sys.argv[1:])):
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
         found = outcome(attack)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
