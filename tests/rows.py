@@ -1,9 +1,14 @@
 """Rows of parametrised tests."""
 
-from collections.abc import Iterable
-from typing import Any
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
+
+from tests.fuzz.today import SEED
+
+T = TypeVar("T")
 
 
 def by_rule(
@@ -15,3 +20,22 @@ def by_rule(
         for mark, cases in tables
         for number, case in enumerate(cases)
     ]
+
+
+def of_the_day(
+    config: pytest.Config, rows: Sequence[T], group: Callable[[T], str], least: int = 2
+) -> list[T]:
+    """Half of the rows of each group, `least` at least, drawn with the seed of the day.
+
+    `make test-all` runs all of them (`--whole-table`).
+    """
+    if config.getoption("--whole-table"):
+        return list(rows)
+    groups: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(group(row), []).append(number)
+    chosen: set[int] = set()
+    for name, numbers in groups.items():
+        count = min(max(least, -(-len(numbers) // 2)), len(numbers))
+        chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
+    return [row for number, row in enumerate(rows) if number in chosen]

@@ -1,5 +1,6 @@
 """Errors as people meet them: in scripts, IPython, notebooks, pytest, `python -c`, the prompt."""
 
+import json
 import os
 import re
 import subprocess
@@ -228,14 +229,33 @@ def test_pytest_reports_the_test_and_the_message(reports: dict[str, str], kind: 
     assert not INSIDES.search(without_places(report)), report
 
 
+# One process runs pytest several times, since starting takes longer than what is tested.
+RUNS = """
+import json, sys, pytest
+for args in json.loads(sys.argv[1]):
+    pytest.main(["-p", "no:cacheprovider", *args])
+    print("=" * 20, flush=True)
+"""
+
+
+def pytest_runs(file: Path, *options: list[str]) -> list[str]:
+    """What pytest prints of a file with each of some lists of options."""
+    args = [[f"--rootdir={file.parent}", str(file), *more] for more in options]
+    *found, rest = re.split(r"^={20}\n", python("-c", RUNS, json.dumps(args)).stdout, flags=re.M)
+    assert rest == ""
+    return found
+
+
 def test_pytest_shows_as_much_as_it_is_asked_to(tmp_path: Path) -> None:
     file = tmp_path / "test_model.py"
     file.write_text(IMPORTS + as_test("functions that call functions"))
-    args = ("-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file))
+    plain, long, line = pytest_runs(file, [], ["--tb=long"], ["--tb=line"])
+    assert "in build" in plain
     comment = "Makes a model."
-    assert comment not in python(*args).stdout
-    assert comment in python(*args, "--tb=long").stdout
-    assert "in build" not in python(*args, "--tb=line").stdout
+    assert comment not in plain
+    assert comment in long
+    assert "test_model.py" in line
+    assert "in build" not in line
 
 
 def test_pytest_says_once_where_the_broken_rules_are_explained(tmp_path: Path) -> None:
@@ -243,11 +263,11 @@ def test_pytest_says_once_where_the_broken_rules_are_explained(tmp_path: Path) -
     tests = [as_test(kind) for kind in ("function", "module", "functions that call functions")]
     passing = "def test_passing(): pass"
     file.write_text("\n\n".join([IMPORTS + DEFINED, *tests, passing]))
-    args = ("-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(file))
-    for more in ("--tb=auto", "-n1"):
-        found = python(*args, more).stdout
+    *failed, passed = pytest_runs(file, ["--tb=auto"], ["-n1"], ["-k", "passing"])
+    for found in failed:
         rules = dict.fromkeys(re.findall(r"^E .*\[([A-Z]+-\w+)\]$", found, re.MULTILINE))
         assert rules
         [line] = [line for line in found.splitlines() if "relaxpy.explain" in line]
         assert line == f'about {", ".join(rules)}: relaxpy.explain("{next(iter(rules))}")'
-    assert "relaxpy.explain" not in python(*args, "-k", "passing").stdout
+    assert "1 passed" in passed
+    assert "relaxpy.explain" not in passed

@@ -25,6 +25,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
+from tests.rows import of_the_day
 
 TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
 OPEN = [case for case in CASES if "shape" not in case.needs]
@@ -59,9 +60,14 @@ def agree(module: IRModule, case: Case, target: str) -> None:
             check(main(*case.inputs), definition, case.roundings)
 
 
-@pytest.mark.parametrize("case", OPEN, ids=lambda case: case.name)
-def test_operators_compute_the_definition_on_values_of_which_nothing_is_known(case: Case) -> None:
-    agree(most_open(case), case, "numpy")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "drawn" in metafunc.fixturenames:
+        rows = of_the_day(metafunc.config, OPEN, lambda case: case.operator)
+        metafunc.parametrize("drawn", rows, ids=lambda case: case.name)
+
+
+def test_operators_compute_the_definition_on_values_of_which_nothing_is_known(drawn: Case) -> None:
+    agree(most_open(drawn), drawn, "numpy")
 
 
 @pytest.mark.parametrize("case", FIRST, ids=lambda case: case.name)

@@ -155,7 +155,7 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "ConvertToDataflow(1)": "as CanonicalizeBindings",
 }
 """Passes that a second run may change again, with the reason."""
-PROGRAMS = -(-COUNT // 20)
+PROGRAMS = -(-COUNT // 34)
 TARGETS = ("numpy", "reference")
 
 

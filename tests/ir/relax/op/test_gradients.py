@@ -20,6 +20,7 @@ from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, Array, Case
 from tests.ir.relax.op.comparison import doubles
+from tests.rows import of_the_day
 
 #: Differences are taken at each element of inputs of at most this size.
 MOST_ELEMENTS = 64
@@ -135,15 +136,21 @@ def expected(number: int, dtypes: tuple[str, ...]) -> tuple[list[Array], list[Ar
     return inputs, weights, slopes
 
 
-@pytest.mark.parametrize(
-    ("number", "symbolic"),
-    [
-        pytest.param(number, symbolic, id=f"{case.name}-{'symbolic' if symbolic else 'static'}")
-        for number, case in enumerate(COMPARED)
-        for symbolic in (False, True)
-        if not (symbolic and "numbers" in case.needs)
-    ],
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" in metafunc.fixturenames:
+        rows = [
+            (number, symbolic)
+            for number, case in enumerate(COMPARED)
+            for symbolic in (False, True)
+            if not (symbolic and "numbers" in case.needs)
+        ]
+        drawn = of_the_day(metafunc.config, rows, lambda row: COMPARED[row[0]].operator)
+        ids = [
+            f"{COMPARED[n].name}-{'symbolic' if symbolic else 'static'}" for n, symbolic in drawn
+        ]
+        metafunc.parametrize(("number", "symbolic"), drawn, ids=ids)
+
+
 def test_the_gradient_is_that_of_the_definition(number: int, symbolic: bool) -> None:
     module, places, dtypes = gradient_program(COMPARED[number], symbolic=symbolic)
     inputs, weights, slopes = expected(number, tuple(dtypes))

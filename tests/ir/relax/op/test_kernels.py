@@ -20,6 +20,7 @@ from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, WITHOUT_ROWS, Case
 from tests.ir.relax.op.comparison import check, define
+from tests.rows import of_the_day
 
 #: Operators of which no kernel is left: ranges of literals are constants, the others are bounds.
 FOLDED = {"relax.arange", "relax.grad.no_grad"}
@@ -62,15 +63,19 @@ def assert_datatypes(found: Any, function: rx.StructInfo | None) -> None:
         assert DataType(value.dtype) == sinfo.dtype
 
 
-@pytest.mark.parametrize(
-    ("case", "symbolic"),
-    [
-        pytest.param(case, symbolic, id=f"{case.name}-{'symbolic' if symbolic else 'static'}")
-        for case in CASES
-        for symbolic in (False, True)
-        if not (symbolic and "numbers" in case.needs)
-    ],
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "symbolic" in metafunc.fixturenames:
+        rows = [
+            (case, symbolic)
+            for case in CASES
+            for symbolic in (False, True)
+            if not (symbolic and "numbers" in case.needs)
+        ]
+        drawn = of_the_day(metafunc.config, rows, lambda row: row[0].operator)
+        ids = [f"{case.name}-{'symbolic' if symbolic else 'static'}" for case, symbolic in drawn]
+        metafunc.parametrize(("case", "symbolic"), drawn, ids=ids)
+
+
 def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
     module = program(case, symbolic=symbolic)
     lowered = LegalizeOps()(module)

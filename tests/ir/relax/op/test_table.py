@@ -39,7 +39,7 @@ for _case in CASES:
     ROWS.setdefault(_case.operator, []).append(_case)
 #: How many rows of an operator, each in a datatype, are drawn for a day; and in how many ways each
 #: is compiled, here and in the whole table, where the other ways are those of the next rows.
-DRAWN, DRAWN_WAYS, WAYS = 2, 2, 2
+DRAWN, DRAWN_WAYS, WAYS = 2, 1, 2
 #: All ways to compile a row.
 ALL_WAYS = [*product(KNOWLEDGE, TARGETS)]
 
