@@ -22,6 +22,7 @@ Hook = Literal[
     "python_module",
     "relay_text",
     "relay_std",
+    "relay_operator",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -35,6 +36,7 @@ _TARGETS: dict[Hook, str] = {
     "python_module": "relaxpy.exec.python_module:BasePyModule",
     "relay_text": "relaxpy.script.relay.printer:text",
     "relay_std": "relaxpy.script.relay.std:load",
+    "relay_operator": "relaxpy.exec.relay.operators:run_operator",
 }
 
 

@@ -72,9 +72,8 @@ def link_object(code: bytes, exports: Collection[str]) -> Library:
     for name in exports:
         builder.export_symbol(name)
     with _LOCK:
-        linker = _linker()
-        tracker = builder.link(linker, f"relaxpy{next(_NUMBERS)}")
-    return Library(code, {name: tracker[name] for name in exports}, (linker, tracker))
+        tracker = builder.link(_linker(), f"relaxpy{next(_NUMBERS)}")
+    return Library(code, {name: tracker[name] for name in exports}, tracker)
 
 
 @cache

@@ -113,8 +113,10 @@ class Evaluator:
             if not isinstance(callee, _Closure):
                 return callee.call(args)
             function = callee.function
-            scopes = self._scopes_of(function)
-            frame = _Frame(scopes, callee.frame)
+            # A closure shares expressions with the function around it (RLY-110).
+            outer = callee.frame
+            scopes = self._scopes_of(function) if outer is None else outer.scopes
+            frame = _Frame(scopes, outer)
             for param, arg in zip(function.params, args, strict=True):
                 frame.values[id(param)] = arg
             self._check_args(function, args, call)

@@ -321,3 +321,23 @@ def test_an_operator_of_the_user_runs() -> None:
         assert numbers("test.double(Constant(3, (2,), int32))") == [6, 6]
     finally:
         relay.op.Op._table.pop("test.double")
+
+
+@pytest.mark.rule("RLY-110")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%0 = ref(1)\nlet %f = fn() { ref_write(%0, 5) }; let %u = %f(); ref_read(%0)", 5),
+        ("%0 = ref(1)\nlet %f = fn() { ref_read(%0) }; let %u = ref_write(%0, 5); %f()", 5),
+        ("let %f = fn() { %0 = ref(1)\nlet %u = ref_write(%0, 5); ref_read(%0) }; %f() + %f()", 10),
+        (
+            "let %f = fn() { %0 = ref(1)\n(fn() { ref_write(%0, ref_read(%0) + 1) }, %0) };"
+            "let %a = %f(); let %b = %f(); let %u = %a.0(); (ref_read(%a.1), ref_read(%b.1))",
+            (2, 1),
+        ),
+    ],
+)
+def test_a_closure_shares_expressions_with_the_function_around_it(
+    text: str, expected: object
+) -> None:
+    assert numbers(text) == expected

@@ -1,23 +1,22 @@
-"""A-normal form, in which lets bind all intermediate values, and graph form (RLY-48)."""
+"""A-normal form, basic-block form and graph form: what lets bind, and what is shared (RLY-48)."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
-from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.trampoline import Task, run
-from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
-from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom
-from relaxpy.ir.relay.analysis.variables import free_vars
+from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.transform.lets import calls_itself, replace_lets
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
-from relaxpy.ir.relay.ty import Type
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,52 @@ def a_normal_form(expr: rl.RelayExpr) -> rl.RelayExpr:
     scopes = Scopes(expr)
     if all(_is_normal(scope) for scope in _all_scopes(scopes)):
         return expr
-    form = _ANormalForm(scopes)
-    if isinstance(expr, rl.Function):
-        function: rl.RelayExpr = run(form.rebuilt(expr))
+    return _with_lets(scopes, {id(node) for node in scopes.nodes})
+
+
+def _with_lets(scopes: Scopes, bound: Container[int]) -> rl.RelayExpr:
+    """Return the expression of scopes, in which lets bind the expressions of these identities."""
+    form = _Lets(scopes, bound)
+    root = scopes.outermost.root
+    if isinstance(root, rl.Function):
+        function: rl.RelayExpr = run(form.rebuilt(root))
         return function
     result: rl.RelayExpr = run(form.scope(scopes.outermost))
     return result
+
+
+@dataclass(frozen=True)
+class ToBasicBlockNormalForm(RelayPass):
+    """Bind by a let what is used in branches, clauses, lets or functions inside its scope.
+
+    The other expressions stay where they are, except those that touch cells before one that is
+    bound, which are bound too, since their order stays (RLY-108).
+    """
+
+    @override
+    def apply(self, mod: RelayModule) -> RelayModule:
+        return map_functions(mod, lambda function: basic_block_normal_form(function, mod))
+
+
+def basic_block_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExpr:
+    """Return an expression whose scopes share values by lets; itself if it has that form."""
+    scopes = Scopes(expr)
+    bound: set[int] = set()
+    for node in scopes.nodes:
+        inner = scopes.inner.get(id(node), ())
+        places = [(operand, scopes.of[id(node)]) for operand in same_scope(node)]
+        for operand, place in (*places, *zip(scope_roots(node), inner, strict=True)):
+            if not is_atom(operand) and scopes.of[id(operand)] is not place:
+                bound.add(id(operand))
+    if not bound:
+        return expr
+    effects = Effects(expr, mod)
+    for scope in _all_scopes(scopes):
+        chosen = [number for number, node in enumerate(scope.nodes) if id(node) in bound]
+        for node in scope.nodes[: max(chosen, default=0)]:
+            if effects.of(node):
+                bound.add(id(node))
+    return _with_lets(scopes, bound)
 
 
 def _all_scopes(scopes: Scopes) -> list[Scope]:
@@ -59,11 +98,15 @@ def _is_normal(scope: Scope) -> bool:
     return is_atom(root) or scope.nodes == [root]
 
 
-class _ANormalForm:
-    """The lets of each scope; `names` are the variables that expressions are bound to."""
+class _Lets:
+    """The lets of each scope, which bind the expressions whose identities are `bound`.
 
-    def __init__(self, scopes: Scopes) -> None:
+    `names` are the variables that they are bound to, and the other expressions as rebuilt.
+    """
+
+    def __init__(self, scopes: Scopes, bound: Container[int]) -> None:
         self.scopes = scopes
+        self.bound = bound
         self.names: dict[int, rl.RelayExpr] = {}
         self.variables = {
             id(let.value): let.var for let in scopes.lets if scopes.uses.get(id(let.value)) == 1
@@ -71,7 +114,7 @@ class _ANormalForm:
         self.count = 0
 
     def atom(self, expr: rl.RelayExpr) -> rl.RelayExpr:
-        """Return an atom, or the variable that an expression is bound to."""
+        """Return an atom, the variable that an expression is bound to, or what it became."""
         return expr if is_atom(expr) else self.names[id(expr)]
 
     def scope(self, scope: Scope) -> Task[rl.RelayExpr]:
@@ -88,6 +131,9 @@ class _ANormalForm:
             root = scope.root
             mine = bool(scope.nodes) and scope.nodes[-1] is root
             for node in scope.nodes[: len(scope.nodes) - mine]:
+                if id(node) not in self.bound:
+                    self.names[id(node)] = yield self.rebuilt(node)
+                    continue
                 if isinstance(node, rl.Let):
                     self.bind_let(node, bindings)
                     inner = self.scopes.inner[id(node)][0]
@@ -112,7 +158,7 @@ class _ANormalForm:
             bindings.append((let.var, self.atom(let.value)))
 
     def rebuilt(self, node: rl.RelayExpr) -> Task[rl.RelayExpr]:
-        """Return an expression over atoms, with its inner scopes in A-normal form."""
+        """Return an expression whose operands and inner scopes are rebuilt."""
         new: list[rl.RelayExpr] = []
         for scope in self.scopes.inner.get(id(node), ()):
             body = yield self.scope(scope)
@@ -120,6 +166,8 @@ class _ANormalForm:
         match node:
             case rl.Function():
                 return replace(node, body=new[0])
+            case rl.Let(value=value):
+                return replace(node, value=self.atom(value), body=new[0])
             case rl.If(cond=cond):
                 return replace(node, cond=self.atom(cond), true_branch=new[0], false_branch=new[1])
             case rl.Match(data=data, clauses=clauses):
@@ -146,45 +194,8 @@ class ToGraphNormalForm(RelayPass):
 def graph_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExpr:
     """Return an expression in which variables of lets are replaced by their values."""
     effects = Effects(expr, mod)
-    done: dict[int, Any] = {}
-    values: dict[rl.Var, rl.RelayExpr] = {}
-    stack: list[tuple[Node, bool]] = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
-            continue
-        if isinstance(node, rl.Var):
-            done[id(node)] = done[id(values[node])] if node in values else node
-            continue
-        if isinstance(node, (Type, rl.Constructor)):
-            done[id(node)] = node
-            continue
-        if isinstance(node, rl.Let) and id(node.value) not in done and not ready:
-            if not _stays(node, effects):
-                values[node.var] = node.value
-            stack += [(node, True), (node.value, False)]
-            continue
-        operands = list(children(node))
-        if isinstance(node, rl.Let):
-            operands = [node.body, *([] if node.var in values else [node.value])]
-        if any(id(c) not in done for c in operands):
-            stack.append((node, True))
-            stack += [(c, False) for c in reversed(operands)]
-            continue
-        if isinstance(node, rl.Let) and node.var in values:
-            done[id(node)] = done[id(node.body)]
-        elif isinstance(node, rl.Let):
-            value, body = done[id(node.value)], done[id(node.body)]
-            same = value is node.value and body is node.body
-            done[id(node)] = node if same else rl.Let(node.var, value, body, span=node.span)
-        else:
-            done[id(node)] = map_children(lambda child: done.get(id(child), child), node)
-    result: rl.RelayExpr = done[id(expr)]
-    return result
 
+    def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
+        return calls_itself(let) if isinstance(let.value, rl.Function) else effects.of(let.value)
 
-def _stays(let: rl.Let, effects: Effects) -> bool:
-    """Return whether a let is kept: a function that calls itself, or a value with effects."""
-    if isinstance(let.value, rl.Function):
-        return let.var in free_vars(let.value)
-    return effects.of(let.value)
+    return replace_lets(expr, stays)

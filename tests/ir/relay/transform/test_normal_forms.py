@@ -4,30 +4,7 @@ import pytest
 
 from relaxpy import relay
 from relaxpy.ir import structural_equal
-from tests.relay_programs import LIST, NAT, plain, prelude
-
-PROGRAMS = [
-    "1",
-    "(1 + 2) * (3 + 4)",
-    "%0 = 1 + 2\n(%0, %0 * %0)",
-    "let %x = 1 + 2; let %y = %x * %x; (%x, %y)",
-    "(let %x = 1; %x + 1) * (let %y = 2 + 3; %y)",
-    "if (1 + 1 == 2) { 1 + 2 } else { 3 * 4 }",
-    "%0 = 3 * 3\nif (%0 == 9) { %0 + 1 } else { %0 - 1 }",
-    "let %f = fn(%n: int32) -> int32 { if (%n == 0) { 0 } else { %n + %f(%n - 1) } }; %f(4)",
-    "(let %f = fn(%n: int32) -> int32 { if (%n == 0) { 0 } else { %f(%n - 1) } }; %f(3)) + 1",
-    "let %r = ref(1); let %a = ref_read(%r); ref_write(%r, %a + 1); (ref_read(%r), %a)",
-    "let %r = ref(0); let %inc = fn() { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };"
-    "let %a = %inc(); (%inc(), %a, %inc() + 1)",
-    NAT + "match (S(S(Z))) { case S(S(%n)) { (%n, 1 + 2) } case _ { (Z, 2 * 2) } }",
-    LIST + "let %l = Cons(1 + 2, Nil); match? (%l) { Cons(%x, _) => %x * %x }",
-    "let %r = ref(1); %0 = ref_read(%r)\nlet %u = ref_write(%r, 2); (%0, %0)",
-    "((1, 2 + 3).1, fn(%x: int32) { %x + 1 }(2))",
-]
-
-
-def value(module: relay.IRModule) -> object:
-    return plain(relay.create_executor(mod=module).evaluate()())
+from tests.relay_programs import PROGRAMS, prelude, result_of
 
 
 @pytest.mark.rule("RLY-48")
@@ -35,7 +12,7 @@ def value(module: relay.IRModule) -> object:
 def test_both_forms_keep_the_value(text: str) -> None:
     module = relay.parse(text)
     before = module.astext()
-    expected = value(module)
+    expected = result_of(module)
     for steps in (
         [relay.transform.ToANormalForm()],
         [relay.transform.ToGraphNormalForm()],
@@ -45,7 +22,7 @@ def test_both_forms_keep_the_value(text: str) -> None:
         result = module
         for step in steps:
             result = step(result)
-        assert value(result) == expected
+        assert result_of(result) == expected
         assert str(result["main"].ret_type) == str(module["main"].ret_type)
         assert structural_equal(relay.parse(result.astext()), result)
     assert module.astext() == before
@@ -85,26 +62,26 @@ def test_graph_form_shares_what_lets_bound() -> None:
 def test_the_prelude_keeps_its_meaning() -> None:
     text = "@foldl(fn(%a, %x) { %a * 10 + %x }, 0, @rev(Cons(1, Cons(2, Nil))))"
     module = relay.transform.ToANormalForm()(relay.parse(text, init_module=prelude()))
-    assert value(module) == 21
+    assert result_of(module) == 21
 
 
 @pytest.mark.rule("RLY-108")
 def test_graph_form_keeps_the_order_of_cells() -> None:
     text = "let %r = ref(1); let %a = ref_read(%r); ref_write(%r, 5); %a + ref_read(%r)"
     module = relay.transform.ToGraphNormalForm()(relay.parse(text))
-    assert value(module) == 6
+    assert result_of(module) == 6
 
 
 @pytest.mark.rule("RLY-44")
 def test_independent_lets_may_be_exchanged() -> None:
     one = "let %a = 1 + 2; let %b = 3 * 4; (%a, %b)"
     other = "let %b = 3 * 4; let %a = 1 + 2; (%a, %b)"
-    assert value(relay.parse(one)) == value(relay.parse(other))
+    assert result_of(relay.parse(one)) == result_of(relay.parse(other))
     graphs = [relay.transform.ToGraphNormalForm()(relay.parse(text)) for text in (one, other)]
     assert structural_equal(*graphs)
     first = "let %r = ref(1); let %a = ref_write(%r, 2); let %b = ref_read(%r); %b"
     second = "let %r = ref(1); let %b = ref_read(%r); let %a = ref_write(%r, 2); %b"
-    assert value(relay.parse(first)) != value(relay.parse(second))
+    assert result_of(relay.parse(first)) != result_of(relay.parse(second))
 
 
 @pytest.mark.rule("RLY-2")

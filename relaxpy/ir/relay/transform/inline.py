@@ -1,0 +1,104 @@
+"""Replaces calls of global functions by their bodies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rename, rewrite, walk
+from relaxpy.ir.relax.call_graph import strongly_connected
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.scopes import is_atom
+from relaxpy.ir.relay.analysis.variables import all_type_vars, bound_vars
+from relaxpy.ir.relay.module import RelayModule, global_names
+from relaxpy.ir.relay.transform.passes import RelayPass
+
+
+@dataclass(frozen=True)
+class Inline(RelayPass):
+    """Replace calls of the functions whose attribute `Inline` is set by their bodies.
+
+    Lets bind the arguments. Functions that call themselves, also through others, are left.
+    """
+
+    @override
+    def apply(self, mod: RelayModule) -> RelayModule:
+        functions = mod.functions_by_name
+        graph = {name: tuple(global_names(function)) for name, function in functions.items()}
+        ready: dict[str, rl.Function] = {}
+        changed: dict[str, rl.Function] = {}
+        for group in strongly_connected(graph):
+            for name in group:
+                new = cast("rl.Function", rewrite(functions[name], _Calls(ready)))
+                if new is not functions[name]:
+                    changed[name] = new
+                recursive = len(group) > 1 or name in graph[name]
+                if functions[name].attrs.get("Inline") and not recursive:
+                    ready[name] = new
+        if not changed:
+            return mod
+        return mod.with_fields(functions_by_name={**functions, **changed})
+
+
+class _Calls:
+    """The rule that replaces calls of some functions."""
+
+    def __init__(self, functions: dict[str, rl.Function]) -> None:
+        self.functions = functions
+
+    def __call__(self, node: Node) -> Node | None:
+        match node:
+            case rl.Call(op=rl.GlobalVar(name_hint=name), args=args) if name in self.functions:
+                return _called(self.functions[name], args)
+            case _:
+                return None
+
+
+def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayExpr:
+    """Return the body of a function, with fresh variables, in which parameters are arguments."""
+    function = fresh(function)
+    atoms = {p: a for p, a in zip(function.params, args, strict=True) if is_atom(a)}
+    body = rename(function.body, atoms)
+    for param, arg in reversed(list(zip(function.params, args, strict=True))):
+        if param not in atoms:
+            body = rl.Let(param, arg, body, span=arg.span)
+    return body
+
+
+def fresh(function: rl.Function) -> rl.Function:
+    """Return a copy with variables of its own.
+
+    The types that mention type parameters of the function are left to inference, which finds them
+    from the arguments of each call.
+    """
+    own = set(function.type_params)
+
+    def mentions(item: object) -> bool:
+        return isinstance(item, Node) and not own.isdisjoint(all_type_vars(item))
+
+    def without_types(node: Node) -> Node | None:
+        match node:
+            case rl.Function(ret_type=ty) if node is not function and mentions(ty):
+                return replace(node, ret_type=None)
+            case rl.Call(type_args=types) if any(map(mentions, types)):
+                return replace(node, type_args=())
+            case _:
+                return None
+
+    def renewed(var: rl.Var) -> rl.Var:
+        kept = not mentions(var.type_annotation)
+        return rl.Var(var.name_hint, var.type_annotation if kept else None, span=var.span)
+
+    # Shared expressions are evaluated once, and each call evaluates the whole body.
+    inside = [n for n in walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
+    variables = {var: renewed(var) for var in bound_vars(function)}
+    params = tuple(variables[param] for param in function.params)
+    body: Node = rename(function.body, variables, inside)
+    if own:
+        body = rewrite(body, without_types)
+    assert isinstance(body, rl.RelayExpr)
+    return rl.Function(params, body, span=function.span)

@@ -1,0 +1,69 @@
+"""Replaces variables of lets by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.variables import free_vars
+from relaxpy.ir.relay.ty import Type
+
+
+def calls_itself(let: rl.Let) -> bool:
+    """Return whether a let binds a function that mentions its own variable."""
+    return let.var in free_vars(let.value)
+
+
+def replace_lets(
+    expr: rl.RelayExpr,
+    stays: Callable[[rl.Let, rl.RelayExpr], bool],
+    rule: Callable[[Node], Node | None] = lambda node: None,
+) -> rl.RelayExpr:
+    """Return an expression without the lets that do not stay; shared nodes stay shared.
+
+    `stays` receives a let and its new value. `rule` is applied once to each other expression,
+    children first, after the variables in it were replaced; None leaves it as it is.
+    """
+    done: dict[int, Any] = {}
+    replaced: set[rl.Var] = set()
+    # A let is visited before its value, before its body, and after both; other nodes twice.
+    stack: list[tuple[Node, int]] = [(expr, 0)]
+    while stack:
+        node, visit = stack.pop()
+        if id(node) in done:
+            continue
+        if isinstance(node, rl.Var):
+            done[id(node)] = node  # it has another value from its let on
+        elif isinstance(node, (Type, rl.Constructor)):
+            done[id(node)] = node
+        elif isinstance(node, rl.Let):
+            if visit == 0:
+                stack += [(node, 1), (node.value, 0)]
+            elif visit == 1:
+                value = done[id(node.value)]
+                if not stays(node, value):
+                    replaced.add(node.var)
+                    done[id(node.var)] = value
+                stack += [(node, 2), (node.body, 0)]
+            else:
+                done[id(node)] = _rebuilt(node, done, replaced=node.var in replaced)
+        elif visit == 0:
+            stack.append((node, 1))
+            stack += [(c, 0) for c in reversed(list(children(node))) if id(c) not in done]
+        else:
+            rebuilt = map_children(lambda child: done.get(id(child), child), node)
+            result = rule(rebuilt)
+            done[id(node)] = rebuilt if result is None else result
+    new: rl.RelayExpr = done[id(expr)]
+    return new
+
+
+def _rebuilt(let: rl.Let, done: dict[int, Any], *, replaced: bool) -> rl.RelayExpr:
+    value, body = done[id(let.value)], done[id(let.body)]
+    if replaced:
+        return body  # type: ignore[no-any-return]
+    same = value is let.value and body is let.body
+    return let if same else rl.Let(let.var, value, body, span=let.span)
