@@ -54,6 +54,7 @@ class Type:
 
 BOOL = Type("i1")
 I8 = Type("i8")
+I16 = Type("i16")
 I32 = Type("i32")
 I64 = Type("i64")
 F32 = Type("float")

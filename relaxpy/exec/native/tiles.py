@@ -32,8 +32,8 @@ from relaxpy.exec.native.contraction import (
     store,
     total,
 )
-from relaxpy.exec.native.llvm import Function, Type, Value
-from relaxpy.exec.native.panels import Block, pack
+from relaxpy.exec.native.llvm import I8, I16, I32, Function, Type, Value
+from relaxpy.exec.native.panels import Block, pack, pair_rows
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
@@ -116,8 +116,15 @@ class TileEmitter:
             count = -(-self.chunked.extent // self.chunk)
             self.chunk = -(-self.chunked.extent // count)
         self.depth = inside * (self.chunk if self.chunked else 1)
-        self.packs_a = converts(contraction.a, contraction)
-        self.packs_b = self._packs_b() if packs is None else packs
+        # Two products of bytes are added by one instruction, whose operands are pairs of 16 bits.
+        self.pairs = (
+            f.module.triple.startswith("x86_64")
+            and contraction.accumulator == I32
+            and contraction.a.type == contraction.b.type == I8
+        )
+        self.packed = I16 if self.pairs else contraction.accumulator
+        self.packs_a = self.pairs or converts(contraction.a, contraction)
+        self.packs_b = self.pairs or (self._packs_b() if packs is None else packs)
         self.full, self.tail = self._column_blocks()
         self.width = _up(sum(self.full or self.tail), tile.lanes)
         self.row_blocks = ceil_div(f, self.rows, ROWS)
@@ -148,7 +155,8 @@ class TileEmitter:
         """The vectors of full blocks, and those of a smaller one at the end; () for none."""
         lanes, most = self.tile.lanes, self.tile.vectors
         if isinstance(self.columns, Value):
-            return (lanes,) * most, ()
+            # Powers of two are the most likely extents.
+            return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
         candidates = [_cover(self.columns, lanes, n) for n in range(most, max(0, most - 2), -1)]
         _, full, tail = min(candidates, key=lambda c: c[0])
         return full, tail
@@ -161,9 +169,11 @@ class TileEmitter:
         # Rows of a copy begin in different sets of the cache.
         self.pitch = depth + lanes
         if self.packs_a:
-            self.band = f.alloca(accumulator, _up(height, lanes) * self.pitch)
+            self.band = f.alloca(self.packed, _up(height, lanes) * self.pitch)
         if self.packs_b:
-            self.panel = f.alloca(accumulator, (depth + lanes) * self.width)
+            self.panel = f.alloca(self.packed, (depth + lanes) * self.width)
+        if self.pairs:
+            self.paired = f.alloca(self.packed, (depth + lanes) * self.width)
         if self.chunked:
             self.partial = f.alloca(accumulator, height * self.width)
 
@@ -265,20 +275,49 @@ class TileEmitter:
         strides = [(axis.a, axis.b) for axis in axes]
         if self.packs_a:
             self._pack_a(a, axes, height)
-            a, a_row = Memory(self.band, self.contraction.accumulator), self.pitch
+            a, a_row = Memory(self.band, self.packed), self.pitch
             strides = [(n, b) for n, (_, b) in zip(_packed(axes), strides, strict=True)]
         if self.packs_b:
             self._pack_b(b, axes, columns)
-            b, width = Memory(self.panel, self.contraction.accumulator), self.width
+            b, width = Memory(self.panel, self.packed), self.width
             packed = _packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(packed, strides, strict=True)]
+        if self.pairs:
+            count, vector = total(f, [x.extent for x in axes]), Type("i16", self.tile.lanes)
+            pair_rows(f, self.panel, self.paired, count, self.width, vector)
+            joined = (Axis(ceil_div(f, count, 2), 1, self.width),)
+            a, b = Memory(self.band, I32), Memory(self.paired, I32)
+            return _Stretch(joined, a, self.pitch // 2, b, is_first, is_last)
         pairs = zip(axes, strides, strict=True)
         axes = [Axis(axis.extent, *both) for axis, both in pairs]
         return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
 
+    def _narrowed(self, memory: Memory) -> Memory:
+        """Memory that is read as the type of copies."""
+        if not self.pairs:
+            return memory
+
+        def narrowed(raw: Value) -> Value:
+            wide = Type("i32", raw.type.lanes)
+            return self.f.cast("trunc", convert(memory, raw, wide), "i16")
+
+        return Memory(memory.pointer, memory.type, narrowed)
+
+    def _multiply_add(self, factor: Value, vector: Value, value: Value) -> Value:
+        if not self.pairs:
+            return multiply_add(self.f, factor, vector, value)
+        f, type = self.f, Type("i16", 2 * vector.type.lanes)
+        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+        pairs = [
+            f.new(type, f"bitcast {x} to {type}")
+            for x in (f.splat(factor, vector.type.lanes), vector)
+        ]
+        sums = f.call(f"llvm.x86.{name[vector.type.lanes]}", vector.type, *pairs)
+        return value + sums
+
     def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
         f, row = self.f, self.contraction.row
-        vector = Type(self.contraction.accumulator.element, self.tile.lanes)
+        a, vector = self._narrowed(a), Type(self.packed.element, self.tile.lanes)
 
         def copy(at: Size, target: Size) -> None:
             extent, stride = (axes[-1].extent, axes[-1].a) if axes else (1, 1)
@@ -289,7 +328,7 @@ class TileEmitter:
 
     def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: _Columns) -> None:
         f, column = self.f, self.contraction.column
-        vector = Type(self.contraction.accumulator.element, self.tile.lanes)
+        b, vector = self._narrowed(b), Type(self.packed.element, self.tile.lanes)
         extent: Size = sum(columns.lanes)
         if isinstance(self.columns, Value):
             left = self.columns - f.index(columns.start)
@@ -417,7 +456,7 @@ class TileEmitter:
                 pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
                 factor = convert(a, f.load(a.type, pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
-                    results.append(multiply_add(f, factor, vector, value))
+                    results.append(self._multiply_add(factor, vector, value))
             return results
         axis = axes[0]
 

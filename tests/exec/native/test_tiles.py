@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.contraction import Initial, Memory
-from relaxpy.exec.native.llvm import F32, Function, Type, Value
+from relaxpy.exec.native.llvm import F32, I32, I64, Function, Value
 from relaxpy.exec.native.machine import narrow
 from tests.exec.native.contractions import Kernel, check, guarded
 
@@ -84,10 +84,25 @@ def test_datatypes(subscripts: str, dtype: str, out: str) -> None:
     run(subscripts, {"m": 21, "n": 37, "k": 1030}, dtype, out)
 
 
-@pytest.mark.parametrize("out", ["int32", "int64"])
-def test_bytes_are_accumulated_in_wide_integers(out: str) -> None:
-    wide = Type(f"i{8 * np.dtype(out).itemsize}")
-    run("mk,nk->mn", {"m": 5, "n": 37, "k": 70}, "int8", out, accumulator=wide)
+@pytest.mark.parametrize("subscripts", ORDERS)
+@pytest.mark.parametrize("k", [1, 70, 1101])
+def test_bytes_are_accumulated_in_wide_integers(subscripts: str, k: int) -> None:
+    extents = {"m": 5, "n": 37, "k": k}
+    run(subscripts, extents, "int8", "int32", accumulator=I32)
+    run(subscripts, extents, "int8", "int32", accumulator=I32, symbolic="mnk", machine=narrow())
+
+
+def test_sums_of_bytes_over_several_axes() -> None:
+    extents = {"m": 9, "n": 20, "k": 3, "j": 3, "i": 21}
+    run("ijkm,kjin->mn", extents, "int8", "int64", accumulator=I64)
+    run("ijkm,kjin->mn", extents, "int8", "int32", accumulator=I32)
+
+
+def test_the_least_bytes_do_not_saturate() -> None:
+    a, b = np.full((3, 130), -128, "int8"), np.full((130, 20), -128, "int8")
+    c = np.zeros((3, 20), "int32")
+    Kernel("mk,kn->mn", (a, b, c), accumulator=I32)(a, b, c)
+    assert (c == 130 * 128 * 128).all()
 
 
 @pytest.mark.parametrize("symbolic", ["", "bmnk"])
