@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.native.accumulate import combined, identity
+from relaxpy.exec.native.contract import emit_product, product_of
 from relaxpy.exec.native.frame import Lanes, RefusedError, storage_type
 from relaxpy.exec.native.groups import Group, Member, lane_axis
 from relaxpy.exec.native.items import Items
@@ -323,6 +324,11 @@ class KernelEmitter:
         """Emit the loops of a group."""
         written = {m.target for m in group.members}
         with self.frame.writing(self._aliases(written)):
+            product = product_of(group, self.program.root)
+            if product is not None:
+                emit_product(product, self.frame)
+                self.frame.forget()
+                return
             along = lane_axis(group)
             if along is not None and any(along is a for a in group.axes):
                 rest = tuple(a for a in group.axes if a is not along)

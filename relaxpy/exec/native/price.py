@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from relaxpy.exec.kernel.plan.steps import Contract, flatten_steps
+from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
+from relaxpy.exec.native.groups import group_of
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.arith.algebra.affine import as_poly
 
@@ -18,7 +20,7 @@ def is_worthwhile(program: Program) -> None:
         RefusedError: it is not.
     """
     for step in flatten_steps(program.plan.steps):
-        if not isinstance(step, Contract):
+        if not isinstance(step, Contract) or product_of(group_of(step, ()), program.root):
             continue
         count = as_poly(1)
         for axis in (*step.axes, *step.over):

@@ -24,6 +24,7 @@ from relaxpy.exec.kernel.plan.steps import (
     accesses,
     flatten_steps,
 )
+from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, Member, fused, group_of, tests_within
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -75,6 +76,10 @@ class Program:
     elided: frozenset[Buffer]
     written: frozenset[Buffer]
 
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` uses."""
+        return self.plan.shared.get(buffer, buffer)
+
 
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`."""
@@ -123,6 +128,8 @@ def _tree(step: Step, root: Root, serial: tuple[Axis, ...]) -> Tree:
 _ROW_ELEMENTS = 64
 """Rows of fewer elements run in blocks of several rows."""
 _BLOCK_ELEMENTS = 1024
+_PRODUCT_ROWS = 64
+"""The rows of a block with a product of matrices, which share one pass over a factor."""
 
 
 def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
@@ -139,6 +146,8 @@ def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
         elements = max(elements, count)
         body.append(tree)
     size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
+    if any(isinstance(t, Group) and product_of(t, root) for t in body):
+        size = max(size, _PRODUCT_ROWS)
     if size == 1:
         body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
     return Rows(step, size, step.axis.var, tuple(_fused_runs(body, root)))
@@ -147,7 +156,7 @@ def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
 def _fused_runs(trees: Iterable[_T], root: Root) -> Iterator[_T | Group]:
     run: list[Group] = []
     for tree in trees:
-        if isinstance(tree, Group):
+        if isinstance(tree, Group) and product_of(tree, root) is None:
             run.append(tree)
             continue
         yield from fused(run, root)

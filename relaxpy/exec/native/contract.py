@@ -1,0 +1,365 @@
+"""Recognises the groups of a kernel that are contractions of two factors, and emits them.
+
+Axes with proportional strides are merged. They are sorted by the factors that have them: rows are
+in one factor only, columns, whose elements are adjacent in the target, in the other one only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.native.contraction import (
+    Axis,
+    Contraction,
+    Initial,
+    Memory,
+    Size,
+    advance,
+    extents,
+    merged,
+    total,
+)
+from relaxpy.exec.native.few_rows import MOST_ROWS, DotEmitter, SpanEmitter
+from relaxpy.exec.native.frame import storage_type, value_type
+from relaxpy.exec.native.groups import Group, Member
+from relaxpy.exec.native.llvm import Function, Value
+from relaxpy.exec.native.maths.emit import narrow, widen
+from relaxpy.exec.native.parallel import parallel
+from relaxpy.exec.native.tiles import PLACE_BYTES, TileEmitter, tile_of
+from relaxpy.exec.native.values import Values
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Cast, FloatImm, IntImm, Mul, PrimExpr
+from relaxpy.ir.tir.substitution import mentions
+
+_TARGET, _A, _B, _INITIAL = range(4)
+"""The operands, in the order of strides."""
+_COLUMNS = 4
+"""The columns that are worth a vector."""
+_SERIAL = 1 << 18
+"""The number of products below which a contraction takes less time than to start threads."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """Elements of a buffer: the position of the first one, and the datatypes it is cast to."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    casts: tuple[DataType, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dimension:
+    """An axis: its extent, and its stride in each operand."""
+
+    extent: IndexPoly
+    strides: tuple[IndexPoly, ...]
+
+    def has(self, operand: int) -> bool:
+        """Whether the elements of that operand differ along the axis."""
+        return self.strides[operand].constant != 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """A group that is a contraction.
+
+    The operands are the target, the factors with the rows and with the columns, and the buffer of
+    the initial values if they are loaded; `starts` are the positions of their first elements.
+    """
+
+    member: Member
+    operands: tuple[Operand, ...]
+    starts: tuple[IndexPoly, ...]
+    outer: tuple[Dimension, ...]
+    row: Dimension | None
+    column: Dimension
+    over: tuple[Dimension, ...]
+
+
+def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None:
+    """`group` as a contraction, or None if it is not one that runs in tiles.
+
+    `root` is the buffer whose memory a buffer uses.
+    """
+    if len(group.members) != 1 or not group.over or not group.axes:
+        return None
+    [member] = group.members
+    factors = _factors(member)
+    if factors is None or member.combine != "add" or member.guards:
+        return None
+    operands = [Operand(member.target, member.indices), *factors]
+    match member.initial:
+        case None | IntImm() | FloatImm():
+            pass
+        case BufferLoad(buffer=buffer, indices=indices) if buffer.dtype == member.target.dtype:
+            operands.append(Operand(buffer, indices))
+        case _:
+            return None
+    if any(root(o.buffer) is root(member.target) for o in operands[1:]):
+        return None
+    variables = {a.var for a in group.all_axes}
+    bounds = [b for a in group.all_axes for b in (a.start, a.stop)]
+    if any(mentions(b, variables) for b in bounds):
+        return None
+    found = [affine(_position(o), variables) for o in operands]
+    linear = [x for x in found if x is not None]
+    if len(linear) < len(found) or any(any(loads(x.offset.expr())) for x in linear):
+        return None
+    zero = as_poly(0)
+    dimensions = [
+        Dimension(a.extent, tuple(x.coefficients.get(a.var, zero) for x in linear))
+        for a in group.all_axes
+    ]
+    starts = []
+    for position in linear:
+        start = position.offset
+        for axis in group.all_axes:
+            start = start + position.coefficients.get(axis.var, zero) * as_poly(axis.start)
+        starts.append(start)
+    spatial, over = dimensions[: len(group.axes)], dimensions[len(group.axes) :]
+    if not all(d.has(_TARGET) for d in spatial) or any(d.has(_TARGET) for d in over):
+        return None
+    if any(d.extent.constant is not None and d.extent.constant < 1 for d in dimensions):
+        return None
+    if len(operands) > _INITIAL and any(d.has(_INITIAL) for d in over):
+        return None
+    return _sorted(member, operands, starts, _merged(spatial), over)
+
+
+def _position(operand: Operand) -> IndexPoly:
+    total = as_poly(0)
+    for index, stride in zip(operand.indices, strides_of(operand.buffer), strict=True):
+        total = total + as_poly(index) * as_poly(stride)
+    return total
+
+
+def _factors(member: Member) -> tuple[Operand, Operand] | None:
+    """The factors of a product whose sums native code can add."""
+    dtype = member.value.dtype
+    if dtype != member.target.dtype or (not dtype.is_float and dtype.bits < 32):
+        return None
+    match member.value:
+        case Mul(a=a, b=b):
+            left, right = _factor(a), _factor(b)
+            return None if left is None or right is None else (left, right)
+        case _:
+            return None
+
+
+def _factor(expr: PrimExpr) -> Operand | None:
+    """An element that is cast, if at all, to datatypes that have all its values."""
+    casts: list[DataType] = []
+    while isinstance(expr, Cast):
+        casts.insert(0, expr.dtype)
+        expr = expr.value
+    if not isinstance(expr, BufferLoad):
+        return None
+    source = expr.buffer.dtype
+    for target in casts:
+        if not _widens(source, target):
+            return None
+        source = target
+    return Operand(expr.buffer, expr.indices, tuple(casts))
+
+
+def _widens(source: DataType, target: DataType) -> bool:
+    if source.is_bool or target.is_bool:
+        return False
+    if source.is_float:
+        return target.is_float and source.bits < target.bits
+    if target.is_float:
+        return source.bits <= 16 and target.bits >= 32
+    return source.bits < target.bits and (source.family == "uint" or target.family == "int")
+
+
+def _sorted(
+    member: Member,
+    operands: Sequence[Operand],
+    starts: Sequence[IndexPoly],
+    spatial: Sequence[Dimension],
+    over: Sequence[Dimension],
+) -> Product | None:
+    """The product with the roles of its axes; None if no axis can be that of the columns."""
+    order = [_TARGET, _A, _B, _INITIAL][: len(operands)]
+    columns = [d for d in spatial if d.strides[_TARGET].constant == 1]
+    column = next((d for d in columns if d.has(_A) != d.has(_B)), None)
+    if column is None or (column.extent.constant or _COLUMNS) < _COLUMNS:
+        return None
+    if column.has(_A):
+        order[_A], order[_B] = _B, _A
+
+    def reordered(dimension: Dimension) -> Dimension:
+        return Dimension(dimension.extent, tuple(dimension.strides[n] for n in order))
+
+    def depth(dimension: Dimension) -> tuple[float, float]:
+        strides = [dimension.strides[n].constant for n in (_B, _A)]
+        b, a = (float("-inf") if s is None else -s for s in strides)
+        return b, a
+
+    rest = [reordered(d) for d in spatial if d is not column]
+    rows = [d for d in rest if d.has(_A) and not d.has(_B)]
+    row = max(rows, key=lambda d: float(d.extent.constant or 1 << 20), default=None)
+    return Product(
+        member,
+        tuple(operands[n] for n in order),
+        tuple(starts[n] for n in order),
+        tuple(d for d in rest if d is not row),
+        row,
+        reordered(column),
+        # The innermost axis of the sum is the one with adjacent elements.
+        tuple(sorted(map(reordered, over), key=depth)),
+    )
+
+
+def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
+    """The axes, of which adjacent ones with proportional strides become one."""
+    result: list[Dimension] = []
+    for inner in dimensions:
+        if result:
+            pairs = zip(result[-1].strides, inner.strides, strict=True)
+            if all(a.same(b * inner.extent) for a, b in pairs):
+                result[-1] = Dimension(result[-1].extent * inner.extent, inner.strides)
+                continue
+        result.append(inner)
+    return result
+
+
+def emit_product(product: Product, frame: Values) -> None:
+    """Emit a contraction, whose operands `frame` knows the addresses of."""
+    f, contraction = frame.function, contraction_of(product, frame)
+    rows, member = contraction.row.extent, product.member
+
+    def run() -> None:
+        if isinstance(rows, Value):
+            # A batch of one is as common as it is slow in tiles.
+            single = replace(contraction, row=replace(contraction.row, extent=1))
+            is_single = f.compare("eq", rows, 1)
+            f.branch(is_single, lambda: _run(f, single), lambda: _run(f, contraction))
+        else:
+            _run(f, contraction)
+
+    if member.initial is None or member.always:
+        run()
+        return
+    count = total(f, [axis.extent for axis in contraction.over])
+    f.branch(f.compare("sgt", f.index(count), 0), run)
+
+
+def _run(f: Function, contraction: Contraction) -> None:
+    """Emit the tasks, in parallel if there is enough work."""
+    emitter = emitter_of(f, contraction)
+    axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
+    if math.prod(extents(axes)) < _SERIAL:
+        f.loop(0, emitter.tasks, 1, [], emitter.emit)
+        return
+    outer = contraction.values()
+
+    def body(inner: Function, task: Value, *values: Value) -> None:
+        known = {a.name: b for a, b in zip(outer, values, strict=True)}
+        emitter_of(inner, contraction.of_values(lambda v: known[v.name])).emit(task)
+
+    parallel(f, emitter.tasks, outer, body)
+
+
+def contraction_of(product: Product, frame: Values) -> Contraction:
+    """The addresses, extents and strides of a product."""
+    f = frame.function
+
+    def size(value: IndexPoly) -> Size:
+        constant = value.constant
+        return frame.index(value) if constant is None else constant
+
+    def memory(number: int) -> Memory:
+        operand = product.operands[number]
+        start = product.starts[number] + frame.shifts.get(operand.buffer, as_poly(0))
+        type = storage_type(operand.buffer.dtype)
+        pointer = advance(f, frame.pointers[operand.buffer], size(start), type)
+        changes = bool(operand.casts) or value_type(operand.buffer.dtype) != type
+        return Memory(pointer, type, partial(_converted, operand) if changes else None)
+
+    def axis(dimension: Dimension) -> Axis:
+        extent = size(dimension.extent)
+        if not isinstance(extent, Value):
+            extent = max(extent, 0)
+        elif not dimension.extent.is_at_least(0, frame.shape_vars):
+            extent = f.intrinsic("smax", extent, 0)
+        target, a, b = (size(s) for s in dimension.strides[:_INITIAL])
+        return Axis(extent, a, b, target)
+
+    def initial() -> Initial:
+        value = product.member.initial
+        if isinstance(value, (IntImm, FloatImm)):
+            return Initial(value.value)
+        number = _TARGET if value is None else _INITIAL
+        row = as_poly(0) if product.row is None else product.row.strides[number]
+        strides = [*(d.strides[number] for d in product.outer), row, product.column.strides[number]]
+        return Initial(0, memory(number), tuple(map(size, strides)))
+
+    target = product.operands[_TARGET].buffer.dtype
+    return Contraction(
+        memory(_A),
+        memory(_B),
+        memory(_TARGET),
+        tuple(map(axis, product.outer)),
+        Axis(1) if product.row is None else axis(product.row),
+        axis(product.column),
+        tuple(map(axis, product.over)),
+        value_type(target),
+        initial(),
+        _bfloat if str(target) == "bfloat16" else None,
+    )
+
+
+def _bfloat(value: Value) -> Value:
+    return value.function.cast("bitcast", narrow(value, "bfloat"), "i16")
+
+
+def _converted(operand: Operand, value: Value) -> Value:
+    """Elements of memory as values of the last datatype that they are cast to."""
+    f, source = value.function, operand.buffer.dtype
+    if str(source) == "bfloat16":
+        value = widen(f.cast("bitcast", value, "bfloat"))
+    for target in (source, *operand.casts):
+        element = value_type(target).element
+        if value.type.element != element:
+            unsigned = source.family == "uint"
+            if value.type.is_float:
+                name = "fpext"
+            elif target.is_float:
+                name = "uitofp" if unsigned else "sitofp"
+            else:
+                name = "zext" if unsigned else "sext"
+            value = f.cast(name, value, element)
+        source = target
+    return value
+
+
+def emitter_of(f: Function, contraction: Contraction) -> TileEmitter | DotEmitter | SpanEmitter:
+    """The emitter that suits the extents and strides of a contraction."""
+    rows, column = contraction.row.extent, contraction.column
+    bits = f.module.vector_bits
+    tile = tile_of(contraction.accumulator, rows, bits, 16 if bits == 256 else 32)
+    if isinstance(rows, Value) or rows > MOST_ROWS:
+        return TileEmitter(f, contraction, tile)
+    inner = merged(contraction.over)[-1:]
+    if inner and _is_one(inner[0].a) and _is_one(inner[0].b):
+        return DotEmitter(f, contraction)
+    if not _is_one(column.b) or isinstance(column.extent, Value):
+        return TileEmitter(f, contraction, tile)
+    depth = total(f, [axis.extent for axis in contraction.over])
+    size = contraction.b.type.bits // 8
+    small = isinstance(depth, int) and depth * column.extent * size <= PLACE_BYTES
+    return TileEmitter(f, contraction, tile) if small else SpanEmitter(f, contraction, tile.lanes)
+
+
+def _is_one(stride: Size) -> bool:
+    return not isinstance(stride, Value) and stride == 1

@@ -1,0 +1,210 @@
+"""Contractions of programs run in register tiles of native code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def numbers(shape: Sequence[int], dtype: str | np.dtype = "float32", seed: int = 0) -> np.ndarray:
+    """Numbers of both signs before a page that must not be read."""
+    values = np.random.default_rng([seed, *shape]).standard_normal(shape)
+    if np.dtype(dtype).kind in "iu":
+        values = np.round(values * 40)
+    return guarded(values.astype(dtype), at_end=True)
+
+
+def graph(args: str, body: str) -> str:
+    return f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({args}):
+        return {body}
+"""
+
+
+def run(text: str, *args: np.ndarray) -> np.ndarray:
+    """The result of `main`, all of whose kernels are native."""
+    executable = relaxpy.compile(from_source(text), target="native")
+    assert all("native" in row.method for row in executable.report().rows), executable.report()
+    result: np.ndarray = executable["main"](*args)
+    return result
+
+
+def close(found: np.ndarray, wanted: np.ndarray, size: np.ndarray, depth: int) -> None:
+    """Compare sums of `depth` products, whose absolute values add up to `size`."""
+    narrow = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(found.dtype.name, 0.0)
+    unit = 2.0**-53 if found.dtype == np.float64 else 2.0**-24
+    error = abs(found.astype("float64") - wanted)
+    assert (error <= (depth + 2) * unit * size + narrow * abs(wanted)).all()
+
+
+def product(text: str, a: np.ndarray, b: np.ndarray, subscripts: str, depth: int) -> None:
+    """Check that `main(a, b)` is the contraction of these subscripts."""
+    wide = [x.astype("float64") for x in (a, b)]
+    wanted = np.einsum(subscripts, *wide)
+    found = run(text, a, b)
+    assert found.shape == wanted.shape
+    close(found, wanted, np.einsum(subscripts, *map(abs, wide)), depth)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", BFLOAT16])
+def test_matrix_products(dtype: str | np.dtype) -> None:
+    name = np.dtype(dtype).name
+    text = graph(
+        f'a: R.Tensor((9, 70), "{name}"), b: R.Tensor((70, 21), "{name}")', "R.matmul(a, b)"
+    )
+    product(text, numbers((9, 70), dtype), numbers((70, 21), dtype), "mk,kn->mn", 70)
+
+
+@pytest.mark.parametrize(
+    ("body", "a", "b", "subscripts"),
+    [
+        ("R.matmul(a, b)", (3, 9, 20), (3, 20, 33), "bmk,bkn->bmn"),
+        ("R.matmul(a, b)", (3, 9, 20), (20, 33), "bmk,kn->bmn"),
+        ("R.matmul(a, b)", (9, 20), (3, 20, 33), "mk,bkn->bmn"),
+        ("R.matmul(a, b)", (50,), (50, 33), "k,kn->n"),
+        ("R.matmul(a, b)", (33, 50), (50,), "mk,k->m"),
+        ("R.matmul(a, b)", (1, 300), (300, 300), "mk,kn->mn"),
+        ("R.linear(a, b)", (2, 5, 40), (33, 40), "bmk,nk->bmn"),
+        ("R.linear(a, b)", (1, 40), (33, 40), "mk,nk->mn"),
+        ("R.einsum((a, b), 'hki,ikj->hj')", (7, 5, 6), (6, 5, 20), "hki,ikj->hj"),
+        ("R.einsum((a, b), 'bshd,bthd->bhst')", (2, 9, 3, 8), (2, 11, 3, 8), "bshd,bthd->bhst"),
+    ],
+)
+def test_layouts(body: str, a: tuple[int, ...], b: tuple[int, ...], subscripts: str) -> None:
+    factors, result = subscripts.split("->")
+    extents = dict(zip(factors.split(",")[0], a, strict=True))
+    depth = int(np.prod([extent for x, extent in extents.items() if x not in result]))
+    text = graph(f'a: R.Tensor({a}, "float32"), b: R.Tensor({b}, "float32")', body)
+    product(text, numbers(a), numbers(b), subscripts, depth)
+
+
+def test_one_kernel_serves_all_sizes() -> None:
+    args = 'a: R.Tensor(("m", "k"), "float32"), b: R.Tensor(("k", "n"), "float32")'
+    executable = relaxpy.compile(from_source(graph(args, "R.matmul(a, b)")), target="native")
+    assert all("native" in row.method for row in executable.report().rows)
+    for m, k, n in ((1, 40, 30), (9, 70, 21), (3, 0, 5), (0, 4, 4), (130, 1100, 50)):
+        a, b = numbers((m, k)), numbers((k, n))
+        wide = a.astype("float64"), b.astype("float64")
+        found = executable["main"](a, b)
+        close(found, wide[0] @ wide[1], abs(wide[0]) @ abs(wide[1]), k)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_integers_are_exact(dtype: str) -> None:
+    a, b = numbers((9, 70), dtype), numbers((70, 21), dtype)
+    args = f'a: R.Tensor((9, 70), "{dtype}"), b: R.Tensor((70, 21), "{dtype}")'
+    found = run(graph(args, 'R.matmul(a, b, out_dtype="int32")'), a, b)
+    np.testing.assert_array_equal(found, a.astype("int64") @ b.astype("int64"))
+
+
+def loops(order: str, initial: str) -> str:
+    extents = {"i": 13, "j": 20, "k": 35}
+    lines = [f"{'    ' * (n + 2)}for {x} in range({extents[x]}):" for n, x in enumerate(order)]
+    nest = "\n".join(lines)
+    return f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(
+        A: T.Buffer((13, 35), "float32"),
+        B: T.Buffer((35, 20), "float32"),
+        D: T.Buffer((20,), "float32"),
+        C: T.Buffer((13, 20), "float32"),
+    ):
+        for i, j in T.grid(13, 20):
+            C[i, j] = {initial}
+{nest}
+                    C[i, j] = C[i, j] + A[i, k] * B[k, j]
+
+    @R.function
+    def main(
+        a: R.Tensor((13, 35), "float32"),
+        b: R.Tensor((35, 20), "float32"),
+        d: R.Tensor((20,), "float32"),
+    ):
+        cls = Module
+        return R.call_tir(cls.kernel, (a, b, d), out_sinfo=R.Tensor((13, 20), "float32"))
+"""
+
+
+@pytest.mark.parametrize("initial", ["T.float32(0)", "T.float32(1.5)", "D[j]"])
+@pytest.mark.parametrize("order", ["".join(p) for p in permutations("ijk")])
+def test_loops_in_any_order(order: str, initial: str) -> None:
+    a, b, d = numbers((13, 35)), numbers((35, 20)), numbers((20,))
+    start = {"T.float32(0)": 0.0, "T.float32(1.5)": 1.5, "D[j]": d.astype("float64")}[initial]
+    wide = a.astype("float64"), b.astype("float64")
+    size = abs(wide[0]) @ abs(wide[1]) + abs(start)
+    close(run(loops(order, initial), a, b, d), start + wide[0] @ wide[1], size, 36)
+
+
+def convolution(
+    x: np.ndarray, weight: np.ndarray, *, stride: int, padding: int, dilation: int, groups: int
+) -> np.ndarray:
+    """The definition, window by window."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    channels, (out, _, height, width) = weight.shape[1], weight.shape
+    rows = (x.shape[2] - dilation * (height - 1) - 1) // stride + 1
+    columns = (x.shape[3] - dilation * (width - 1) - 1) // stride + 1
+    result = np.zeros((x.shape[0], out, rows, columns))
+    for o in range(out):
+        group = o // (out // groups)
+        part = x[:, group * channels : (group + 1) * channels]
+        for i in range(height):
+            for j in range(width):
+                top, left = i * dilation, j * dilation
+                window = part[:, :, top : top + rows * stride : stride]
+                window = window[:, :, :rows, left : left + columns * stride : stride]
+                window = window[:, :, :, :columns]
+                result[:, o] += np.einsum("nchw,c->nhw", window, weight[o, :, i, j])
+    return result
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"), [(1, 1, 1, 1), (2, 1, 1, 2), (1, 2, 2, 4)]
+)
+def test_convolutions(stride: int, padding: int, dilation: int, groups: int) -> None:
+    x, weight = numbers((2, 8, 10, 19)), numbers((12, 8 // groups, 3, 3))
+    args = f'x: R.Tensor((2, 8, 10, 19), "float32"), w: R.Tensor({weight.shape}, "float32")'
+    options = f"strides={stride}, padding={padding}, dilation={dilation}, groups={groups}"
+    found = run(graph(args, f"R.nn.conv2d(x, w, {options})"), x, weight)
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    wide = x.astype("float64"), weight.astype("float64")
+    wanted, size = convolution(*wide, **how), convolution(abs(wide[0]), abs(wide[1]), **how)
+    close(found, wanted, size, 9 * 8)
+
+
+def test_attention() -> None:
+    q, k, v = (numbers((2, 20, 3, 8), seed=n) for n in range(3))
+    args = ", ".join(f'{x}: R.Tensor((2, 20, 3, 8), "float32")' for x in "qkv")
+    found = run(graph(args, 'R.nn.attention(q, k, v, causal_mask="TopLeft")'), q, k, v)
+    wide = [x.astype("float64") for x in (q, k, v)]
+    scores = np.einsum("bshd,bthd->bhst", wide[0], wide[1]) / np.sqrt(8)
+    scores = np.where(np.tri(20, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    wanted = np.einsum("bhst,bthd->bshd", weights, wide[2])
+    # Errors of the scores, of 8 products each, become relative errors of the weights.
+    np.testing.assert_allclose(found, wanted, atol=64 * 2.0**-23)
+
+
+def test_a_sum_that_reads_its_own_target_is_not_a_product_of_matrices() -> None:
+    text = loops("ijk", "A[i, j]").replace("C[i, j] + A[i, k]", "C[i, j] + C[i, k // 2]")
+    a, b, d = (x * 0.1 for x in (numbers((13, 35)), numbers((35, 20)), numbers((20,))))
+    found = [
+        relaxpy.compile(from_source(text), target=target)["main"](a, b, d)
+        for target in ("native", "reference")
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
