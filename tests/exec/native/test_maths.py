@@ -7,10 +7,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.llvm import Module, Type
+from relaxpy.exec.native.jit import compile_module
+from relaxpy.exec.native.llvm import I64, POINTER, Module, Type, Value
 from relaxpy.exec.native.machine import host, narrow
 from relaxpy.exec.native.maths import MATHS, emit_maths
-from tests.exec.native.oracle import Array, errors, evaluate, samples
+from tests.exec.native.oracle import ELEMENTS, Array, errors, evaluate, samples
 
 _LIBM = ctypes.CDLL(None)
 _LIBM.erfl.restype, _LIBM.erfl.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
@@ -22,8 +23,9 @@ def erf(x: Array) -> Array:
 
 ORACLES: Mapping[str, Callable[..., Array]] = {
     **{n: getattr(np, n) for n in ("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt")},
-    **{n: getattr(np, n) for n in ("sinh", "cosh", "tanh", "floor", "ceil", "trunc")},
-    **{n: getattr(np, f"arc{n[1:]}") for n in ("asinh", "acosh", "atanh")},
+    **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{n: getattr(np, n) for n in ("floor", "ceil", "trunc")},
+    **{f"a{n}": getattr(np, f"arc{n}") for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     **dict.fromkeys(("round", "nearbyint"), np.rint),
     "fabs": np.abs,
     "erf": erf,
@@ -35,14 +37,16 @@ BINARY: Mapping[str, Callable[..., Array]] = {
     "pow": np.power,
     "hypot": np.hypot,
     "copysign": np.copysign,
+    "atan2": np.arctan2,
+    "fmod": np.fmod,
 }
 #: The largest errors in ulp that are in the docstrings.
 BOUNDS = {"float32": 1.5, "float64": 1.8}
-EXACT = {"fabs", "floor", "ceil", "trunc", "round", "nearbyint", "copysign", "sqrt"}
+EXACT = {"fabs", "floor", "ceil", "trunc", "round", "nearbyint", "copysign", "sqrt", "fmod"}
 
 
 def test_each_function_has_an_oracle() -> None:
-    assert ORACLES.keys() | BINARY.keys() == MATHS
+    assert ORACLES.keys() | BINARY.keys() | {"nextafter", "ldexp"} == MATHS
 
 
 @pytest.fixture(scope="module", params=[np.float32, np.float64])
@@ -111,3 +115,67 @@ def test_contraction_is_off_in_the_functions_only() -> None:
     function.ret(emit_maths(function, "exp", x) * x + x)
     lines = module.text().splitlines()
     assert [line for line in lines if "contract" in line] == lines[-5:-3]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_multiples_of_half_of_pi_leave_an_accurate_rest(
+    dtype: type[np.float32] | type[np.float64],
+) -> None:
+    hardest = 6381956970095103 * 2.0**797  # of all numbers, the nearest to a multiple of pi/2
+    n = np.arange(1, 4001)
+    parts = [
+        n * np.pi / 2,
+        n * 1e17 * np.pi,
+        [hardest] * 16 if dtype is np.float64 else [1e30] * 16,
+    ]
+    x = np.concatenate(parts).astype(dtype)
+    for name, found in evaluate(["sin", "cos", "tan"], [x]).items():
+        error = errors(found, ORACLES[name](x.astype(np.longdouble)))
+        assert error.max() <= 1.0, (name, x[np.argmax(error)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+def test_the_next_number_is_that_of_numpy(dtype: type[np.generic]) -> None:
+    with np.errstate(all="ignore"):
+        x = samples(np.float32, 1).astype(dtype)
+        y = np.random.default_rng(2).permutation(x)
+        a, b = np.concatenate([x, x, x]), np.concatenate([y, x, -x])
+        # Of equal numbers, C returns the second; NumPy does not for zeros in half precision.
+        expected = np.where(a == b, b, np.nextafter(a, b))
+    found = evaluate(["nextafter"], [a, b])["nextafter"]
+    bits = f"u{found.itemsize}"
+    same = (found.view(bits) == expected.view(bits)) | (np.isnan(found) & np.isnan(expected))
+    assert same.all(), (a[~same][0], b[~same][0], found[~same][0], expected[~same][0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("integer", ["i8", "i32", "i64"])
+def test_products_with_powers_of_two_are_rounded_once(
+    dtype: type[np.float32] | type[np.float64], integer: str
+) -> None:
+    x = samples(dtype, 4)
+    rng = np.random.default_rng(5)
+    edges = [0, 1, -1, 127, -126, 1023, -1022, -1074, 2100, -2098, 2**31 - 1, -(2**31)]
+    exponents = np.where(
+        rng.random(x.size) < 0.2, rng.choice(edges, x.size), rng.integers(-2200, 2200, x.size)
+    ).astype(f"int{integer[1:]}")
+    module = Module(host().triple, host().vector_bits)
+    type, kind = Type(ELEMENTS[x.dtype.name], 16), Type(integer, 16)
+    pointers = [(POINTER, name) for name in ("x", "e", "out")]
+    f = module.function("run", [*pointers, (I64, "n")])
+    source, powers, out, size = f.params
+
+    def body(index: Value) -> None:
+        value, power = (
+            f.load(t, f.element(p, index, t)) for t, p in ((type, source), (kind, powers))
+        )
+        f.store(emit_maths(f, "ldexp", value, power), f.element(out, index, type))
+
+    f.loop(0, size, 16, [], body)
+    f.ret()
+    library = compile_module(module, ["run"])
+    found = np.empty_like(x)
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(library["run"])
+    run(x.ctypes.data, exponents.ctypes.data, found.ctypes.data, x.size)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, np.ldexp(x, exponents.astype(np.int64)))

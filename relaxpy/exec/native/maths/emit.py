@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from relaxpy.exec.native.llvm import Function, Value
-from relaxpy.exec.native.maths import exponential, logarithmic, others
+from relaxpy.exec.native.maths import (
+    exact,
+    exponential,
+    inverse_trigonometric,
+    logarithmic,
+    others,
+    trigonometric,
+)
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     number,
@@ -23,6 +30,8 @@ _SHORT: Final[Mapping[str, Emitter]] = {
     "sqrt": square_root,
     "copysign": with_sign,
     "rsqrt": others.rsqrt,
+    "nextafter": exact.nextafter,
+    "ldexp": exact.ldexp,
     **{
         name: lambda x, intrinsic=intrinsic: x.function.intrinsic(intrinsic, x)
         for name, intrinsic in (
@@ -62,8 +71,16 @@ _DOUBLE: Final[Mapping[str, Emitter]] = {
     "acosh": logarithmic.acosh,
     "atanh": logarithmic.atanh,
     "pow": logarithmic.power,
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": inverse_trigonometric.asin,
+    "acos": inverse_trigonometric.acos,
+    "atan": inverse_trigonometric.atan,
+    "atan2": inverse_trigonometric.atan2,
     "erf": others.erf,
     "hypot": others.hypot,
+    "fmod": exact.fmod,
 }
 
 MATHS: Final = frozenset({*_SHORT, *_DOUBLE})
@@ -74,11 +91,13 @@ def emit_maths(function: Function, name: str, *values: Value) -> Value:
     """The function `name` of floats, in each lane, in their format.
 
     Errors are at most 2 ulp; NaN, infinities, zeros of either sign and subnormal numbers are as in
-    NumPy. No result depends on the number of lanes. `half` and `bfloat` compute in `float`.
+    NumPy. No result depends on the number of lanes. `half` and `bfloat` compute in `float`. The
+    second value of `ldexp` is an integer.
     """
     element = values[0].type.element
-    if element in ("half", "bfloat"):
-        return narrow(emit_maths(function, name, *map(widen, values)), element)
+    if element in ("half", "bfloat") and name != "nextafter":
+        wide = [widen(value) if value.type.element == element else value for value in values]
+        return narrow(emit_maths(function, name, *wide), element)
     if name in _SHORT:
         with _exactly(function):
             return _SHORT[name](*values)

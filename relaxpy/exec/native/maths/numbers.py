@@ -29,7 +29,12 @@ class Format:
         return 1.5 * 2.0**self.mantissa
 
 
-FORMATS: Final = {"float": Format("i32", 23, 127), "double": Format("i64", 52, 1023)}
+FORMATS: Final = {
+    "half": Format("i16", 10, 15),
+    "bfloat": Format("i16", 7, 127),
+    "float": Format("i32", 23, 127),
+    "double": Format("i64", 52, 1023),
+}
 
 
 def format_of(x: Value) -> Format:

@@ -1,0 +1,122 @@
+"""Inverse trigonometric functions of `double`, with minimax polynomials."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from relaxpy.exec.native.llvm import Value
+from relaxpy.exec.native.maths.numbers import (
+    Pair,
+    absolute,
+    add_exactly,
+    add_smaller,
+    both,
+    compare,
+    const,
+    fma,
+    polynomial,
+    select,
+    sign_bit,
+    square_root,
+    with_sign,
+)
+
+_PI: Final = (3.141592653589793, 1.2246467991473532e-16)
+_HALF_PI: Final = (1.5707963267948966, 6.123233995736766e-17)
+_QUARTER_PI: Final = (0.7853981633974483, 3.061616997868383e-17)
+_ASIN: Final = (
+    *(0.02987671514731449, -0.019668761618887774, 0.019859146358198826, 0.002918448688902296),
+    *(0.009353374784199514, 0.009615745775111208, 0.0115672131050546, 0.013963716418894155),
+    *(0.017352820125828703, 0.022372157314344443, 0.03038194447827921, 0.04464285714252206),
+    *(0.0750000000000013, 0.16666666666666666),
+)
+_ATAN: Final = (
+    *(-0.013903122538645524, 0.030619575396160177, -0.04103676229042518, 0.047191872420248984),
+    *(-0.05258005129118476, 0.05881920983553, -0.0666664168163951, 0.07692306718082426),
+    *(-0.09090909066399568, 0.11111111110742315, -0.1428571428571139, 0.1999999999999999),
+    -0.3333333333333333,
+)
+
+
+def asin(x: Value) -> Value:
+    """The arc sine. Error: 1.0 ulp."""
+    small = fma(x * x * x, polynomial(x * x, _ASIN), x)
+    twice, low = _from_one(x)
+    high, error = add_smaller(const(x, _HALF_PI[0]), -twice)
+    large = high + (error + (_HALF_PI[1] - low))
+    return select(compare("ole", absolute(x), 0.5), small, with_sign(large, x))
+
+
+def acos(x: Value) -> Value:
+    """The arc cosine. Error: 1.0 ulp."""
+    high, error = add_smaller(const(x, _HALF_PI[0]), -x)
+    small = high + (error + fma(-x * x * x, polynomial(x * x, _ASIN), const(x, _HALF_PI[1])))
+    twice, low = _from_one(x)
+    high, error = add_smaller(const(x, _PI[0]), -twice)
+    behind = high + (error + (_PI[1] - low))
+    large = x.function.select(sign_bit(x), behind, twice + low)
+    return x.function.select(compare("ole", absolute(x), 0.5), small, large)
+
+
+def atan(x: Value) -> Value:
+    """The arc tangent. Error: 1.0 ulp."""
+    a = absolute(x)
+    high, low = _angle(select(compare("ogt", a, 2.0**60), 2.0**60, a), const(x, 1))
+    result = with_sign(high + low, x)
+    return x.function.select(compare("uno", x, x), x, result)
+
+
+def atan2(y: Value, x: Value) -> Value:
+    """The angle of the point (x, y), with the special cases of C. Error: 1.0 ulp."""
+    a, b = absolute(y), absolute(x)
+    # Two infinities are as far as each other; beside one, a number is as nothing.
+    infinite = [compare("oeq", value, math.inf) for value in (a, b)]
+    either = x.function.arithmetic("or", *infinite)
+    zero, one = const(x, 0), const(x, 1)
+    ends = [x.function.select(mask, one, zero) for mask in infinite]
+    a, b = (x.function.select(either, e, v) for e, v in zip(ends, (a, b), strict=True))
+    most = x.function.select(compare("ogt", a, b), a, b)
+    up, down = compare("olt", most, 2.0**-700), compare("ogt", most, 2.0**900)
+    scale = select(up, 2.0**300, select(down, 2.0**-200, one))
+    high, low = _angle(a * scale, b * scale)
+    turned, error = add_exactly(const(x, _PI[0]), -high)
+    behind = turned + (error + (_PI[1] - low))
+    result = with_sign(x.function.select(sign_bit(x), behind, high + low), y)
+    return x.function.select(compare("uno", x, y), x + y, result)
+
+
+def _from_one(x: Value) -> Pair:
+    """acos(|x|) for |x| > 1/2, by the half of the angle."""
+    z = (1.0 - absolute(x)) * 0.5
+    root = square_root(z)
+    error = fma(-root, root, z) / (root + root)
+    error = select(compare("ogt", root, 0), error, const(x, 0))
+    rest = fma(root * z, polynomial(z, _ASIN), error)
+    return root + root, rest + rest
+
+
+def _angle(a: Value, b: Value) -> Pair:
+    """atan(a / b) of two numbers that are not negative, and 0 for two zeros."""
+    f = a.function
+    middle = compare("ogt", a, b * (math.sqrt(2) - 1))
+    steep = compare("ogt", a, b * (math.sqrt(2) + 1))
+    difference, above_low = add_exactly(a, -b)
+    sum, below_low = add_exactly(a, b)
+    above = f.select(steep, -b, f.select(middle, difference, a))
+    below = f.select(steep, a, f.select(middle, sum, b))
+    zero = const(a, 0)
+    between = both(middle, compare("ole", a, b * (math.sqrt(2) + 1)))
+    above_low = f.select(between, above_low, zero)
+    below_low = f.select(between, below_low, zero)
+    t = above / below
+    low = (fma(-t, below, above) + (above_low - t * below_low)) / below
+    nothing = compare("oeq", a, 0)
+    t, low = f.select(nothing, zero, t), f.select(nothing, zero, low)
+    start, start_low = (
+        select(steep, half, select(middle, quarter, zero))
+        for half, quarter in zip(_HALF_PI, _QUARTER_PI, strict=True)
+    )
+    z = t * t
+    high, error = add_smaller(start, t)
+    return add_smaller(high, error + fma(t * z, polynomial(z, _ATAN), low + start_low))

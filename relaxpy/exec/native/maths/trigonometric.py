@@ -1,0 +1,198 @@
+"""Sine, cosine and tangent of `double`, for arguments of any size.
+
+x = n pi/2 + r with |r| <= pi/4, and r is a sum of two numbers. Up to 2**22, n and r come of
+subtractions with fused products (Cody and Waite); beyond, a function for each number multiplies the
+mantissa with the bits of 2/pi that matter (Payne and Hanek). The polynomials are minimax.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from relaxpy.exec.native.llvm import F64, I64, Module, Value, literal
+from relaxpy.exec.native.maths.numbers import (
+    Pair,
+    absolute,
+    add_exactly,
+    add_smaller,
+    any_lane,
+    both,
+    compare,
+    const,
+    fma,
+    multiply_exactly,
+    nearest_integer,
+    polynomial,
+    select,
+)
+
+_LARGE: Final = 2.0**22
+_TWO_OVER_PI: Final = 0.6366197723675814
+_HALF_PI: Final = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+_SIN: Final = (
+    *(-7.586669460591937e-13, 1.6058531151350385e-10, -2.5052106229502206e-08),
+    *(2.7557319219330667e-06, -0.00019841269841265055, 0.008333333333333331),
+    -0.16666666666666666,
+)
+_COS: Final = (
+    *(-1.1382592210104094e-11, 2.0876145712997463e-09, -2.755731726907534e-07),
+    *(2.480158729876057e-05, -0.0013888888888887393, 0.041666666666666664),
+)
+#: 64 zeros, and the first 1280 bits of 2/pi.
+_BITS: Final = bytes(8) + bytes.fromhex(
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea"
+    "09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b"
+    "1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f7"
+    "8a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d"
+)
+_REDUCE: Final = "relaxpy.reduce"
+_TABLE: Final = "relaxpy.two_over_pi"
+
+
+def sin(x: Value) -> Value:
+    """The sine. Error: 0.70 ulp."""
+    r, low, quadrant = _reduced(x)
+    return select(compare("oeq", x, 0), x, _turned(quadrant, _sine(r, low), _cosine(r, low)))
+
+
+def cos(x: Value) -> Value:
+    """The cosine. Error: 0.70 ulp."""
+    r, low, quadrant = _reduced(x)
+    return _turned(quadrant + 1, _sine(r, low), _cosine(r, low))
+
+
+def tan(x: Value) -> Value:
+    """The tangent. Error: 1.0 ulp."""
+    f = x.function
+    r, low, quadrant = _reduced(x)
+    sine, cosine = add_smaller(*_sine(r, low)), add_smaller(*_cosine(r, low))
+    odd = compare("ne", both(quadrant, 1), 0)
+    above, above_low = (f.select(odd, -c, s) for s, c in zip(sine, cosine, strict=True))
+    below, below_low = (f.select(odd, s, c) for s, c in zip(sine, cosine, strict=True))
+    quotient = above / below
+    rest = fma(-quotient, below, above) + (above_low - quotient * below_low)
+    return select(compare("oeq", x, 0), x, quotient + rest / below)
+
+
+def _turned(quadrant: Value, sine: Pair, cosine: Pair) -> Value:
+    """The sine of an angle in a quadrant, from the sine and the cosine of the rest."""
+    f = quadrant.function
+    odd = compare("ne", both(quadrant, 1), 0)
+    result = f.select(odd, cosine[0] + cosine[1], sine[0] + sine[1])
+    return f.select(compare("ne", both(quadrant, 2), 0), -result, result)
+
+
+def _sine(r: Value, low: Value) -> Pair:
+    """sin(r + low) for |r| <= pi/4, as a sum."""
+    z = r * r
+    return r, fma(r * z, polynomial(z, _SIN), fma(z * -0.5, low, low))
+
+
+def _cosine(r: Value, low: Value) -> Pair:
+    """cos(r + low) for |r| <= pi/4, as a sum."""
+    z = r * r
+    half, error = multiply_exactly(r, r * 0.5)
+    high, more = add_smaller(const(r, 1), -half)
+    rest = fma(z * z, polynomial(z, _COS), more - error)
+    return high, rest - r * low
+
+
+def _reduced(x: Value) -> tuple[Value, Value, Value]:
+    """The rest of x as two numbers, and the integer n, of which two bits matter."""
+    f = x.function
+    n, quadrant = nearest_integer(x, _TWO_OVER_PI)
+    product, error = multiply_exactly(n, _HALF_PI[1])
+    r, low = add_exactly(fma(n, -_HALF_PI[0], x), -product)
+    low = low - fma(n, _HALF_PI[2], error)
+    r, low = add_smaller(r, low)
+    size = absolute(x)
+    large = both(compare("ogt", size, _LARGE), compare("olt", size, math.inf))
+    places = [f.alloca(type, x.type.lanes) for type in (F64, F64, F64, I64)]
+
+    def slowly() -> list[Value]:
+        """All lanes one by one; those that are not large are not used."""
+        source, *targets = places
+        f.store(x, source)
+
+        def lane(index: Value) -> None:
+            address = [f.element(place, index, F64) for place in places]
+            _reduce_number(f.module)
+            f.put(f"call void @{_REDUCE}({', '.join(map(str, address))})")
+
+        f.loop(0, x.type.lanes, 1, [], lane)
+        types = (x.type, x.type, x.type.of("i64"))
+        found = [f.load(type, place) for type, place in zip(types, targets, strict=True)]
+        fast = (r, low, quadrant)
+        return [f.select(large, a, b) for a, b in zip(found, fast, strict=True)]
+
+    r, low, quadrant = f.branch(any_lane(large), slowly, lambda: [r, low, quadrant])
+    return r, low, quadrant
+
+
+def _reduce_number(module: Module) -> None:
+    """The function that stores, for one large number, the two numbers and the integer.
+
+    x = m 2**e with an integer m. Of 2/pi, the bits from 2**(1 - e) on make m 2**e 2/pi modulo 4;
+    256 of them leave an error of 2**-190, and the rest of no `double` is less than 2**-62.
+    """
+    table = "".join(f"\\{byte:02X}" for byte in _BITS)
+    half_pi, half_pi_low = (literal("double", part) for part in _HALF_PI[:2])
+    module.add_text(f"""\
+@{_TABLE} = internal constant [{len(_BITS)} x i8] c"{table}"
+define internal void @{_REDUCE}(ptr %source, ptr %high.out, ptr %low.out, ptr %n.out) nounwind {{
+  %bits = load i64, ptr %source
+  %upper = lshr i64 %bits, 52
+  %biased = and i64 %upper, 2047
+  %fraction = and i64 %bits, {2**52 - 1}
+  %m = or i64 %fraction, {2**52}
+  %first = sub i64 %biased, {1075 - 62}
+  %start = call i64 @llvm.smax.i64(i64 %first, i64 0)
+  %byte = lshr i64 %start, 3
+  %place = getelementptr i8, ptr @{_TABLE}, i64 %byte
+  %stored = load i256, ptr %place, align 1
+  %ordered = call i256 @llvm.bswap.i256(i256 %stored)
+  %rest = and i64 %start, 7
+  %by = zext i64 %rest to i256
+  %window = shl i256 %ordered, %by
+  %m.wide = zext i64 %m to i256
+  %product = mul i256 %m.wide, %window
+  %rounded = add i256 %product, {2**253}
+  %quadrant = lshr i256 %rounded, 254
+  %whole = shl i256 %quadrant, 254
+  %signed = sub i256 %product, %whole
+  %size = call i256 @llvm.abs.i256(i256 %signed, i1 false)
+  %zeros = call i256 @llvm.ctlz.i256(i256 %size, i1 false)
+  %normal = shl i256 %size, %zeros
+  %following = shl i256 %normal, 53
+  %high.wide = lshr i256 %normal, 203
+  %low.wide = lshr i256 %following, 203
+  %high.bits = trunc i256 %high.wide to i64
+  %low.bits = trunc i256 %low.wide to i64
+  %high.mantissa = sitofp i64 %high.bits to double
+  %low.mantissa = sitofp i64 %low.bits to double
+  %zeros.64 = trunc i256 %zeros to i64
+  %exponent = sub i64 {1023 - 51}, %zeros.64
+  %scale.bits = shl i64 %exponent, 52
+  %scale.plain = bitcast i64 %scale.bits to double
+  %below = icmp slt i64 %bits, 0
+  %before = icmp slt i256 %signed, 0
+  %negative = xor i1 %below, %before
+  %scale.minus = fneg double %scale.plain
+  %scale = select i1 %negative, double %scale.minus, double %scale.plain
+  %high = fmul double %high.mantissa, %scale
+  %scale.low = fmul double %scale, {literal("double", 2.0**-53)}
+  %low = fmul double %low.mantissa, %scale.low
+  %r = fmul double %high, {half_pi}
+  %r.minus = fneg double %r
+  %error = call double @llvm.fma.f64(double %high, double {half_pi}, double %r.minus)
+  %more = call double @llvm.fma.f64(double %high, double {half_pi_low}, double %error)
+  %all = call double @llvm.fma.f64(double %low, double {half_pi}, double %more)
+  %n.plain = trunc i256 %quadrant to i64
+  %n.minus = sub i64 0, %n.plain
+  %n = select i1 %below, i64 %n.minus, i64 %n.plain
+  store double %r, ptr %high.out
+  store double %all, ptr %low.out
+  store i64 %n, ptr %n.out
+  ret void
+}}""")
