@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from relaxpy import IRModule
+from relaxpy import IRModule, te, tir, topi
 from relaxpy.errors import RelaxpyWarning
 from relaxpy.ir import structural_hash
 from relaxpy.ir.relax import nodes as rx
@@ -19,6 +20,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.relax import backend, get_default_pipeline, get_pipeline, transform
 from relaxpy.relax.dpl import is_op, wildcard
+from relaxpy.tir import PrimFunc
 from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
@@ -61,11 +63,30 @@ PATTERNS = [
         ("one", "permute_dims", 1),
     )
 ]
+
+
+def negations(rank: int, dtype: str) -> PrimFunc:
+    """The kernel of `negative` for any dimensions."""
+    x = te.placeholder([tir.Var(f"n{axis}", "int64") for axis in range(rank)], dtype, "x")
+    return te.create_prim_func([x, topi.negative(x)])
+
+
+def split(mod: IRModule) -> IRModule:
+    """Fused kernels, of which NumPy computes `negative` if that is their first step."""
+    fused = transform.FuseTIR()(transform.FuseOps()(annotated(mod)))
+    dtypes = ("float16", "bfloat16", "float32", "int32")
+    patterns = [negations(rank, dtype) for rank in range(1, 4) for dtype in dtypes]
+    return transform.SplitCallTIRByPattern(
+        patterns, lambda matches: [np.negative, 1, [matches[0].matched_buffers[0]]]
+    )(fused)
+
+
 PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "AllocateWorkspace": lambda mod: transform.AllocateWorkspace()(with_workspaces(mod)),
     "AnnotateTIROpPattern": lambda mod: transform.AnnotateTIROpPattern()(
         transform.LegalizeOps()(mod)
     ),
+    "AttachExternModules": transform.AttachExternModules([{"tests.preserve.unused": abs}]),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "CallTIRRewrite": explicit,
     "CombineParallelMatmul": lambda mod: transform.CombineParallelMatmul()(in_dataflow(mod)),
@@ -119,6 +140,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "RewriteDataflowReshape": lambda mod: transform.RewriteDataflowReshape()(
         transform.LegalizeOps()(mod)
     ),
+    "SplitCallTIRByPattern": split,
     "StaticPlanBlockMemory": lambda mod: transform.StaticPlanBlockMemory()(explicit(mod)),
     "ToNonDataflow": transform.ToNonDataflow(),
     "VMShapeLower": lambda mod: transform.VMShapeLower()(
@@ -148,6 +170,7 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "default_build": "as VMShapeLower",
     "get_default_pipeline": "as VMShapeLower",
     "zero": "as FuseTIR",
+    "SplitCallTIRByPattern": "as FuseTIR",
     "FuseTIR": "kernels that resulted from fusion are annotated, and can be fused again",
     "RewriteDataflowReshape": "the reshapes are legalised again",
     "CanonicalizeBindings": "constants that aliases kept are moved to their uses",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.node import Node
@@ -10,7 +11,7 @@ from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.infer import is_pure_call
 from relaxpy.ir.relax.expect import expect
-from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Var
+from relaxpy.ir.relax.nodes import BaseFunc, Call, Expr, Function, GlobalVar, Var
 from relaxpy.ir.relax.relations.context import Context
 
 _CONTEXT = Context()
@@ -28,9 +29,12 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
     return any(not _is_pure(call, own_name) for call in calls_made(body))
 
 
-def makes_impure_call(expr: Expr) -> bool:
-    """Whether evaluating `expr` makes an impure call; a function literal makes none (PU-15)."""
-    return any(not _is_pure(call, None) for call in calls_made(expr))
+def makes_impure_call(expr: Expr, functions: Mapping[str, BaseFunc] | None = None) -> bool:
+    """Whether evaluating `expr` makes an impure call; a function literal makes none (PU-15).
+
+    A function of the module is as pure as it is declared in `functions`, or else impure.
+    """
+    return any(not _is_pure(call, None, functions or {}) for call in calls_made(expr))
 
 
 def calls_made(expr: Expr) -> Iterator[Call]:
@@ -48,10 +52,17 @@ def calls_made(expr: Expr) -> Iterator[Call]:
             waiting += children(node)
 
 
-def _is_pure(call: Call, own_name: Var | GlobalVar | None) -> bool:
+def _is_pure(
+    call: Call,
+    own_name: Var | GlobalVar | None,
+    functions: Mapping[str, BaseFunc] = MappingProxyType({}),
+) -> bool:
     callee = call.op
     if callee is own_name:
         return True
+    if isinstance(callee, GlobalVar) and callee.name_hint in functions:
+        func = functions[callee.name_hint]
+        return isinstance(func, Function) and func.is_pure
     if isinstance(callee, Op) or callee.struct_info is not None:
         return is_pure_call(call, _CONTEXT)
     if isinstance(callee, Function):

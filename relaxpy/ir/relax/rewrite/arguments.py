@@ -69,6 +69,14 @@ def shape_var_images(
     return map_params([p for p, _ in known], [a for _, a in known])
 
 
+def fit_parameters(params: Sequence[rx.Var], args: Sequence[rx.Expr]) -> bool:
+    """Whether a call with these arguments makes no check that may fail."""
+    pairs = list(zip(params, args, strict=True))
+    sizes = shape_var_images(pairs)
+    sinfos = [(p, p.struct_info or rx.ObjectStructInfo(), a) for p, a in pairs]
+    return all(_is_proved(p, sinfo, a, sizes) for p, sinfo, a in sinfos)
+
+
 def _is_proved(
     param: rx.Var, sinfo: rx.StructInfo, arg: rx.Expr, sizes: Mapping[tir.Var, tir.PrimExpr]
 ) -> bool:

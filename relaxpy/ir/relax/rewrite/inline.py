@@ -102,7 +102,7 @@ class _Inliner(BindingRewriter):
         body = replace_variables(checked, images)
         checks = len(checked.blocks) - len(func.body.blocks)
         blocks = (*(kind(b.bindings) for b in body.blocks[:checks]), *body.blocks[checks:])
-        declared = _unproved_result(func)
+        declared = unproved_result(func)
         if declared is not None:
             declared = replace_variables(declared, images)
         self.open.append(name)
@@ -133,7 +133,7 @@ def _bound(seq: SeqExpr) -> set[Var]:
     return {binding.var for binding in bindings if binding.var is not None}
 
 
-def _unproved_result(func: Function) -> StructInfo | None:
+def unproved_result(func: Function) -> StructInfo | None:
     """The result annotation, if a call must check that the body satisfies it (FN-8)."""
     actual, declared = func.body.struct_info, func.ret_struct_info
     if actual is None or declared is None:

@@ -43,9 +43,11 @@ def remove_all_unused(func: E) -> E:
     return without_unused(func, lambda binding: isinstance(binding, MatchCast))
 
 
-def without_unused(expr: E, keep: Keep) -> E:
+def without_unused(
+    expr: E, keep: Keep, has_effect: Callable[[Expr], bool] = makes_impure_call
+) -> E:
     """`expr` without bindings that nothing uses, except for impure calls and those to `keep`."""
-    needed = needed_bindings(expr, keep)
+    needed = needed_bindings(expr, keep, has_effect)
     return map_bindings(expr, lambda binding, _: None if _key(binding) in needed else ())
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax as rx
 from relaxpy.errors import MatchCastError, MisuseError, UnknownNameError
 from relaxpy.relax.transform import DeadCodeElimination
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -199,3 +200,122 @@ def test_entries_are_names_of_functions() -> None:
         DeadCodeElimination(["mian"])(Functions)
     with pytest.raises(MisuseError):
         DeadCodeElimination("main")
+
+
+CALLS = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def twice(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        y = R.add(x, x)
+        return y
+
+    @R.function(private=True)
+    def calls(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = Module.twice(x)
+        return y
+
+    @R.function(private=True)
+    def checks(x: R.Tensor) -> R.Tensor((4,), "float32"):
+        y = R.match_cast(x, R.Tensor((4,), "float32"))
+        return y
+
+    @R.function(private=True)
+    def branches(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+        if c:
+            y = Module.checks(x)
+        else:
+            y = Module.calls(x)
+        return y
+
+    @R.function(private=True)
+    def even(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = Module.odd(x)
+        return y
+
+    @R.function(private=True)
+    def odd(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y = Module.even(x)
+        return y
+
+    @R.function(private=True)
+    def same(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+        z = R.add(x, y)
+        return z
+
+    @R.function(private=True, pure=False)
+    def prints(x: R.Tensor((4,), "float32")):
+        R.print(x, format="{}")
+        return x
+
+    @R.function{pure}
+    def main(
+        x: R.Tensor((4,), "float32"),
+        c: R.Tensor((), "bool"),
+        u: R.Tensor(("m",), "float32"),
+        f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32")),
+    ):
+        @R.function
+        def local(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            z = Module.calls(y)
+            return z
+
+        @R.function
+        def endless(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            z = endless(y)
+            return z
+
+        @R.function
+        def calls_endless(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            z = endless(y)
+            return z
+
+        a = {call}
+        return x
+"""
+
+
+def functions_after(call: str) -> set[str]:
+    """The functions that remain if `main` has a call whose result it does not use."""
+    is_impure = call == "Module.prints(x)"
+    text = CALLS.replace("{call}", call).replace("{pure}", "(pure=False)" if is_impure else "")
+    after = DeadCodeElimination()(from_source(text))
+    functions = {name for name in after.functions_by_name if name != "main"}
+    bindings = [b for block in after["main"].body.blocks for b in block.bindings]
+    return functions | {b.var.name_hint for b in bindings if isinstance(b.value, rx.Function)}
+
+
+@pytest.mark.rule("OPT-8")
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Module.twice(x)",
+        "Module.twice(u)",
+        "Module.calls(x)",
+        "local(x)",
+        "Module.same(x, x)",
+        "Module.same(u, u)",
+    ],
+)
+def test_an_unused_call_of_a_function_that_returns_is_removed(call: str) -> None:
+    assert functions_after(call) == set()
+
+
+@pytest.mark.rule("OPT-8")
+@pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
+@pytest.mark.parametrize(
+    ("call", "needed"),
+    [
+        ("Module.calls(u)", "calls twice"),
+        ("Module.same(x, u)", "same"),
+        ("Module.checks(u)", "checks"),
+        ("Module.branches(x, c)", "branches checks calls twice"),
+        ("Module.even(x)", "even odd"),
+        ("Module.prints(x)", "prints"),
+        ("endless(x)", "endless"),
+        ("calls_endless(x)", "endless calls_endless"),
+        ("f(x)", ""),
+    ],
+)
+def test_an_unused_call_that_may_fail_stays(call: str, needed: str) -> None:
+    assert functions_after(call) == set(needed.split())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy.errors import MisuseError
 from relaxpy.relax.transform import EliminateCommonSubexpr
 from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
@@ -278,3 +279,86 @@ def test_a_local_function_may_have_dataflow_blocks() -> None:
     assert after.script().count("R.exp") == 1
     one, other = (relaxpy.compile(m, target="reference")["main"](X) for m in (InnerBlock, after))
     np.testing.assert_array_equal(one, other)
+
+
+@I.ir_module
+class Functions:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        @R.function
+        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            b = R.multiply(a, x)
+            return b
+
+        @R.function
+        def g(c: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            d = R.multiply(c, x)
+            return d
+
+        @R.function
+        def captures_y(c: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            d = R.multiply(c, y)
+            return d
+
+        p = f(y)
+        q = g(y)
+        r = captures_y(y)
+        s = R.add(p, q)
+        t = R.add(s, r)
+        return t
+
+
+@I.ir_module
+class FunctionsAfter:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        @R.function
+        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            b = R.multiply(a, x)
+            return b
+
+        g = f
+
+        @R.function
+        def captures_y(c: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            d = R.multiply(c, y)
+            return d
+
+        p = f(y)
+        q = p
+        r = captures_y(y)
+        s = R.add(p, p)
+        t = R.add(s, r)
+        return t
+
+
+def test_equal_local_functions_are_one_and_so_are_their_calls() -> None:
+    check(EliminateCommonSubexpr(), Functions, FunctionsAfter, X, X)
+    stays(EliminateCommonSubexpr(call_only=True), Functions)
+
+
+@I.ir_module
+class Recursive:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        @R.function
+        def f(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            b = f(a)
+            return b
+
+        @R.function
+        def g(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            b = g(a)
+            return b
+
+        return (f, g)
+
+
+def test_functions_that_call_themselves_stay_two() -> None:
+    stays(EliminateCommonSubexpr(), Recursive)
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_call_only_is_true_or_false(value: object) -> None:
+    with pytest.raises(MisuseError, match="call_only is True or False, found"):
+        EliminateCommonSubexpr(call_only=value)  # type: ignore[arg-type]

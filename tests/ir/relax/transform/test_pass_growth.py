@@ -91,6 +91,7 @@ OF_BINDINGS: dict[str, Callable[[IRModule], IRModule]] = {
 #: Passes over programs of products of matrices.
 OF_PRODUCTS: dict[str, Callable[[IRModule], IRModule]] = {
     "CombineParallelMatmul": transform.CombineParallelMatmul(),
+    "DispatchSampling": backend.DispatchSampling(),
     "DispatchSortScan": backend.DispatchSortScan(),
     "FastMathTransform": transform.FastMathTransform(),
     "FuseTransposeMatmul": transform.FuseTransposeMatmul(),
@@ -103,6 +104,7 @@ OF_ALLOCATIONS: dict[str, Callable[[IRModule], IRModule]] = {
     "StaticPlanBlockMemory": transform.StaticPlanBlockMemory(),
 }
 OF_FUNCTIONS: dict[str, Callable[[IRModule], IRModule]] = {
+    "AttachExternModules": transform.AttachExternModules([{"tests.growth.unused": abs}]),
     "AttachGlobalSymbol": transform.AttachGlobalSymbol(),
     "DeadCodeElimination": transform.DeadCodeElimination(),
     "ExpandTupleArguments": transform.ExpandTupleArguments(),

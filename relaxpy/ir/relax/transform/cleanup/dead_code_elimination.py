@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from typing_extensions import override
 
@@ -13,10 +14,12 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.pass_infra.map_functions import map_functions
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
 from relaxpy.ir.relax.analysis.effects import cast_may_fail, may_fail
+from relaxpy.ir.relax.analysis.purity import makes_impure_call
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
-from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Function, MatchCast
+from relaxpy.ir.relax.nodes import Binding, BindingBlock, DataflowBlock, Expr, Function, MatchCast
 from relaxpy.ir.relax.rewrite.unused import without_unused
+from relaxpy.ir.relax.transform.cleanup.returning_calls import ReturningCalls
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -24,8 +27,9 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 class DeadCodeElimination(Pass):
     """Removes bindings that nothing uses, and functions that no public function or entry reaches.
 
-    Impure calls stay. Outside dataflow blocks so does what may fail or not terminate (OPT-8); in
-    them a cast stays only if the shape variables that it binds are used (OPT-5, OPT-9).
+    Impure calls stay. Outside dataflow blocks so does what may fail or not terminate (OPT-8), such
+    as a call of a function in which something may; in them a cast stays only if the shape variables
+    that it binds are used (OPT-5, OPT-9).
 
     Example:
         @I.ir_module
@@ -65,7 +69,9 @@ class DeadCodeElimination(Pass):
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = self._reachable(normalize_module(mod))
-        mod = map_functions(mod, Function, without_dead_code)
+        fails = ReturningCalls(mod).may_fail
+        has_effect = partial(makes_impure_call, functions=mod.functions_by_name)
+        mod = map_functions(mod, Function, lambda func: without_dead_code(func, fails, has_effect))
         return self._reachable(normalize_module(mod))
 
     def _reachable(self, mod: IRModule) -> IRModule:
@@ -95,19 +101,21 @@ class DeadCodeElimination(Pass):
         return result
 
 
-def without_dead_code(func: Function) -> Function:
-    """`func` without the bindings that DeadCodeElimination removes."""
-    return without_unused(func, set(_kept(func)).__contains__)
+def _may_fail(binding: Binding) -> bool:
+    return cast_may_fail(binding) if isinstance(binding, MatchCast) else may_fail(binding)
 
 
-def _kept(func: Function) -> Iterator[Binding]:
-    """The bindings outside dataflow blocks whose errors are part of what the program does."""
-    for block in walk(func):
-        if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock):
-            for binding in block.bindings:
-                if isinstance(binding, MatchCast):
-                    fails = cast_may_fail(binding)
-                else:
-                    fails = may_fail(binding)
-                if fails:
-                    yield binding
+def without_dead_code(
+    func: Function,
+    fails: Callable[[Binding], bool] = _may_fail,
+    has_effect: Callable[[Expr], bool] = makes_impure_call,
+) -> Function:
+    """`func` without unused bindings; impure calls, and what fails in ordinary blocks, stay."""
+    kept = {
+        binding
+        for block in walk(func)
+        if isinstance(block, BindingBlock) and not isinstance(block, DataflowBlock)
+        for binding in block.bindings
+        if fails(binding)
+    }
+    return without_unused(func, kept.__contains__, has_effect)

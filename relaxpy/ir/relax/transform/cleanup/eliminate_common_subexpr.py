@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -42,8 +43,9 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 class EliminateCommonSubexpr(Pass):
     """Uses the first of equal values for later ones, whose variables become its aliases.
 
-    This is done for pure calls and for other expressions, or only for calls with `call_only`.
-    Two new tensors stay two if mutation could show that they are one (OPT-11).
+    This is done for pure calls and for other expressions, such as local functions, or only for
+    calls with `call_only`. Two new tensors stay two if mutation could show that they are one
+    (OPT-11).
 
     Example:
         @I.ir_module
@@ -68,9 +70,18 @@ class EliminateCommonSubexpr(Pass):
                     R.output(c)
                 return c
 
+    Errors:
+        MisuseError (also TypeError): `call_only` is not a Boolean.
+
     """
 
     call_only: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.call_only, bool):
+            raise MisuseError(
+                f"call_only is True or False, found {self.call_only!r:.60}", about=self.call_only
+            )
 
     @override
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -150,7 +161,7 @@ class _Eliminator(BindingRewriter):
             if not isinstance(value, If) or makes_impure_call(value):
                 self.computed = ChainMap()
             return None
-        if var is None or isinstance(value, Function):
+        if var is None:
             return None
         if isinstance(value, Var) and not isinstance(binding, MatchCast):
             return None
@@ -191,6 +202,8 @@ class _Eliminator(BindingRewriter):
 
 def _is_new(value: Expr) -> bool:
     """Whether a value is, or has in it, a tensor that each evaluation creates anew (EV-2)."""
+    if isinstance(value, Function):  # whose constants are created when it is called
+        return False
     return isinstance(value, Call) or any(isinstance(node, Constant) for node in walk(value))
 
 

@@ -301,7 +301,8 @@ def _unified(
         if isinstance(image, tir.Var) and image not in values:
             values[image] = ops.cast_to(value, image.dtype)
         else:
-            unknown.append((rename(size, images), value))
+            mentioned = {var: images[var] for var in walk(size) if isinstance(var, tir.Var)}
+            unknown.append((rename(size, mentioned), value))
     variables = {image for image in images.values() if isinstance(image, tir.Var)}
     for size, value in unknown:
         known = substitute(size, values)

@@ -236,6 +236,7 @@ class Lifting:
 
     def _after(self, k: int) -> Function:
         member, rest = self.members[k], self._rest[k]
+        weights = set(member.weights)
         images: dict[Var, Var] = {}
         params: list[Var] = [*member.inputs]
         if self.sizes:
@@ -243,7 +244,7 @@ class Lifting:
             params.append(Var("vars_from_compile_time_params", sizes, member.func.span))
         for _, variables in self.outputs:
             var, *others = variables[k]
-            new = var if var in member.weights else Var(var.name_hint, var.struct_info, var.span)
+            new = var if var in weights else Var(var.name_hint, var.struct_info, var.span)
             params.append(new)
             images.update({v: new for v in (var, *others) if v is not new})
         if rest is member.func and tuple(params) == tuple(rest.params):
