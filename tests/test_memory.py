@@ -22,8 +22,16 @@ from relaxpy.ir.arith import canonical
 from relaxpy.relax import transform
 from relaxpy.script import from_source
 
-#: Keyed by what a process has a few of: hooks, datatypes, positions of operands, or nothing.
+#: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
+#: nothing.
 FEW = {
+    "relaxpy.exec.native.entry._addresses",
+    "relaxpy.exec.native.entry.fits_interpreter",
+    "relaxpy.exec.native.machine.host",
+    "relaxpy.exec.native.machine.llvm",
+    "relaxpy.exec.native.machine.target_machine",
+    "relaxpy.exec.native.objects._linker",
+    "relaxpy.exec.native.pool.pool",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.runtime.operands._scalar",

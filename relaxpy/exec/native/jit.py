@@ -10,6 +10,8 @@ from relaxpy.exec.native.objects import Library, compile_object, link_object
 from relaxpy.exec.native.parallel import POOL
 from relaxpy.exec.native.pool import connect
 
+__all__ = ["Library", "compile_module", "link"]
+
 
 def compile_module(
     module: Module, exports: Collection[str], machine: Machine | None = None

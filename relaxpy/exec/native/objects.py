@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from relaxpy.exec.native.loader import LoadedObject, is_loadable
 from relaxpy.exec.native.machine import Machine, host, llvm, target_machine
 
 _NUMBERS: Final = count()
@@ -64,16 +65,25 @@ def _generate(method: str, text: str, machine: Machine | None) -> Any:
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:
-    """The addresses of the functions of an object that `exports` names.
+    """The addresses of the functions and variables of an object that `exports` names.
 
     Functions that the object declares are looked up in this process (libc).
     """
+    if not is_loadable(code):
+        return link_by_llvm(code, exports)
+    loaded = LoadedObject(code)
+    return Library(code, loaded.addresses(exports), loaded)
+
+
+def link_by_llvm(code: bytes, exports: Collection[str]) -> Library:
+    """`link_object` for an object of any format; a few kilobytes are never freed."""
     builder = llvm().JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in exports:
         builder.export_symbol(name)
     with _LOCK:
-        tracker = builder.link(_linker(), f"relaxpy{next(_NUMBERS)}")
-    return Library(code, {name: tracker[name] for name in exports}, tracker)
+        linker = _linker()
+        tracker = builder.link(linker, f"relaxpy{next(_NUMBERS)}")
+    return Library(code, {name: tracker[name] for name in exports}, (linker, tracker))
 
 
 @cache

@@ -1,0 +1,376 @@
+"""Python functions over native kernels: a builtin that checks its arguments in native code.
+
+The builtin compares the fields of arrays (type, datatype, rank, shape, layout) with what the kernel
+takes, at the offsets that CPython and NumPy have today; a test at the start checks these. Any
+mismatch, and a kernel that refuses its data, goes to a function in Python, which has the errors and
+accepts everything else. Where the test fails, the checks are made in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.llvm import (
+    BOOL,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    Function,
+    Module,
+    Operand,
+    Type,
+    Value,
+)
+from relaxpy.exec.native.objects import Library
+
+PYTHON: Final = "relaxpy_python"
+"""The table of a module with the addresses of objects and functions of Python."""
+DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+    **{n: np.dtype(n) for n in ("bool", "float16", "float32", "float64")},
+    **{
+        f"{kind}{bits}": np.dtype(f"{kind}{bits}")
+        for kind in ("int", "uint")
+        for bits in (8, 16, 32, 64)
+    },
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+"""The datatypes of arrays that native kernels take, each of which is one object in a process."""
+_FUNCTIONS: Final = (
+    *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
+    "PyLong_AsLongLongAndOverflow",
+)
+_ENTRIES: Final = (*_FUNCTIONS, "None", "ndarray", "int", *DTYPES)
+_TYPE, _DATA, _RANK, _SHAPE, _DTYPE, _FLAGS = 8, 16, 24, 32, 56, 64
+_CONTIGUOUS, _ALIGNED, _WRITABLE = 0x1, 0x100, 0x400
+_FASTCALL_WITH_KEYWORDS: Final = 0x82
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A parameter that is an array; a size with a name is the same wherever the name stands."""
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A parameter that is an integer of 64 bits, known by its name as a size is."""
+
+    name: str
+
+
+Param: TypeAlias = Array | Integer
+
+
+def size_names(params: Sequence[Param]) -> list[str]:
+    """The names of sizes and integers, in the order in which a kernel takes them."""
+    names: dict[str, None] = {}
+    for param in params:
+        for size in param.shape if isinstance(param, Array) else (param.name,):
+            if isinstance(size, str):
+                names[size] = None
+    return list(names)
+
+
+def emit_entry(
+    module: Module, kernel: str, params: Sequence[Param], *, release_gil: bool = True
+) -> None:
+    """Write the function of the builtin for `kernel`, a function of the module.
+
+    The kernel takes the addresses of the arrays, and then `size_names(params)` as i64. It returns
+    an i32, which is 0 unless it refuses the data; then it has written nothing.
+    """
+    module.add_text(f"@{PYTHON} = global [{len(_ENTRIES)} x i64] zeroinitializer")
+    f = module.function(
+        entry_name(kernel),
+        [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")],
+        POINTER,
+    )
+    instance, args, count, keywords = f.params
+    null = Value(f, POINTER, "null")
+
+    def positional() -> list[Value]:
+        objects = [f.load(POINTER, f.element(args, n, POINTER), 8) for n in range(len(params))]
+        types = ["ndarray" if isinstance(param, Array) else "int" for param in params]
+        match = [
+            _same(f, _field(f, o, _TYPE, POINTER), _python(f, t))
+            for o, t in zip(objects, types, strict=True)
+        ]
+        return f.branch(_all(f, match), lambda: fields(objects), lambda: [null])
+
+    def fields(objects: Sequence[Value]) -> list[Value]:
+        match = []
+        for param, array in zip(params, objects, strict=True):
+            if isinstance(param, Array):
+                flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if param.written else 0)
+                found = f.arithmetic("and", _field(f, array, _FLAGS, I32), flags)
+                match += [
+                    _same(f, found, flags),
+                    _same(f, _field(f, array, _RANK, I32), len(param.shape)),
+                    _same(f, _field(f, array, _DTYPE, POINTER), _python(f, param.dtype)),
+                ]
+        return f.branch(_all(f, match), lambda: sizes(objects), lambda: [null])
+
+    def sizes(objects: Sequence[Value]) -> list[Value]:
+        known: dict[str, Value] = {}
+        match = []
+        overflow = f.alloca(I32, 1)
+        for param, item in zip(params, objects, strict=True):
+            if isinstance(param, Integer):
+                convert = _python(f, "PyLong_AsLongLongAndOverflow")
+                value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
+                match.append(_same(f, f.load(I32, overflow), 0))
+                found: list[tuple[int | str, Value]] = [(param.name, value)]
+            else:
+                shape = _field(f, item, _SHAPE, POINTER)
+                dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
+                found = list(zip(param.shape, dims, strict=True))
+            for size, value in found:
+                if isinstance(size, int) or known.setdefault(size, value) is not value:
+                    match.append(_same(f, value, size if isinstance(size, int) else known[size]))
+        spans: list[tuple[Value, Value, bool]] = []
+        for param, array in zip(params, objects, strict=True):
+            if isinstance(param, Array):
+                number = f.index(DTYPES[param.dtype].itemsize)
+                for extent in param.shape:
+                    number = number * (known[extent] if isinstance(extent, str) else extent)
+                start = f.cast("ptrtoint", _field(f, array, _DATA, POINTER), "i64")
+                stop = start + number
+                for first, last, written in spans:
+                    if param.written or written:
+                        apart = f.compare("ule", stop, first), f.compare("ule", last, start)
+                        match.append(f.arithmetic("or", *apart))
+                spans.append((start, stop, param.written))
+        pointers = [f.cast("inttoptr", start, "ptr") for start, *_ in spans]
+        arguments = [*pointers, *(known[name] for name in size_names(params))]
+        return f.branch(_all(f, match), lambda: [called(arguments)], lambda: [null])
+
+    def called(arguments: Sequence[Value]) -> Value:
+        if not release_gil:
+            status = f.call(kernel, I32, *arguments)
+        else:
+            state = f.new(POINTER, f"call ptr {_python(f, 'PyEval_SaveThread').name}()")
+            status = f.call(kernel, I32, *arguments)
+            f.put(f"call void {_python(f, 'PyEval_RestoreThread').name}({state})")
+        return f.select(_same(f, status, 0), _python(f, "None"), null)
+
+    no_keywords = _same(f, keywords, null)
+    complete = f.arithmetic("and", no_keywords, _same(f, count, len(params)))
+    (none,) = f.branch(complete, positional, lambda: [null])
+
+    def returned() -> list[Value]:
+        f.put(f"call void {_python(f, 'Py_IncRef').name}({none})")
+        return [none]
+
+    def fall_back() -> list[Value]:
+        vectorcall = _python(f, "PyObject_Vectorcall").name
+        call = f"call ptr {vectorcall}({instance}, {args}, {count}, {keywords})"
+        return [f.new(POINTER, call)]
+
+    f.ret(f.branch(f.compare("ne", none, null), returned, fall_back)[0])
+
+
+def entry_name(kernel: str) -> str:
+    """The name of the function of the builtin for a kernel; the library has to export it."""
+    return f"{kernel}.entry"
+
+
+def make_entry(
+    library: Library,
+    kernel: str,
+    params: Sequence[Param],
+    fallback: Callable[..., object],
+) -> Callable[..., object]:
+    """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
+
+    The library exports the kernel, `entry_name(kernel)` and PYTHON, and lives as long as the
+    function. It writes to arrays and returns None. `fallback` gets arguments of other types,
+    datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
+    writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
+    """
+    if not fits_interpreter():
+        return _Checked(library, kernel, params, fallback)
+    for index, address in enumerate(_addresses()):
+        ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
+    definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
+    # The builtin keeps the object that it is bound to, and this keeps what the builtin needs.
+    owner = _Fallback(fallback, library, definition)
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    builtin: Callable[..., object] = new(ctypes.addressof(definition), owner, None)
+    return builtin
+
+
+@cache
+def fits_interpreter() -> bool:
+    """Whether the objects of this interpreter and of NumPy have the fields that entries read."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    read_only = np.zeros(3)
+    read_only.flags.writeable = False
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
+    samples = [np.zeros((2, 3), dtype) for dtype in DTYPES.values()]
+    samples += [
+        np.zeros(()),
+        np.zeros((4, 5), order="F"),
+        np.zeros((4, 5))[::2],
+        read_only,
+        unaligned,
+    ]
+    return all(map(_has_fields, samples)) and all(
+        np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values()
+    )
+
+
+def _has_fields(array: np.ndarray[Any, Any]) -> bool:
+    def word(offset: int) -> int:
+        return ctypes.c_uint64.from_address(id(array) + offset).value
+
+    def half(offset: int) -> int:
+        return ctypes.c_int32.from_address(id(array) + offset).value
+
+    shape = [ctypes.c_int64.from_address(word(_SHAPE) + 8 * n).value for n in range(array.ndim)]
+    flags = array.flags
+    expected = (
+        (_CONTIGUOUS if flags.c_contiguous else 0)
+        | (_ALIGNED if flags.aligned else 0)
+        | (_WRITABLE if flags.writeable else 0)
+    )
+    return (
+        word(_TYPE) == id(type(array))
+        and half(_RANK) == array.ndim
+        and shape == list(array.shape)
+        and word(_DATA) == array.ctypes.data
+        and word(_DTYPE) == id(array.dtype)
+        and half(_FLAGS) & (_CONTIGUOUS | _ALIGNED | _WRITABLE) == expected
+    )
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Fallback:
+    """Calls the fallback of a builtin, and keeps what the builtin needs."""
+
+    __slots__ = ("definition", "fallback", "library")
+
+    def __init__(
+        self, fallback: Callable[..., object], library: Library, definition: _MethodDef
+    ) -> None:
+        self.fallback, self.library, self.definition = fallback, library, definition
+
+    def __call__(self, *args: object, **keywords: object) -> object:
+        return self.fallback(*args, **keywords)
+
+
+class _Checked:
+    """An entry whose checks are in Python."""
+
+    __slots__ = ("fallback", "library", "params", "run")
+
+    def __init__(
+        self,
+        library: Library,
+        kernel: str,
+        params: Sequence[Param],
+        fallback: Callable[..., object],
+    ) -> None:
+        arrays = sum(isinstance(param, Array) for param in params)
+        sizes = len(size_names(params))
+        types = [*[ctypes.c_void_p] * arrays, *[ctypes.c_int64] * sizes]
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(library[kernel])
+        self.library, self.params, self.fallback = library, params, fallback
+
+    def __call__(self, *args: object, **keywords: object) -> object:
+        words = None if keywords else self._words(args)
+        if words is None or self.run(*words):
+            return self.fallback(*args, **keywords)
+        return None
+
+    def _words(self, args: Sequence[object]) -> list[int] | None:
+        """The arguments of the kernel, or None if it does not take these objects."""
+        if len(args) != len(self.params):
+            return None
+        sizes: dict[str, int] = {}
+        spans: list[tuple[int, int, bool]] = []
+        for param, item in zip(self.params, args, strict=True):
+            if isinstance(param, Integer):
+                if type(item) is not int or not -(2**63) <= item < 2**63:
+                    return None
+                found: list[tuple[int | str, int]] = [(param.name, item)]
+            else:
+                if type(item) is not np.ndarray or not _fits(item, param):
+                    return None
+                found = list(zip(param.shape, item.shape, strict=True))
+                start = item.ctypes.data
+                spans.append((start, start + item.nbytes, param.written))
+            for size, value in found:
+                if value != (size if isinstance(size, int) else sizes.setdefault(size, value)):
+                    return None
+        for index, (start, stop, written) in enumerate(spans):
+            for first, last, also in spans[:index]:
+                if (written or also) and stop > first and last > start:
+                    return None
+        return [*(start for start, _, _ in spans), *(sizes[n] for n in size_names(self.params))]
+
+
+def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
+    flags = array.flags
+    return (
+        array.dtype is DTYPES[param.dtype]
+        and array.ndim == len(param.shape)
+        and flags.c_contiguous
+        and flags.aligned
+        and (flags.writeable or not param.written)
+    )
+
+
+@cache
+def _addresses() -> tuple[int, ...]:
+    """The addresses of the entries of the table of a module."""
+    api = ctypes.pythonapi
+    functions = [ctypes.cast(getattr(api, n), ctypes.c_void_p).value or 0 for n in _FUNCTIONS]
+    return (*functions, id(None), id(np.ndarray), id(int), *map(id, DTYPES.values()))
+
+
+def _python(f: Function, name: str) -> Value:
+    """The address of an object or function of Python, from the table of the module."""
+    table = Value(f, POINTER, f"@{PYTHON}")
+    return f.load(POINTER, f.element(table, _ENTRIES.index(name), I64))
+
+
+def _field(f: Function, item: Value, offset: int, type: Type) -> Value:
+    return f.load(type, f.element(item, offset, I8))
+
+
+def _same(f: Function, value: Value, other: Operand) -> Value:
+    return f.compare("eq", value, other)
+
+
+def _all(f: Function, conditions: Sequence[Value]) -> Value:
+    """Whether all conditions hold."""
+    result = f.const(BOOL, 1)
+    for condition in conditions:
+        result = f.arithmetic("and", result, condition)
+    return result

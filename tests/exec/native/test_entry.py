@@ -1,0 +1,247 @@
+"""Entries run the kernel on the arrays that it takes, and the fallback on everything else."""
+
+import ctypes
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relaxpy.exec.native import entry
+from relaxpy.exec.native.entry import (
+    DTYPES,
+    PYTHON,
+    Array,
+    Integer,
+    Param,
+    emit_entry,
+    entry_name,
+    fits_interpreter,
+    make_entry,
+    size_names,
+)
+from relaxpy.exec.native.jit import compile_module
+from relaxpy.exec.native.llvm import F32, I32, I64, POINTER, Module
+from relaxpy.exec.native.machine import host
+
+Entry = Callable[..., object]
+PARAMS = (
+    Array("float32", ("n", 3)),
+    Integer("k"),
+    Array("float32", ("n", 3), written=True),
+)
+
+
+def fallback(*args: object, **keywords: object) -> tuple[object, ...]:
+    return ("fallback", args, keywords)
+
+
+def module_of(params: tuple[Param, ...], *, release_gil: bool = True) -> Module:
+    """`kernel(x, y, n, k)` stores x + k in y; it refuses a negative k."""
+    module = Module(host().triple, host().vector_bits)
+    f = module.function("kernel", [(POINTER, "x"), (POINTER, "y"), (I64, "n"), (I64, "k")], I32)
+    x, y, n, k = f.params
+    negative = f.compare("slt", k, 0)
+
+    def run() -> None:
+        def body(index: Any) -> None:
+            value = f.load(F32, f.element(x, index, F32)) + f.cast("sitofp", k, "float")
+            f.store(value, f.element(y, index, F32))
+
+        f.loop(0, n * 3, 1, [], body)
+
+    f.branch(negative, lambda: None, run)
+    f.ret(f.cast("zext", negative, "i32"))
+    emit_entry(module, "kernel", params, release_gil=release_gil)
+    return module
+
+
+@pytest.fixture(scope="module", params=["native", "released", "python"])
+def kernel(request: pytest.FixtureRequest) -> Entry:
+    module = module_of(PARAMS, release_gil=request.param == "released")
+    library = compile_module(module, ["kernel", entry_name("kernel"), PYTHON])
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(entry, "fits_interpreter", lambda: False)
+        return make_entry(library, "kernel", PARAMS, fallback)
+
+
+def arrays(n: int = 4) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    return np.arange(3 * n, dtype=np.float32).reshape(n, 3), np.full((n, 3), -1, np.float32)
+
+
+def test_this_interpreter_fits() -> None:
+    assert fits_interpreter()
+
+
+def test_sizes_come_in_the_order_of_parameters() -> None:
+    assert size_names([*PARAMS, Array("int8", ("m", 2, "n"))]) == ["n", "k", "m"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_the_kernel_runs_and_returns_none(kernel: Entry, n: int) -> None:
+    x, y = arrays(n)
+    for _ in range(3):
+        assert kernel(x, 7, y) is None
+    assert np.array_equal(y, x + 7)
+
+
+class Subclass(np.ndarray[Any, Any]):
+    pass
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def unaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    raw = np.zeros(array.nbytes + 1, np.uint8)
+    return raw[1:].view(array.dtype).reshape(array.shape)
+
+
+X, Y = arrays()
+WHOLE = np.zeros((9, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        (X, 1),
+        (X, 1, Y, 2),
+        (None, 1, Y),
+        (X.tolist(), 1, Y),
+        (X, 1.0, Y),
+        (X, True, Y),
+        (X, np.int64(1), Y),
+        (X, 2**63, Y),
+        (X, -(2**63) - 1, Y),
+        (X.astype(np.float64), 1, Y),
+        (X.astype(np.int32), 1, Y),
+        (X.astype(">f4"), 1, Y),
+        (X.astype(ml_dtypes.bfloat16), 1, Y),
+        (X.reshape(-1), 1, Y),
+        (X[None], 1, Y),
+        (np.float32(1), 1, Y),
+        (X[:3], 1, Y),
+        (X, 1, Y[:3]),
+        (np.zeros((4, 4), np.float32), 1, Y),
+        (X[::2], 1, Y[:2]),
+        (np.asfortranarray(X), 1, Y),
+        (X[:, ::-1], 1, Y),
+        (X.view(Subclass), 1, Y),
+        (np.ma.masked_array(X), 1, Y),
+        (X, 1, read_only(Y)),
+        (unaligned(X), 1, Y),
+        (WHOLE[:4], 1, WHOLE[3:7]),
+        (WHOLE[4:8], 1, WHOLE[3:7]),
+        (WHOLE[:4], 1, WHOLE[:4]),
+        (X, -1, Y),
+    ],
+    ids=lambda args: " ".join(type(a).__name__ + str(getattr(a, "shape", "")) for a in args),
+)
+def test_other_arguments_go_to_the_fallback(kernel: Entry, args: tuple[object, ...]) -> None:
+    Y[...] = -1
+    result = kernel(*args)
+    assert isinstance(result, tuple)
+    assert result[0] == "fallback"
+    assert len(result[1]) == len(args)
+    assert all(a is b for a, b in zip(result[1], args, strict=True))
+    assert (Y == -1).all()
+
+
+def test_keyword_arguments_go_to_the_fallback(kernel: Entry) -> None:
+    x, y = arrays()
+    result = kernel(x, k=1, y=y)
+    assert isinstance(result, tuple)
+    assert result[1][0] is x
+    assert result[2]["k"] == 1
+    assert result[2]["y"] is y
+    assert isinstance(kernel(x, 1, y, extra=None), tuple)
+
+
+def test_errors_of_the_fallback_are_raised() -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("not an array")
+
+    library = compile_module(module_of(PARAMS), ["kernel", entry_name("kernel"), PYTHON])
+    kernel = make_entry(library, "kernel", PARAMS, fails)
+    with pytest.raises(ValueError, match="not an array"):
+        kernel(1, 2, 3)
+
+
+def test_read_only_inputs_and_neighbours_are_accepted(kernel: Entry) -> None:
+    x, _ = arrays()
+    whole = np.zeros((8, 3), np.float32)
+    whole[:4] = x
+    assert kernel(whole[:4], 2, whole[4:]) is None
+    assert kernel(read_only(x), 2, whole[:4]) is None
+    assert np.array_equal(whole, np.concatenate([x + 2, x + 2]))
+
+
+def test_objects_are_neither_lost_nor_kept(kernel: Entry) -> None:
+    class Item(np.ndarray[Any, Any]):
+        pass
+
+    x, y = arrays()
+    item = x.view(Item)
+    alive = weakref.ref(item)
+    none = ctypes.c_int32.from_address(id(None)).value
+    for _ in range(10_000):
+        kernel(x, 1, y)
+    assert abs(ctypes.c_int32.from_address(id(None)).value - none) < 100
+    kernel(item, 1, y)
+    del item
+    gc.collect()
+    assert alive() is None
+
+
+def test_the_entry_keeps_its_code_and_nothing_else_keeps_it() -> None:
+    library = compile_module(module_of(PARAMS), ["kernel", entry_name("kernel"), PYTHON])
+    kernel = make_entry(library, "kernel", PARAMS, fallback)
+    code = weakref.ref(library)
+    del library
+    gc.collect()
+    x, y = arrays()
+    assert kernel(x, 1, y) is None
+    del kernel
+    gc.collect()
+    assert code() is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_of_all_datatypes_are_known(dtype: str) -> None:
+    params = (Array(dtype, ("n",)), Integer("k"), Array(dtype, ("n",), written=True))
+    module = Module(host().triple, host().vector_bits)
+    f = module.function("kernel", [(POINTER, "x"), (POINTER, "y"), (I64, "n"), (I64, "k")], I32)
+    f.ret(f.const(I32, 0))
+    emit_entry(module, "kernel", params)
+    library = compile_module(module, ["kernel", entry_name("kernel"), PYTHON])
+    kernel = make_entry(library, "kernel", params, fallback)
+    for other in DTYPES.values():
+        x, y = np.zeros(3, other), np.zeros(3, other)
+        assert (kernel(x, 0, y) is None) == (other.name == dtype)
+
+
+def test_several_threads_call_an_entry(kernel: Entry) -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        x, y = arrays(50)
+        for _ in range(500):
+            kernel(x, number, y)
+            if not np.array_equal(y, x + number):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
