@@ -105,16 +105,19 @@ class _Inliner(BindingRewriter):
         declared = unproved_result(func)
         if declared is not None:
             declared = replace_variables(declared, images)
+        body = rebuild(body, blocks=blocks)
+        if isinstance(binding, VarBinding) and declared is None and body.body in _bound(body):
+            body = rename(body, {body.body: binding.var})  # now, while the body is short
         self.open.append(name)
-        body = self.expr(rebuild(body, blocks=blocks))
+        body = super().sequence(body)
         self.open.pop()
         if issubclass(kind, DataflowBlock) and all(isinstance(b, kind) for b in body.blocks):
             outputs = {
                 var: DataflowVar(var.name_hint, var.struct_info, var.span)
                 for var in _bound(body)
-                if not isinstance(var, DataflowVar)
+                if not isinstance(var, DataflowVar) and var is not binding.var
             }
-            body = rename(body, outputs)
+            body = rename(body, outputs) if outputs else body
         result = body.body
         if declared is not None:
             if isinstance(binding, VarBinding):
@@ -122,8 +125,8 @@ class _Inliner(BindingRewriter):
                 return [*body.blocks, kind((last,))]
             check = MatchCast(None, result, declared, binding.span)
             return [*body.blocks, kind((check, replace(binding, value=result)))]
-        if isinstance(binding, VarBinding) and isinstance(result, Var) and result in _bound(body):
-            return rename(body, {result: binding.var}).blocks
+        if result is binding.var:
+            return body.blocks
         return [*body.blocks, kind((replace(binding, value=result),))]
 
 

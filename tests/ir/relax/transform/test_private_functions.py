@@ -5,6 +5,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RelaxpyError
+from relaxpy.exec.compile import compile
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax.transform import (
     ExpandTupleArguments,
@@ -12,7 +13,7 @@ from relaxpy.relax.transform import (
     RemoveUnusedOutputs,
     RemoveUnusedParameters,
 )
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.transform.before_after import check, stays
 
 X = np.array([1.0, -2.0, 3.0, 0.5], "float32")
@@ -341,3 +342,37 @@ def test_private_functions_are_inlined_unless_they_are_recursive() -> None:
     check(InlinePrivateFunctions(), Calls, CallsAfter, X)
     stays(InlinePrivateFunctions(), CallsAfter)
     assert isinstance(InlinePrivateFunctions()(Calls)["endless"], rx.Function)
+
+
+def chain(count: int, *, calls: int = 1) -> str:
+    """A program whose functions each add 1 to `calls` results of the next one."""
+    scalar = 'R.Tensor((), "float32")'
+    lines = ["@I.ir_module", "class Chain:"]
+    for k in range(count):
+        visibility = "(private=True)" if k else ""
+        lines += [f"    @R.function{visibility}", f"    def f{k}(x: {scalar}) -> {scalar}:"]
+        lines += ["        with R.dataflow():"]
+        for _ in range(calls if k < count - 1 else 0):
+            lines.append(f"            x = Chain.f{k + 1}(x)")
+        lines += [
+            "            y = R.add(x, R.const(1.0))",
+            "            R.output(y)",
+            "        return y",
+        ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("count", "calls"), [(160, 1), (7, 2)])
+def test_functions_that_call_functions_are_inlined_at_every_depth(count: int, calls: int) -> None:
+    after = InlinePrivateFunctions()(from_source(chain(count, calls=calls)))  # type: ignore[arg-type]
+    assert [var.name_hint for var in after.functions] == ["f0"]
+    additions = count if calls == 1 else 2**count - 1
+    assert len(after["f0"].body.blocks[0].bindings) == additions  # type: ignore[union-attr]
+    found = compile(after, "reference")["f0"](np.float32(0))
+    np.testing.assert_equal(found, np.float32(additions))
+
+
+def test_what_nothing_calls_is_not_inlined() -> None:
+    unused = chain(40, calls=2).replace("def f0", "def main").replace("Chain.f1(x)", "R.abs(x)")
+    after = InlinePrivateFunctions()(from_source(unused))  # type: ignore[arg-type]
+    assert [var.name_hint for var in after.functions] == ["main"]

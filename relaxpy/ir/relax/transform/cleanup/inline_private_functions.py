@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from typing_extensions import override
 
@@ -16,6 +17,9 @@ from relaxpy.ir.relax.rewrite.inline import inline_functions
 from relaxpy.ir.relax.transform.cleanup.canonicalize_bindings import CanonicalizeBindings
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.cleanup.private_functions import only_called
+
+_LEVELS: Final = 32
+"""How many levels of calls are inlined by recursion."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +57,65 @@ class InlinePrivateFunctions(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         mod = normalize_module(mod)
         graph = call_graph(mod)
+        groups = strongly_connected(graph)
+        order = [name for group in groups for name in group]
         recursive = {
-            name
-            for group in strongly_connected(graph)
-            for name in group
-            if len(group) > 1 or name in graph[name]
+            name for group in groups for name in group if len(group) > 1 or name in graph[name]
         }
-        inlined: dict[GlobalVar | str, Function] = {
-            name: func for name, func in only_called(mod).items() if name not in recursive
-        }
+        inlined = {n: func for n, func in only_called(mod).items() if n not in recursive}
         if not inlined:
             return mod
         result = mod.clone()
         for name in inlined:
             del result[name]
-        for var, func in mod.items():
-            if isinstance(func, Function) and var.name_hint not in inlined:
-                result[var.name_hint] = inline_functions(func, inlined)
+        for name, expanded in _expanded(mod, order, inlined):
+            result[name] = expanded
         result = normalize_module(result)
         simple = CanonicalizeBindings().transform(result, ctx)
         for var, func in result.clone().items():
             if isinstance(func, Function) and func is not mod[var.name_hint]:
                 result[var.name_hint] = without_dead_code(cast("Function", simple[var.name_hint]))
         return normalize_module(result)
+
+
+def _expanded(
+    mod: IRModule, order: Sequence[str], inlined: Mapping[str, Function]
+) -> Iterator[tuple[str, Function]]:
+    """The functions that stay, with the bodies of `inlined` in place of calls of these.
+
+    Functions are visited in `order`, each after those that it calls. Of `inlined`, those of every
+    `_LEVELS`th level of calls are expanded beforehand, as inlining recurses at each level.
+    """
+    graph = call_graph(mod)
+    called = {name: [n for n in names if n in inlined] for name, names in graph.items()}
+    needed = _reachable(called, [name for name in order if name not in inlined])
+    bodies = dict(inlined)
+    inner = {**called}
+    level: dict[str, int] = {}
+    for name in order:
+        level[name] = 1 + max((level[n] for n in called[name]), default=0)
+        if name not in needed or not called[name]:
+            continue
+        if name not in inlined or level[name] % _LEVELS == 0:
+            func = mod.functions_by_name[name]
+            assert isinstance(func, Function)
+            table: dict[GlobalVar | str, Function] = {
+                n: bodies[n] for n in _reachable(inner, called[name])
+            }
+            after = inline_functions(func, table)
+            if name in inlined:
+                bodies[name], inner[name] = after, []
+            else:
+                yield name, after
+
+
+def _reachable(called: Mapping[str, Sequence[str]], names: Sequence[str]) -> set[str]:
+    """The names, and those of all functions that these functions call in turn."""
+    reached: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += called[name]
+    return reached
