@@ -100,7 +100,7 @@ def _compiled(
     table = Attrs({name: _thawed(value) for name, value in attrs})
     builder = BlockBuilder()
     with builder.function("main", params):
-        result = builder.emit(translated(builder, op, tuple(params), table, ty))
+        result = builder.emit(translated(builder, op.record, tuple(params), table, ty))
         builder.emit_func_output(result)
     return compile(builder.get())["main"]
 

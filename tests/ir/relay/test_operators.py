@@ -217,7 +217,7 @@ def test_operators_agree_with_numpy(
 )
 def test_every_operator_has_operands_a_translation_and_a_maker(name: str) -> None:
     record = Op.get(name).record
-    assert record.translate is not None
+    assert record.translate is not None or record.compute is not None
     module, _, short = name.rpartition(".")
     maker = getattr(relay.nn if module == "nn" else relay, short)
     assert maker.__name__ == short

@@ -1,3 +1,11 @@
 """Operators of Relay: their registry, their relations, and one file for each family."""
 
-from relaxpy.ir.relay.op import elementwise as elementwise, nn as nn, tensor as tensor
+from relaxpy.ir.relay.op import (
+    annotations as annotations,
+    blocks as blocks,
+    dynamic as dynamic,
+    elementwise as elementwise,
+    nn as nn,
+    quantized as quantized,
+    tensor as tensor,
+)

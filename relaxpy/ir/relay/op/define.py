@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
-from relaxpy.ir.relay.op.relations import RELATIONS, RelationError
+from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
+from relaxpy.ir.relay.op.struct_info import struct_info_relation
+
+_OF_TENSORS: Final = {"Identity": identity_of_tensors}
 
 
 def define(
@@ -31,11 +35,33 @@ def define(
                 tuple(operands.split()),
                 attributes=attributes or {},
                 maker_defaults=makers or {},
-                relation=RELATIONS[relation] if relation else None,
+                relation=_OF_TENSORS.get(relation, RELATIONS.get(relation)),
                 relation_name=relation,
                 translate=translate,
             )
         )
+
+
+def define_te(
+    name: str,
+    operands: str,
+    compute: Callable[..., Any],
+    attributes: Mapping[str, object] | None = None,
+    *,
+    makers: Mapping[str, object] | None = None,
+) -> None:
+    """Register an operator that a function of attributes and `te` tensors computes.
+
+    Its type is that of the tensor which the function returns.
+    """
+    record = OpRecord(
+        name,
+        tuple(operands.split()),
+        attributes=attributes or {},
+        maker_defaults=makers or {},
+        compute=lambda attrs, inputs, ty: [compute(attrs, *inputs)],
+    )
+    Op.enter(replace(record, relation=struct_info_relation(record)))
 
 
 def dims(expr: rx.Expr) -> tuple[Any, ...]:
@@ -52,9 +78,14 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
 
 
 def dtype_of(expr: rx.Expr) -> str:
-    """Return the datatype of an operand."""
+    """Return the datatype of an operand.
+
+    Errors:
+        RelationError: the operand is not a tensor.
+    """
     sinfo = expr.struct_info
-    assert isinstance(sinfo, rx.TensorStructInfo)
+    if not isinstance(sinfo, rx.TensorStructInfo):
+        raise RelationError(f"expected a tensor, found {sinfo}")
     return str(sinfo.dtype)
 
 

@@ -10,6 +10,7 @@ from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relay.op.define import axes_of, define, dims, dtype_of, listed, options
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
+from relaxpy.ir.tir.expr import IntImm
 
 Args = tuple[rx.Expr, ...]
 
@@ -36,8 +37,9 @@ def _matmul(args: Args, attrs: Any) -> rx.Expr:
 
 
 def _dense(args: Args, attrs: Any) -> rx.Expr:
-    if attrs["units"] is not None and str(dims(args[1])[0]) != str(attrs["units"]):
-        raise RelationError(f"the weight has {dims(args[1])[0]} units, not {attrs['units']}")
+    size = dims(args[1])[0]
+    if attrs["units"] is not None and isinstance(size, IntImm) and size.value != attrs["units"]:
+        raise RelationError(f"the weight has {size.value} units, not {attrs['units']}")
     return R.matmul(args[0], R.permute_dims(args[1]), attrs["out_dtype"] or None)
 
 
@@ -111,6 +113,10 @@ def _attributes(rank: int, kernel_layout: str) -> dict[str, object]:
     }
 
 
+#: Attributes that the operators of quantised numbers have, too.
+CONVOLUTION_2D = _attributes(2, _KERNELS[2])
+CONVOLUTION_2D_TRANSPOSED = {**_attributes(2, _TRANSPOSED[2]), "output_padding": (0, 0)}
+
 for _rank in (1, 2, 3):
     define(
         f"nn.conv{_rank}d",
@@ -147,16 +153,22 @@ def _adaptive_pool(function: Any) -> Any:
     return translate
 
 
-for _rank in (1, 2, 3):
-    _pooling = {
+def _pooling_of(rank: int) -> dict[str, object]:
+    return {
         "pool_size": REQUIRED,
-        "strides": (1,) * _rank,
-        "dilation": (1,) * _rank,
-        "padding": (0,) * _rank,
-        "layout": _LAYOUTS[_rank],
+        "strides": (1,) * rank,
+        "dilation": (1,) * rank,
+        "padding": (0,) * rank,
+        "layout": _LAYOUTS[rank],
         "out_layout": "",
         "ceil_mode": False,
     }
+
+
+AVERAGE_POOL_2D = {**_pooling_of(2), "count_include_pad": False}
+
+for _rank in (1, 2, 3):
+    _pooling = _pooling_of(_rank)
     define(
         f"nn.max_pool{_rank}d",
         "data",
@@ -378,11 +390,60 @@ _RESIZE = {
 }
 
 
-def _resize2d(args: Args, attrs: Any) -> Any:
-    given = {name: value for name, value in attrs.items() if name not in ("size", "out_dtype")}
-    return R.image.resize2d(
-        args[0], listed(attrs["size"]), **given, out_dtype=attrs["out_dtype"] or None
-    )
+def _resize(function: Any) -> Any:
+    def translate(args: Args, attrs: Any) -> Any:
+        given = {name: value for name, value in attrs.items() if name not in ("size", "out_dtype")}
+        size = listed(attrs["size"]) if isinstance(attrs["size"], (int, tuple)) else attrs["size"]
+        return function(args[0], size, **given, out_dtype=attrs["out_dtype"] or None)
+
+    return translate
 
 
-define("image.resize2d", "data", _resize2d, _RESIZE)
+define("image.resize2d", "data", _resize(R.image.resize2d), _RESIZE)
+define(
+    "image.resize3d",
+    "data",
+    _resize(R.image.resize3d),
+    {**_RESIZE, "roi": (0.0,) * 6, "layout": "NCDHW"},
+)
+define(
+    "image.affine_grid",
+    "data",
+    lambda args, attrs: R.image.affine_grid(args[0], listed(attrs["target_shape"])),
+    {"target_shape": REQUIRED},
+)
+define(
+    "image.grid_sample",
+    "data grid",
+    lambda args, attrs: R.image.grid_sample(
+        *args, **options(attrs, "method layout padding_mode align_corners")
+    ),
+    {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True},
+)
+
+
+def _dynamic_resize(args: Args, attrs: Any) -> Any:
+    size = R.tensor_to_shape(R.astype(args[1], "int64"))
+    return _resize(R.image.resize2d)((args[0],), {**attrs, "size": size})
+
+
+define(
+    "dyn.image.resize2d",
+    "data size",
+    _dynamic_resize,
+    {name: default for name, default in _RESIZE.items() if name != "size"},
+)
+
+
+def _backward_weight(args: Args, attrs: Any) -> Any:
+    kernel = listed(attrs["kernel_size"])
+    output, data = (dims(arg)[attrs["data_layout"].index("C")] for arg in args)
+    shape = {"O": output, "I": data // attrs["groups"], "H": kernel[0], "W": kernel[1]}
+    given = options(attrs, "groups data_layout kernel_layout")
+    for name in ("strides", "dilation", "padding"):
+        given[name] = _padding(attrs[name], 2)
+    sizes = [shape[axis] for axis in attrs["kernel_layout"]]
+    return R.grad.conv2d_backward_weight(*args, sizes, **given)
+
+
+define("nn.conv2d_backward_weight", "grad data", _backward_weight, CONVOLUTION_2D)

@@ -11,6 +11,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.op.registry import OpRecord
 from relaxpy.ir.relay.op.relations import Relation, RelationError, Solver
+from relaxpy.ir.relay.op.translate import translated
 from relaxpy.ir.relay.ty import (
     ANY,
     IncompleteType,
@@ -35,8 +36,6 @@ def struct_info_relation(record: OpRecord) -> Relation:
             if known is None:
                 return False
             operands.append(known)
-        if record.translate is None:
-            raise RelationError("the operator has no type relation")
         names = Names()
         variables = [
             rx.Var(name, names.struct_info(ty))
@@ -45,7 +44,7 @@ def struct_info_relation(record: OpRecord) -> Relation:
         builder = BlockBuilder()
         try:
             with builder.testing_scope(_shape_vars(variables)):
-                expr = builder.normalize(record.translate(tuple(variables), attrs))
+                expr = builder.normalize(translated(builder, record, tuple(variables), attrs, None))
         except RelaxpyError as error:
             raise RelationError(error.diagnostic.message) from None
         except (TypeError, ValueError) as error:  # an attribute of a wrong type

@@ -210,7 +210,7 @@ class FunctionTranslation:
         if isinstance(node.op, Op):
             args = tuple(map(self._value, node.args))
             ty = self.infos.substituted(node.checked_type)
-            return translated(self.builder, node.op, args, node.attrs, ty)
+            return translated(self.builder, node.op.record, args, node.attrs, ty)
         if isinstance(node.op, rl.GlobalVar):
             type_args = tuple(map(self.infos.substituted, node.type_args))
             callee: rx.Expr = self.callee(node.op.name_hint, type_args)

@@ -1,0 +1,222 @@
+"""Quantised operators, `qnn`: scales and zero points are operands, results are integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
+from relaxpy.ir.relay.op.define import define, dims, dtype_of, fields_of
+from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
+from relaxpy.ir.relay.op.registry import REQUIRED, Op
+
+Args = tuple[rx.Expr, ...]
+_FLOAT = "float32"
+
+
+def _along(parameter: rx.Expr, data: rx.Expr, axis: int) -> rx.Expr:
+    """Return a parameter as float32 that broadcasts along an axis of data."""
+    number, rank = R.astype(parameter, _FLOAT), len(dims(data))
+    if len(dims(parameter)) == 0 or axis % rank == rank - 1:
+        return number
+    shape = [1] * rank
+    shape[axis % rank] = -1
+    return R.reshape(number, shape)
+
+
+def real(data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int = -1) -> rx.Expr:
+    """Return the numbers that integers stand for: (data - zero_point) * scale."""
+    offset = R.subtract(R.astype(data, _FLOAT), _along(zero_point, data, axis))
+    return R.multiply(offset, _along(scale, data, axis))
+
+
+def integers(
+    data: rx.Expr, scale: rx.Expr, zero_point: rx.Expr, axis: int, out_dtype: str
+) -> rx.Expr:
+    """Return the integers that stand for numbers, clipped to the range of the datatype."""
+    if out_dtype == "int32":
+        divided = R.round(R.divide(data, _along(scale, data, axis)))
+        return R.astype(R.add(divided, _along(zero_point, data, axis)), out_dtype)
+    return R.quantize(data, scale, zero_point, axis, out_dtype)
+
+
+def _quantize(args: Args, attrs: Any) -> rx.Expr:
+    data, scale, zero_point = args
+    return integers(data, scale, zero_point, attrs["axis"], attrs["out_dtype"])
+
+
+def _dequantize(args: Args, attrs: Any) -> rx.Expr:
+    data, scale, zero_point = args
+    return R.astype(real(data, scale, zero_point, attrs["axis"]), attrs["out_dtype"])
+
+
+def _requantize(args: Args, attrs: Any) -> rx.Expr:
+    data, scale, zero_point, out_scale, out_zero_point = args
+    axis = attrs["axis"]
+    numbers = real(data, scale, zero_point, axis)
+    return integers(numbers, out_scale, out_zero_point, axis, attrs["out_dtype"])
+
+
+define(
+    "qnn.quantize",
+    "data output_scale output_zero_point",
+    _quantize,
+    {"out_dtype": "int8", "axis": -1},
+)
+define(
+    "qnn.dequantize",
+    "data input_scale input_zero_point",
+    _dequantize,
+    {"out_dtype": "float32", "axis": -1},
+)
+define(
+    "qnn.requantize",
+    "data input_scale input_zero_point output_scale output_zero_point",
+    _requantize,
+    {"axis": -1, "rounding": "None", "compute_dtype": "None", "out_dtype": "int8"},
+)
+
+# Of one operand
+
+_SCALES = "scale zero_point output_scale output_zero_point"
+_UNARY = {
+    **{name: getattr(R, name) for name in ("tanh", "exp", "sqrt", "rsqrt", "erf", "sigmoid")},
+    **{name: getattr(R, name) for name in ("log", "abs")},
+    "hardswish": lambda x: R.divide(R.multiply(x, R.clip(R.add(x, _float(3)), 0, 6)), _float(6)),
+}
+
+
+def _float(value: float) -> rx.Expr:
+    return rx.const(value, _FLOAT)
+
+
+def _unary(function: Callable[[rx.Expr, Any], rx.Expr]) -> Any:
+    def translate(args: Args, attrs: Any) -> rx.Expr:
+        data, scale, zero_point, out_scale, out_zero_point = args
+        result = function(real(data, scale, zero_point), attrs)
+        return integers(result, out_scale, out_zero_point, -1, dtype_of(data))
+
+    return translate
+
+
+for _name, _function in _UNARY.items():
+    define(
+        f"qnn.{_name}",
+        f"x {_SCALES}",
+        _unary(lambda x, attrs, function=_function: function(x)),  # type: ignore[misc]
+    )
+define(
+    "qnn.leaky_relu",
+    f"x {_SCALES}",
+    _unary(lambda x, attrs: R.nn.leakyrelu(x, attrs["alpha"])),
+    {"alpha": 0.25},
+)
+define(
+    "qnn.softmax",
+    f"x {_SCALES}",
+    _unary(lambda x, attrs: R.nn.softmax(x, attrs["axis"])),
+    {"axis": -1},
+)
+
+
+def _plain(name: str, args: Args, attrs: Any) -> rx.Expr:
+    """Return the expression of the operator of this name for numbers."""
+    translate = Op.get(name).record.translate
+    assert translate is not None
+    return translate(args, attrs)
+
+
+define(
+    "qnn.avg_pool2d",
+    "data input_scale input_zero_point output_scale output_zero_point",
+    _unary(lambda x, attrs: _plain("nn.avg_pool2d", (x,), attrs)),
+    AVERAGE_POOL_2D,
+)
+
+# Of two operands
+
+_BOTH = "lhs_scale lhs_zero_point rhs_scale rhs_zero_point output_scale output_zero_point"
+
+
+def _binary(function: Callable[[rx.Expr, rx.Expr], rx.Expr]) -> Any:
+    def translate(args: Args, attrs: Any) -> rx.Expr:
+        lhs, rhs, lhs_scale, lhs_zero, rhs_scale, rhs_zero, scale, zero_point = args
+        result = function(
+            real(lhs, lhs_scale, lhs_zero, attrs["lhs_axis"]),
+            real(rhs, rhs_scale, rhs_zero, attrs["rhs_axis"]),
+        )
+        return integers(result, scale, zero_point, -1, dtype_of(lhs))
+
+    return translate
+
+
+for _name, _operator in (("add", R.add), ("subtract", R.subtract), ("mul", R.multiply)):
+    define(f"qnn.{_name}", f"lhs rhs {_BOTH}", _binary(_operator), {"lhs_axis": -1, "rhs_axis": -1})
+
+
+def _concatenate(args: Args, attrs: Any) -> rx.Expr:
+    data, scales, zero_points, scale, zero_point = args
+    triples = zip(fields_of(data), fields_of(scales), fields_of(zero_points), strict=True)
+    numbers = R.concat([real(*triple) for triple in triples], attrs["axis"])
+    sinfo = data.struct_info
+    assert isinstance(sinfo, rx.TupleStructInfo)
+    first = sinfo.fields[0]
+    assert isinstance(first, rx.TensorStructInfo)
+    return integers(numbers, scale, zero_point, -1, str(first.dtype))
+
+
+define(
+    "qnn.concatenate",
+    "data input_scales input_zero_points output_scale output_zero_point",
+    _concatenate,
+    {"axis": 0},
+)
+
+
+def _product(name: str) -> Any:
+    """The product of integers without their zero points; the scales are the caller's."""
+
+    def translate(args: Args, attrs: Any) -> rx.Expr:
+        offsets = [
+            R.subtract(R.astype(data, "int32"), _zero_along(zero_point, data))
+            for data, zero_point in zip(args[:2], args[2:4], strict=True)
+        ]
+        attributes = {**attrs, "out_dtype": attrs["out_dtype"] or "int32"}
+        return _plain(name, tuple(offsets), attributes)
+
+    return translate
+
+
+def _zero_along(zero_point: rx.Expr, data: rx.Expr) -> rx.Expr:
+    """Return a zero point that broadcasts along the first axis, that of output channels."""
+    number = R.astype(zero_point, "int32")
+    if len(dims(zero_point)) == 0:
+        return number
+    return R.reshape(number, [-1, *[1] * (len(dims(data)) - 1)])
+
+
+_PRODUCTS = "input_zero_point kernel_zero_point input_scale kernel_scale"
+define(
+    "qnn.conv2d",
+    f"data weight {_PRODUCTS}",
+    _product("nn.conv2d"),
+    {**CONVOLUTION_2D, "out_dtype": "int32"},
+)
+define(
+    "qnn.conv2d_transpose",
+    f"data weight {_PRODUCTS}",
+    _product("nn.conv2d_transpose"),
+    {**CONVOLUTION_2D_TRANSPOSED, "out_dtype": "int32"},
+)
+define(
+    "qnn.dense",
+    f"data weight {_PRODUCTS}",
+    _product("nn.dense"),
+    {"units": REQUIRED, "out_dtype": "int32"},
+)
+define(
+    "qnn.batch_matmul",
+    "x y x_zero_point y_zero_point x_scale y_scale",
+    _product("nn.batch_matmul"),
+    {"out_dtype": "int32", "transpose_a": False, "transpose_b": True},
+)
