@@ -56,7 +56,7 @@ from relaxpy.ir.relay.ty import (  # noqa: N812
     scalar_type,
     shape_var as ShapeVar,
 )
-from relaxpy.relay import analysis, annotation, dyn, image, nn, op, qnn, transform
+from relaxpy.relay import analysis, nn, op, transform
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
 
 __all__ = [
@@ -105,19 +105,15 @@ __all__ = [
     "TypeVar",
     "Var",
     "analysis",
-    "annotation",
     "bind",
     "build",
     "const",
     "create_executor",
-    "dyn",
     "fromtext",
-    "image",
     "nn",
     "op",
     "parse",
     "parse_expr",
-    "qnn",
     "scalar_type",
     "to_relax",
     "transform",

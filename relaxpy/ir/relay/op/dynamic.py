@@ -67,7 +67,7 @@ define(
     "arange",
     "start stop step",
     _arange,
-    {"start": None, "stop": None, "step": None, "dtype": "float32"},
+    {"dtype": "float32"},
 )
 
 
@@ -85,12 +85,12 @@ def _reshape(args: Args, attrs: Any) -> rx.Expr:
     return R.reshape(data, _shape(R.where(inferred, size, target)))
 
 
-define("dyn.reshape", "data newshape", _reshape, {"newshape": (), "allowzero": False})
+define("dyn.reshape", "data newshape", _reshape, {"allowzero": False})
 define(
     "dyn.broadcast_to",
     "data shape",
     lambda args, attrs: R.broadcast_to(args[0], _shape(args[1])),
-    {"shape": (), "dtype": ""},
+    {"dtype": ""},
 )
 
 
@@ -109,19 +109,19 @@ def _tile(args: Args, attrs: Any) -> rx.Expr:
     return R.reshape(repeated, _shape(R.multiply(reps, sizes)))
 
 
-define("dyn.tile", "data reps", _tile, {"reps": ()})
+define("dyn.tile", "data reps", _tile)
 define(
     "dyn.full",
     "fill_value shape",
     lambda args, attrs: R.full(_shape(args[1]), args[0], attrs["dtype"] or dtype_of(args[0])),
-    {"shape": (), "dtype": ""},
+    {"dtype": ""},
 )
 for _name, _function in (("dyn.zeros", R.zeros), ("dyn.ones", R.ones)):
     define(
         _name,
         "shape",
         lambda args, attrs, function=_function: function(_shape(args[0]), attrs["dtype"]),  # type: ignore[misc]
-        {"shape": (), "dtype": "float32"},
+        {"dtype": "float32"},
     )
 
 
@@ -138,7 +138,7 @@ define(
     "dyn.one_hot",
     "indices on_value off_value depth",
     _one_hot,
-    {"depth": None, "axis": -1, "dtype": "float32"},
+    {"axis": -1, "dtype": "float32"},
 )
 
 
@@ -162,7 +162,7 @@ define(
     "dyn.strided_slice",
     "data begin end strides",
     _slice,
-    {"begin": (), "end": (), "strides": (), "slice_mode": "end", "axes": None},
+    {"slice_mode": "end", "axes": None},
 )
 
 
@@ -190,7 +190,7 @@ define(
     "dyn.topk",
     "data k",
     _topk,
-    {"k": None, "axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
+    {"axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
 )
 
 
@@ -272,7 +272,7 @@ def _squeeze(args: Args, attrs: Any) -> rx.Expr:
     return R.reshape(data, _shape(R.take(_sizes(data), kept, 0)))
 
 
-define("dyn.squeeze", "data axis", _squeeze, {"axis": None})
+define("dyn.squeeze", "data axis", _squeeze)
 
 
 # Positions of elements

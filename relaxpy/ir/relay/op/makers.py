@@ -12,13 +12,27 @@ from relaxpy.ir.relay.expr import Call, RelayExpr, Tuple
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, is_op_name, list_op_names
 
 
-def maker(name: str) -> Callable[..., Call]:
-    """Return the function that builds calls of the operator `name`.
+class Makers:
+    """The functions that build calls of a family of operators, such as `relay.qnn`."""
+
+    __slots__ = ("_family",)
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+
+    def __getattr__(self, name: str) -> Callable[..., Call] | Makers:
+        return maker(f"{self._family}.{name}")
+
+
+def maker(name: str) -> Callable[..., Call] | Makers:
+    """Return the function that builds calls of the operator `name`, or those of a family.
 
     Errors:
         UnknownAttributeError (also AttributeError): there is no such operator.
     """
     if not is_op_name(name):
+        if any(other.startswith(f"{name}.") for other in list_op_names()):
+            return Makers(name)
         raise UnknownAttributeError(
             f"relay has no attribute {name}", hint=close_names(name, list_op_names())
         )
