@@ -80,7 +80,7 @@ def show(
         raise MisuseError(
             f"a style is one of {', '.join(_THEMES)}, found {style!r:.60}", about=style
         )
-    text = script(node, **options)
+    text = node.script(**options)
     if style is None and hasattr(ipython(), "kernel"):
         page = {"text/plain": text, "text/html": _page(text)}
         importlib.import_module("IPython.display").display(page, raw=True)

@@ -8,6 +8,7 @@ import pytest
 
 from relaxpy import relay
 from relaxpy.ir.relay.op.registry import Op, list_op_names
+from tests.relay_programs import refused
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype("float32")
@@ -235,3 +236,15 @@ def test_defaults_of_text_and_python_differ_where_they_do_in_tvm() -> None:
         relay.nn.leaky_relu(x, alhpa=1)
     with pytest.raises(TypeError, match="newshape"):
         relay.reshape(x)
+
+
+def test_identity_of_an_operator_is_of_tensors() -> None:
+    """RLY-102: a tuple or a function is no operand, although both sides have one type."""
+    assert "expected a tensor, found ()" in refused("negative(())", "RLY-23")
+    refused("nn.relu(fn() { 1 })", "RLY-23")
+
+
+def test_both_choices_of_where_have_one_datatype() -> None:
+    """RLY-23: a Boolean is not a number."""
+    message = refused("where(True, 1f, False)", "RLY-23")
+    assert "x and y have one datatype, found float32 and bool" in message

@@ -172,3 +172,11 @@ def test_long_programs_are_printed_in_linear_time() -> None:
 def test_comments_of_the_user_take_the_place_of_types() -> None:
     module = relay.parse("1 + 2")
     assert "add(1, 2) /* mine */" in module.astext(annotate=lambda expr: "/* mine */")
+
+
+def test_show_prints_the_text_of_relay(capsys: pytest.CaptureFixture[str]) -> None:
+    """RLY-111: of modules and of expressions."""
+    module = relay.parse("def @main(%x: int32) { %x + 1 }")
+    module.show()
+    module["main"].body.show()
+    assert capsys.readouterr().out == f"{module.astext()}\n{module['main'].body.astext()}\n"

@@ -163,6 +163,12 @@ def identity(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
     return True
 
 
+def identity_of_tensors(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
+    """All types are equal, and those of tensors: `Identity` of an operator."""
+    tensor(solver.resolve(args[0]))
+    return identity(solver, args, attrs)
+
+
 register_relation("Broadcast", broadcast)
 register_relation("BroadcastComp", broadcast_comp)
 register_relation("Identity", identity)

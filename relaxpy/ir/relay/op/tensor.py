@@ -370,7 +370,16 @@ def _scatter_nd(args: Args, attrs: Any) -> rx.Expr:
 
 
 define("scatter_nd", "data indices updates", _scatter_nd, {"mode": "update"})
-define("where", "condition x y", lambda args, attrs: R.where(*args))
+
+
+def _where(args: Args, attrs: Any) -> rx.Expr:
+    chosen = [dtype_of(arg) for arg in args[1:]]
+    if chosen[0] != chosen[1]:
+        raise RelationError(f"x and y have one datatype, found {chosen[0]} and {chosen[1]}")
+    return R.where(*args)
+
+
+define("where", "condition x y", _where)
 
 
 def _one_hot(args: Args, attrs: Any) -> rx.Expr:
