@@ -1,7 +1,7 @@
 """Recognises the groups of a kernel that are contractions of two factors, and emits them.
 
 Axes with proportional strides are merged. They are sorted by the factors that have them: rows are
-in one factor only, columns, whose elements are adjacent in the target, in the other one only.
+in one factor only, columns, whose elements should be adjacent, in the other one only.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from relaxpy.ir.tir.substitution import mentions
 
 _TARGET, _A, _B, _INITIAL = range(4)
 """The operands, in the order of strides."""
-_COLUMNS = 4
-"""The columns that are worth a vector."""
 _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
 
@@ -144,8 +142,10 @@ def _position(operand: Operand) -> IndexPoly:
 
 def _factors(member: Member) -> tuple[Operand, Operand] | None:
     """The factors of a product whose sums native code can add."""
-    dtype = member.value.dtype
-    if dtype != member.target.dtype or (not dtype.is_float and dtype.bits < 32):
+    dtype, target = member.value.dtype, member.target.dtype
+    if dtype.is_float != target.is_float or dtype.bits < 32:
+        return None
+    if dtype != target and target.bits != 16:
         return None
     match member.value:
         case Mul(a=a, b=b):
@@ -190,9 +190,9 @@ def _sorted(
 ) -> Product | None:
     """The product with the roles of its axes; None if no axis can be that of the columns."""
     order = [_TARGET, _A, _B, _INITIAL][: len(operands)]
-    columns = [d for d in spatial if d.strides[_TARGET].constant == 1]
-    column = next((d for d in columns if d.has(_A) != d.has(_B)), None)
-    if column is None or (column.extent.constant or _COLUMNS) < _COLUMNS:
+    columns = [d for d in spatial if d.has(_A) != d.has(_B)]
+    column = max(columns, key=_suits_columns, default=None)
+    if column is None:
         return None
     if column.has(_A):
         order[_A], order[_B] = _B, _A
@@ -218,6 +218,14 @@ def _sorted(
         # The innermost axis of the sum is the one with adjacent elements.
         tuple(sorted(map(reordered, over), key=depth)),
     )
+
+
+def _suits_columns(dimension: Dimension) -> tuple[bool, bool, bool, int]:
+    """A key that is greater for long axes with adjacent elements in the target or a factor."""
+    extent = dimension.extent.constant
+    target, a, b = dimension.strides[:_INITIAL]
+    size = extent if extent is not None else 1 << 20
+    return size >= 4, target.constant == 1, 1 in (a.constant, b.constant), size
 
 
 def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:

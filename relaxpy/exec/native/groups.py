@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
@@ -102,10 +103,14 @@ def group_of(step: Map | Reduce | Contract, serial: Sequence[Axis]) -> Group:
         return Group(_in_target_order(step), (), (member,), tests)
     update = step.update if isinstance(step, Reduce) else update_of(statement)
     assert update is not None
+    operand = update.operand
+    if isinstance(step, Contract) and operand.dtype.is_float and operand.dtype.bits == 16:
+        # Sums of products of 16 bits are rounded once.
+        operand = reduce(ops.mul, (ops.cast_to(f, "float32") for f in step.factors))
     member = Member(
         statement.target,
         statement.indices,
-        update.operand,
+        operand,
         statement.guards,
         update.combine,
         step.initial,

@@ -8,6 +8,7 @@ from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.groups import group_of
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.tir.substitution import mentions
 
 _SMALL_PRODUCT = 1 << 15
 """Multiplications up to which a product of matrices takes less time than a call of BLAS."""
@@ -20,10 +21,17 @@ def is_worthwhile(program: Program) -> None:
         RefusedError: it is not.
     """
     for step in flatten_steps(program.plan.steps):
-        if not isinstance(step, Contract) or product_of(group_of(step, ()), program.root):
+        if not isinstance(step, Contract) or not _reuses(step):
+            continue
+        if product_of(group_of(step, ()), program.root):
             continue
         count = as_poly(1)
         for axis in (*step.axes, *step.over):
             count = count * axis.extent
         if count.constant is None or count.constant > _SMALL_PRODUCT:
             raise RefusedError("a product of matrices runs on BLAS")
+
+
+def _reuses(step: Contract) -> bool:
+    """Whether several elements of the target need the same element of a factor."""
+    return any(not mentions(f, {a.var}) for f in step.factors for a in step.axes)

@@ -70,7 +70,6 @@ from relaxpy.ir.relax.transform import (
     RewriteCUDAGraph as RewriteCUDAGraph,
     RewriteDataflowReshape as RewriteDataflowReshape,
     RunCodegen as RunCodegen,
-    ShareSums as ShareSums,
     SplitCallTIRByPattern as SplitCallTIRByPattern,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,
