@@ -145,7 +145,11 @@ def explain(mod: IRModule, pipeline: str | Pass = "default") -> Explanation:
 
 
 class _Recorder(PassInstrument):
-    """Records the runs of passes; `runs` has None for those that have not ended."""
+    """Records the runs of passes; `runs` has None for those that have not ended.
+
+    Runs inside a pass are kept if the pass consists of them, one after the other, and not if it
+    runs others for its own purposes, as FoldConstant does to compute values.
+    """
 
     def __init__(self) -> None:
         self.runs: list[PassRun | None] = []
@@ -160,7 +164,14 @@ class _Recorder(PassInstrument):
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         place, before, start = self._open.pop()
         seconds = time.perf_counter() - start
-        self.runs[place] = PassRun(info.name, len(self._open), before, mod, seconds)
+        depth = len(self._open)
+        inner = [run for run in self.runs[place + 1 :] if run and run.depth == depth + 1]
+        stages = [before, *(run.after for run in inner)]
+        if stages[-1] is not mod or any(
+            run.before is not stage for run, stage in zip(inner, stages, strict=False)
+        ):
+            del self.runs[place + 1 :]
+        self.runs[place] = PassRun(info.name, depth, before, mod, seconds)
 
 
 def _row(run: PassRun) -> tuple[str, ...]:

@@ -99,3 +99,23 @@ def test_errors_of_passes_and_of_arguments() -> None:
         transform.explain(3)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="no pass 'Gradient' ran"):
         transform.explain(Model).diff("Gradient")
+
+
+@I.ir_module
+class Constants:
+    @R.function
+    def main(x: R.Tensor((2, 3), "float32")):
+        with R.dataflow():
+            c = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+            y = R.multiply(x, c)
+            R.output(y)
+        return y
+
+
+def test_passes_that_a_pass_runs_for_its_own_purposes_are_not_shown() -> None:
+    found = transform.explain(Constants)
+    assert {run.depth for run in found} == {0, 1}
+    assert [run.name for run in found].count("LegalizeOps") == 1
+    assert "--- main before FoldConstant" in found.diff("FoldConstant")
+    assert found.diff("FoldConstant") in found.diff()
+    assert transform.explain(Model, transform.Sequential([Normalize()])).runs[1].depth == 1

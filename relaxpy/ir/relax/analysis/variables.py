@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
@@ -19,6 +20,7 @@ from relaxpy.ir.relax.nodes import (
     Function,
     GlobalVar,
     MatchCast,
+    StructInfo,
     TupleGetItem,
     Var,
     VarBinding,
@@ -69,10 +71,14 @@ def binding_operands(binding: Binding) -> list[Node]:
     return operands
 
 
-def _shapes(var: Var) -> list[Var]:
+def _shapes(var: Var) -> tuple[Var, ...]:
     """The variables that are shapes in the struct info of `var`."""
-    nodes = () if var.struct_info is None else walk(var.struct_info)
-    return [node for node in nodes if isinstance(node, Var)]
+    return () if var.struct_info is None else _shapes_of(var.struct_info)
+
+
+@memoised
+def _shapes_of(sinfo: StructInfo) -> tuple[Var, ...]:
+    return tuple(node for node in walk(sinfo) if isinstance(node, Var))
 
 
 @user_facing
