@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel import Kernel, compile_kernel
 from relaxpy.exec.kernel.plan.steps import Plan
 from relaxpy.exec.native.emit import KernelEmitter
+from relaxpy.exec.native.entry import (
+    DTYPES,
+    PYTHON,
+    Array,
+    Integer,
+    Param,
+    emit_entry,
+    entry_name,
+    make_entry,
+)
 from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.jit import Library, compile_module
+from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.price import is_worthwhile
-from relaxpy.exec.native.tree import program_of
-from relaxpy.ir.tir.expr import Var
+from relaxpy.exec.native.tree import Program, program_of
+from relaxpy.ir.tir.expr import IntImm, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Claimed:
-    """A kernel that runs natively: its function, and how its arguments become those of the code.
-
-    `sizes` are the parameter and the dimension that each further argument is read from.
-    """
-
-    symbol: str
-    is_array: tuple[bool, ...]
-    sizes: tuple[tuple[int, int], ...]
 
 
 class NativeBackend:
@@ -39,8 +35,8 @@ class NativeBackend:
     def __init__(self) -> None:
         machine = host()
         self.module = Module(machine.triple, machine.vector_bits)
-        self.claimed: dict[str, Claimed] = {}
-        """By the Python name of the function that does the work of a kernel."""
+        self.claimed: dict[str, Sequence[Param]] = {}
+        """The parameters of kernels, by the Python name of the function that does the work."""
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
@@ -48,14 +44,14 @@ class NativeBackend:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = compile_kernel(func, name, unchecked_name, functions)
         try:
-            claimed = self._claim(kernel)
+            params = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
             assert kernel.unchecked is not None
-            self.claimed[kernel.unchecked.name] = claimed
+            self.claimed[kernel.unchecked.name] = params
             report = tuple(
                 replace(row, method=f"native, {row.method}", reason="") for row in kernel.report
             )
@@ -63,7 +59,7 @@ class NativeBackend:
         report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
         return replace(kernel, report=report)
 
-    def _claim(self, kernel: Kernel) -> Claimed:
+    def _claim(self, kernel: Kernel) -> Sequence[Param]:
         plan = kernel.plan
         if kernel.unchecked is None:
             raise RefusedError("its arguments have strides, or it calls functions")
@@ -71,59 +67,60 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         is_worthwhile(program)
-        sizes = _sizes(plan)
+        params = _params(program)
         symbol = kernel.unchecked.name
         before = self.module.copy()
         try:
-            KernelEmitter(self.module, symbol, program, list(sizes)).emit()
+            KernelEmitter(self.module, symbol, program, _sizes(plan)).emit()
+            emit_entry(self.module, symbol, params, is_checked=True)
         except BaseException:
             self.module = before
             raise
-        is_array = tuple(plan.func.buffer_of(p) is not None for p in plan.func.params)
-        return Claimed(symbol, is_array, tuple(sizes.values()))
+        return params
 
     def link(self, namespace: dict[str, Any]) -> None:
         """Replace the work of the claimed kernels in the names of a text by native code."""
         if not self.claimed:
             return
-        library = compile_module(self.module, [c.symbol for c in self.claimed.values()])
-        for name, claimed in self.claimed.items():
-            namespace[name] = _entry(library, claimed, namespace[name])
+        entries = map(entry_name, self.claimed)
+        library = compile_module(self.module, [PYTHON, *self.claimed, *entries])
+        for name, params in self.claimed.items():
+            namespace[name] = make_entry(library, name, params, namespace[name], is_checked=True)
 
 
-def _sizes(plan: Plan) -> dict[Var, tuple[int, int]]:
-    """The variables that are read from shapes, and where."""
-    found: dict[Var, tuple[int, int]] = {}
-    for number, param in enumerate(plan.func.params):
-        buffer = plan.func.buffer_of(param)
-        for axis, size in enumerate(() if buffer is None else buffer.shape):
-            if isinstance(size, Var) and size not in plan.func.params:
-                found.setdefault(size, (number, axis))
-    return found
+def _params(program: Program) -> list[Param]:
+    """The parameters of the code of a kernel; its function in Python has checked the arguments.
+
+    Errors:
+        RefusedError: an array is of a datatype that has no native form.
+    """
+    func = program.plan.func
+    names: dict[Var, str] = {}
+    params: list[Param] = []
+    for param in func.params:
+        buffer = func.buffer_of(param)
+        if buffer is None:
+            params.append(Integer(names.setdefault(param, f"n{len(names)}")))
+            continue
+        shape: list[int | str | None] = []
+        for size in buffer.shape:
+            match size:
+                case IntImm(value=value):
+                    shape.append(value)
+                case Var():
+                    shape.append(names.setdefault(size, f"n{len(names)}"))
+                case _:
+                    shape.append(None)
+        if str(buffer.dtype) not in DTYPES:
+            raise RefusedError(f"it has arrays of {buffer.dtype}")
+        written = buffer in program.written
+        params.append(Array(str(buffer.dtype), tuple(shape), written=written))
+    return params
 
 
-def _entry(
-    library: Library, claimed: Claimed, otherwise: Callable[..., None]
-) -> Callable[..., None]:
-    """The Python function that runs native code, or `otherwise` where that does not fit."""
-    types = [ctypes.c_void_p if is_array else ctypes.c_int64 for is_array in claimed.is_array]
-    types += [ctypes.c_int64] * len(claimed.sizes)
-    run = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(library[claimed.symbol])
-    kinds, sizes = claimed.is_array, claimed.sizes
-
-    def entry(*args: Any, keep: Library = library) -> None:
-        values: list[int] = []
-        for arg, is_array in zip(args, kinds, strict=False):
-            if is_array:
-                if not arg.flags.c_contiguous:
-                    return otherwise(*args)
-                values.append(arg.ctypes.data)
-            else:
-                values.append(arg)
-        for number, axis in sizes:
-            values.append(args[number].shape[axis])
-        if run(*values):
-            otherwise(*args)
-        return None
-
-    return entry
+def _sizes(plan: Plan) -> list[Var]:
+    """The variables that are read from shapes."""
+    buffers = [plan.func.buffer_of(param) for param in plan.func.params]
+    sizes = [size for buffer in buffers if buffer is not None for size in buffer.shape]
+    found = dict.fromkeys(size for size in sizes if isinstance(size, Var))
+    return [size for size in found if size not in plan.func.params]

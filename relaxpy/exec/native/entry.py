@@ -57,10 +57,13 @@ _FASTCALL_WITH_KEYWORDS: Final = 0x82
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A parameter that is an array; a size with a name is the same wherever the name stands."""
+    """A parameter that is an array.
+
+    A size with a name is the same wherever the name stands, and None is one that the caller checks.
+    """
 
     dtype: str
-    shape: tuple[int | str, ...]
+    shape: tuple[int | str | None, ...]
     written: bool = False
 
 
@@ -75,22 +78,27 @@ Param: TypeAlias = Array | Integer
 
 
 def size_names(params: Sequence[Param]) -> list[str]:
-    """The names of sizes and integers, in the order in which a kernel takes them."""
-    names: dict[str, None] = {}
-    for param in params:
-        for size in param.shape if isinstance(param, Array) else (param.name,):
-            if isinstance(size, str):
-                names[size] = None
-    return list(names)
+    """The names of sizes that are not parameters, in the order in which a kernel takes them."""
+    known = {param.name for param in params if isinstance(param, Integer)}
+    shapes = [param.shape for param in params if isinstance(param, Array)]
+    named = [size for shape in shapes for size in shape if isinstance(size, str)]
+    return [name for name in dict.fromkeys(named) if name not in known]
 
 
 def emit_entry(
-    module: Module, kernel: str, params: Sequence[Param], *, release_gil: bool = True
+    module: Module,
+    kernel: str,
+    params: Sequence[Param],
+    *,
+    release_gil: bool = True,
+    is_checked: bool = False,
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
-    The kernel takes the addresses of the arrays, and then `size_names(params)` as i64. It returns
-    an i32, which is 0 unless it refuses the data; then it has written nothing.
+    The kernel takes the address of each array and each integer as i64, in the order of parameters,
+    and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
+    then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
+    overlap, and further arguments are for the fallback.
     """
     module.add_text(f"@{PYTHON} = global [{len(_ENTRIES)} x i64] zeroinitializer")
     f = module.function(
@@ -125,36 +133,39 @@ def emit_entry(
 
     def sizes(objects: Sequence[Value]) -> list[Value]:
         known: dict[str, Value] = {}
-        match = []
+        match: list[Value] = []
+        arguments: list[Value] = []
+        spans: list[tuple[Value, Value, bool]] = []
         overflow = f.alloca(I32, 1)
         for param, item in zip(params, objects, strict=True):
             if isinstance(param, Integer):
                 convert = _python(f, "PyLong_AsLongLongAndOverflow")
                 value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
                 match.append(_same(f, f.load(I32, overflow), 0))
-                found: list[tuple[int | str, Value]] = [(param.name, value)]
+                found: list[tuple[int | str | None, Value]] = [(param.name, value)]
+                arguments.append(value)
             else:
                 shape = _field(f, item, _SHAPE, POINTER)
                 dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
                 found = list(zip(param.shape, dims, strict=True))
+                data = _field(f, item, _DATA, POINTER)
+                arguments.append(data)
+                number = f.index(DTYPES[param.dtype].itemsize)
+                for dim in dims:
+                    number = number * dim
+                start = f.cast("ptrtoint", data, "i64")
+                spans.append((start, start + number, param.written))
             for size, value in found:
+                if size is None:
+                    continue
                 if isinstance(size, int) or known.setdefault(size, value) is not value:
                     match.append(_same(f, value, size if isinstance(size, int) else known[size]))
-        spans: list[tuple[Value, Value, bool]] = []
-        for param, array in zip(params, objects, strict=True):
-            if isinstance(param, Array):
-                number = f.index(DTYPES[param.dtype].itemsize)
-                for extent in param.shape:
-                    number = number * (known[extent] if isinstance(extent, str) else extent)
-                start = f.cast("ptrtoint", _field(f, array, _DATA, POINTER), "i64")
-                stop = start + number
-                for first, last, written in spans:
-                    if param.written or written:
-                        apart = f.compare("ule", stop, first), f.compare("ule", last, start)
-                        match.append(f.arithmetic("or", *apart))
-                spans.append((start, stop, param.written))
-        pointers = [f.cast("inttoptr", start, "ptr") for start, *_ in spans]
-        arguments = [*pointers, *(known[name] for name in size_names(params))]
+        for index, (start, stop, written) in enumerate(() if is_checked else spans):
+            for first, last, also in spans[:index]:
+                if written or also:
+                    apart = f.compare("ule", stop, first), f.compare("ule", last, start)
+                    match.append(f.arithmetic("or", *apart))
+        arguments += [known[name] for name in size_names(params)]
         return f.branch(_all(f, match), lambda: [called(arguments)], lambda: [null])
 
     def called(arguments: Sequence[Value]) -> Value:
@@ -167,7 +178,8 @@ def emit_entry(
         return f.select(_same(f, status, 0), _python(f, "None"), null)
 
     no_keywords = _same(f, keywords, null)
-    complete = f.arithmetic("and", no_keywords, _same(f, count, len(params)))
+    enough = f.compare("sge" if is_checked else "eq", count, len(params))
+    complete = f.arithmetic("and", no_keywords, enough)
     (none,) = f.branch(complete, positional, lambda: [null])
 
     def returned() -> list[Value]:
@@ -192,6 +204,8 @@ def make_entry(
     kernel: str,
     params: Sequence[Param],
     fallback: Callable[..., object],
+    *,
+    is_checked: bool = False,
 ) -> Callable[..., object]:
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
@@ -201,7 +215,7 @@ def make_entry(
     writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
     """
     if not fits_interpreter():
-        return _Checked(library, kernel, params, fallback)
+        return _Checked(library, kernel, params, fallback, is_checked)
     for index, address in enumerate(_addresses()):
         ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
     definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
@@ -287,7 +301,7 @@ class _Fallback:
 class _Checked:
     """An entry whose checks are in Python."""
 
-    __slots__ = ("fallback", "library", "params", "run")
+    __slots__ = ("fallback", "is_checked", "library", "params", "run")
 
     def __init__(
         self,
@@ -295,12 +309,12 @@ class _Checked:
         kernel: str,
         params: Sequence[Param],
         fallback: Callable[..., object],
+        is_checked: bool,
     ) -> None:
-        arrays = sum(isinstance(param, Array) for param in params)
-        sizes = len(size_names(params))
-        types = [*[ctypes.c_void_p] * arrays, *[ctypes.c_int64] * sizes]
-        self.run = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(library[kernel])
+        words = [ctypes.c_int64] * (len(params) + len(size_names(params)))
+        self.run = ctypes.CFUNCTYPE(ctypes.c_int32, *words)(library[kernel])
         self.library, self.params, self.fallback = library, params, fallback
+        self.is_checked = is_checked
 
     def __call__(self, *args: object, **keywords: object) -> object:
         words = None if keywords else self._words(args)
@@ -310,29 +324,35 @@ class _Checked:
 
     def _words(self, args: Sequence[object]) -> list[int] | None:
         """The arguments of the kernel, or None if it does not take these objects."""
-        if len(args) != len(self.params):
+        further = len(args) - len(self.params)
+        if further < 0 or (further and not self.is_checked):
             return None
+        words: list[int] = []
         sizes: dict[str, int] = {}
         spans: list[tuple[int, int, bool]] = []
-        for param, item in zip(self.params, args, strict=True):
+        for param, item in zip(self.params, args, strict=False):
             if isinstance(param, Integer):
                 if type(item) is not int or not -(2**63) <= item < 2**63:
                     return None
-                found: list[tuple[int | str, int]] = [(param.name, item)]
+                found: list[tuple[int | str | None, int]] = [(param.name, item)]
+                words.append(item)
             else:
                 if type(item) is not np.ndarray or not _fits(item, param):
                     return None
                 found = list(zip(param.shape, item.shape, strict=True))
                 start = item.ctypes.data
+                words.append(start)
                 spans.append((start, start + item.nbytes, param.written))
             for size, value in found:
+                if size is None:
+                    continue
                 if value != (size if isinstance(size, int) else sizes.setdefault(size, value)):
                     return None
-        for index, (start, stop, written) in enumerate(spans):
+        for index, (start, stop, written) in enumerate(() if self.is_checked else spans):
             for first, last, also in spans[:index]:
                 if (written or also) and stop > first and last > start:
                     return None
-        return [*(start for start, _, _ in spans), *(sizes[n] for n in size_names(self.params))]
+        return [*words, *(sizes[name] for name in size_names(self.params))]
 
 
 def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:

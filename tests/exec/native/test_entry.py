@@ -40,11 +40,13 @@ def fallback(*args: object, **keywords: object) -> tuple[object, ...]:
     return ("fallback", args, keywords)
 
 
-def module_of(params: tuple[Param, ...], *, release_gil: bool = True) -> Module:
-    """`kernel(x, y, n, k)` stores x + k in y; it refuses a negative k."""
+def module_of(
+    params: tuple[Param, ...], *, release_gil: bool = True, is_checked: bool = False
+) -> Module:
+    """`kernel(x, k, y, n)` stores x + k in y; it refuses a negative k."""
     module = Module(host().triple, host().vector_bits)
-    f = module.function("kernel", [(POINTER, "x"), (POINTER, "y"), (I64, "n"), (I64, "k")], I32)
-    x, y, n, k = f.params
+    f = module.function("kernel", [(POINTER, "x"), (I64, "k"), (POINTER, "y"), (I64, "n")], I32)
+    x, k, y, n = f.params
     negative = f.compare("slt", k, 0)
 
     def run() -> None:
@@ -56,7 +58,7 @@ def module_of(params: tuple[Param, ...], *, release_gil: bool = True) -> Module:
 
     f.branch(negative, lambda: None, run)
     f.ret(f.cast("zext", negative, "i32"))
-    emit_entry(module, "kernel", params, release_gil=release_gil)
+    emit_entry(module, "kernel", params, release_gil=release_gil, is_checked=is_checked)
     return module
 
 
@@ -79,7 +81,8 @@ def test_this_interpreter_fits() -> None:
 
 
 def test_sizes_come_in_the_order_of_parameters() -> None:
-    assert size_names([*PARAMS, Array("int8", ("m", 2, "n"))]) == ["n", "k", "m"]
+    assert size_names([*PARAMS, Array("int8", ("m", 2, "n"))]) == ["n", "m"]
+    assert size_names([Integer("n"), Array("int8", ("m", "n", None))]) == ["m"]
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
@@ -219,7 +222,7 @@ def test_the_entry_keeps_its_code_and_nothing_else_keeps_it() -> None:
 def test_arrays_of_all_datatypes_are_known(dtype: str) -> None:
     params = (Array(dtype, ("n",)), Integer("k"), Array(dtype, ("n",), written=True))
     module = Module(host().triple, host().vector_bits)
-    f = module.function("kernel", [(POINTER, "x"), (POINTER, "y"), (I64, "n"), (I64, "k")], I32)
+    f = module.function("kernel", [(POINTER, "x"), (I64, "k"), (POINTER, "y"), (I64, "n")], I32)
     f.ret(f.const(I32, 0))
     emit_entry(module, "kernel", params)
     library = compile_module(module, ["kernel", entry_name("kernel"), PYTHON])
@@ -245,3 +248,25 @@ def test_several_threads_call_an_entry(kernel: Entry) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("in_python", [False, True])
+def test_a_caller_may_have_checked_sizes_overlaps_and_further_arguments(
+    in_python: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = (
+        Array("float32", ("n", 3)),
+        Integer("k"),
+        Array("float32", (None, None), written=True),
+    )
+    module = module_of(params, is_checked=True)
+    library = compile_module(module, ["kernel", entry_name("kernel"), PYTHON])
+    if in_python:
+        monkeypatch.setattr(entry, "fits_interpreter", lambda: False)
+    kernel = make_entry(library, "kernel", params, fallback, is_checked=True)
+    x, _ = arrays()
+    assert kernel(x, 2, x, "further") is None
+    assert np.array_equal(x, arrays()[0] + 2)
+    assert isinstance(kernel(x, 2), tuple)
+    assert isinstance(kernel(x, -1, x, 4), tuple)
+    assert isinstance(kernel(x, 2, x.T, 4), tuple)
