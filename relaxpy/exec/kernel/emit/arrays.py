@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -73,6 +74,9 @@ from relaxpy.ir.tir.substitution import mentions
 
 if TYPE_CHECKING:
     from relaxpy.errors import Span
+
+FEW_LIMITED = 1 << 12
+"""Of fewer elements a minimum or maximum takes less time than `ndarray.clip`."""
 
 
 class ArrayEmitter:
@@ -348,11 +352,18 @@ class ArrayEmitter:
         limits = limits_of(expr)
         if limits is None or not is_weak(expr.dtype):
             return None
+        if None in (limits.low, limits.high) and self._is_small():
+            return None
         if expr.dtype.bits < (32 if expr.dtype.is_float else 8):
             return None
         inner = expr.a if isinstance(expr, (Min, Max)) else expr
         is_shared = inner is not limits.operand and (self.uses[inner] > 1 or inner in self.done)
         return None if is_shared else limits
+
+    def _is_small(self) -> bool:
+        """Whether the layout is known to have few elements."""
+        count = math.prod((a.extent for a in self.layout), start=as_poly(1)).constant
+        return count is not None and count < FEW_LIMITED
 
     def _limited(self, expr: PrimExpr, limits: Limits, out: Output | None) -> Value:
         name = "at_most" if limits.low is None else "at_least" if limits.high is None else "clip"

@@ -279,7 +279,8 @@ class NumpyEmitter:
                 ]
         arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(step)}
         lines = concise(self._lines(step), arrays)
-        lines = [when(both(_distinct(tests)), lines)] if tests and lines else lines
+        distinct = {ast.dump(test): test for test in tests}
+        lines = [when(both(distinct.values()), lines)] if tests and lines else lines
         set_span(lines, statement.span if isinstance(statement, Assignment) else None)
         return lines
 
@@ -596,7 +597,3 @@ class NumpyEmitter:
         view = item(self.scope.buffer(buffer), *indices)
         name = self.scope.buffers[buffer] = self.scope.names.fresh(f"{buffer.name}_rows")
         return assign(name, view)
-
-
-def _distinct(tests: Sequence[ast.expr]) -> list[ast.expr]:
-    return list({ast.dump(test): test for test in tests}.values())

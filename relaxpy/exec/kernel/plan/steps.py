@@ -209,6 +209,12 @@ class Plan:
     unused: Mapping[Buffer, Assignment]
     forwarded: frozenset[Buffer]
 
+    @property
+    def dimensions(self) -> Iterator[PrimExpr]:
+        """The dimensions of the arguments, which are not negative."""
+        for buffer in self.func.buffer_map.values():
+            yield from buffer.shape
+
 
 def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:
     """The steps, with loops and blocks replaced by the steps inside them."""
