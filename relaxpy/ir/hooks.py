@@ -23,6 +23,7 @@ Hook = Literal[
     "relay_text",
     "relay_std",
     "relay_operator",
+    "relay_kinds",
 ]
 
 _TARGETS: dict[Hook, str] = {
@@ -36,6 +37,7 @@ _TARGETS: dict[Hook, str] = {
     "python_module": "relaxpy.exec.python_module:BasePyModule",
     "relay_text": "relaxpy.script.relay.printer:text",
     "relay_std": "relaxpy.script.relay.std:load",
+    "relay_kinds": "relaxpy.ir.relay.saved:enter",
     "relay_operator": "relaxpy.exec.relay.operators:run_operator",
 }
 

@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter
@@ -25,7 +25,7 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError, UnknownNameError, close_names
-from relaxpy.ir import global_info
+from relaxpy.ir import global_info, hooks
 from relaxpy.ir.core import device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.gc_pause import gc_paused
@@ -58,6 +58,8 @@ _ABSTRACT = (
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
     *(global_info.GlobalInfo, tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
 )
+#: Positions, and the types of expressions of Relay, which inference finds.
+_NOT_SAVED = ("span", "checked_type_")
 _ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
@@ -121,7 +123,9 @@ def _uncounted_kind(name: str, kind: type[Node]) -> _Kind:
         return _Kind(name, ("name", "dtype"), lambda v: (v.name, v.type_annotation), kind)
     fields: tuple[str, ...]
     if is_dataclass(kind):
-        fields = tuple(f.name for f in dataclass_fields(kind) if f.init and f.name != "span")
+        fields = tuple(
+            f.name for f in dataclass_fields(kind) if f.init and f.name not in _NOT_SAVED
+        )
     else:
         fields = kind.__match_args__  # type: ignore[attr-defined]
     return _Kind(name, fields, _getter(fields), _keyed(kind, fields))
@@ -197,6 +201,42 @@ _BY_NAME = {name: _kind(name, kind) for name, kind in _KINDS.items()}
 _BY_TYPE = {kind: _BY_NAME[name] for name, kind in _KINDS.items()}
 
 
+def add_kinds(
+    kinds: Mapping[str, type[Node]],
+    special: Mapping[type[Node], _Special],
+    enums: Iterable[type[IntEnum]],
+    counted: type[Node],
+) -> None:
+    """Add kinds of node, by the names under which they are saved, and enumerations in their fields.
+
+    The kinds in `special` are saved in a way of their own. Nodes derived from `counted` count at
+    each use.
+    """
+    _ENUMS.update({enum.__name__: enum for enum in enums})
+    _SPECIAL.update(special)
+    _KINDS.update(kinds)
+    for name, kind in kinds.items():
+        result = _uncounted_kind(name, kind)
+        if issubclass(kind, counted):
+            result = replace(result, counted=True, max_count=_LIMIT)
+        _BY_NAME[name] = _BY_TYPE[kind] = result
+
+
+def _kind_of(node: Node) -> _Kind:
+    """Return how to save a node. The kinds of Relay are added when one is met.
+
+    Errors:
+        MisuseError: nodes of this kind cannot be saved.
+    """
+    kind = _BY_TYPE.get(type(node))
+    if kind is None:
+        hooks.call("relay_kinds")
+        kind = _BY_TYPE.get(type(node))
+    if kind is None:
+        raise MisuseError(f"a {type(node).__name__} cannot be saved")
+    return kind
+
+
 def _nodes_in(values: object) -> Iterator[Node]:
     if isinstance(values, Node):
         yield values
@@ -234,9 +274,7 @@ class _Writer:
                 self.external.append(node)
                 index[id(node)] = len(self.rows) - 1
                 continue
-            kind = _BY_TYPE.get(type(node))
-            if kind is None:
-                raise MisuseError(f"a {type(node).__name__} cannot be saved")
+            kind = _kind_of(node)
             if values is None:
                 values = kind.values(node)
                 operands = [c for c in _nodes_in(values) if id(c) not in index]
@@ -442,6 +480,11 @@ class _Reader:
 
 
 def _known_kind(entry: object) -> _Kind:
+    match entry:
+        case [str() as name, *_] if name.startswith("relay.") and name not in _BY_NAME:
+            hooks.call("relay_kinds")
+        case _:
+            pass
     match entry:
         case [str() as name, *fields] if name in _BY_NAME:
             kind = _BY_NAME[name]

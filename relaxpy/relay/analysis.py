@@ -1,6 +1,14 @@
 """Analyses of Relay programs."""
 
+from relaxpy.ir.equality.structural import structural_equal as alpha_equal
 from relaxpy.ir.relay.analysis.effects import is_dataflow
+from relaxpy.ir.relay.analysis.features import (
+    Feature,
+    all_dtypes,
+    count_layers,
+    detect_feature,
+    list_op_freqs,
+)
 from relaxpy.ir.relay.analysis.kinds import check_kind
 from relaxpy.ir.relay.analysis.matches import unmatched_cases
 from relaxpy.ir.relay.analysis.variables import (
@@ -15,14 +23,20 @@ from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
 from relaxpy.ir.relay.to_relax.translation import untranslatable
 
 __all__ = [
+    "Feature",
+    "all_dtypes",
     "all_type_vars",
     "all_vars",
+    "alpha_equal",
     "bound_type_vars",
     "bound_vars",
     "check_kind",
+    "count_layers",
+    "detect_feature",
     "free_type_vars",
     "free_vars",
     "is_dataflow",
+    "list_op_freqs",
     "post_order_visit",
     "unmatched_cases",
     "untranslatable",
