@@ -34,6 +34,14 @@ from relaxpy.ir.relay.expr import (
     const,
     var,
 )
+from relaxpy.ir.relay.functors import (
+    ExprFunctor,
+    ExprMutator,
+    ExprVisitor,
+    TypeFunctor,
+    TypeMutator,
+    TypeVisitor,
+)
 from relaxpy.ir.relay.module import Prelude, RelayModule as IRModule
 from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder
@@ -67,6 +75,9 @@ __all__ = [
     "Constructor",
     "ConstructorValue",
     "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "FuncType",
     "Function",
     "GlobalTypeVar",
@@ -100,9 +111,12 @@ __all__ = [
     "Type",
     "TypeCall",
     "TypeData",
+    "TypeFunctor",
     "TypeKind",
+    "TypeMutator",
     "TypeRelation",
     "TypeVar",
+    "TypeVisitor",
     "Var",
     "analysis",
     "bind",
