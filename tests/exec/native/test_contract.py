@@ -77,6 +77,7 @@ def test_matrix_products(dtype: str | np.dtype) -> None:
         ("R.matmul(a, b)", (50,), (50, 33), "k,kn->n"),
         ("R.matmul(a, b)", (33, 50), (50,), "mk,k->m"),
         ("R.matmul(a, b)", (1, 300), (300, 300), "mk,kn->mn"),
+        ("R.einsum((a, b), 'bk,bkn->nb')", (5, 30), (5, 30, 9), "bk,bkn->nb"),
         ("R.linear(a, b)", (2, 5, 40), (33, 40), "bmk,nk->bmn"),
         ("R.linear(a, b)", (1, 40), (33, 40), "mk,nk->mn"),
         ("R.einsum((a, b), 'hki,ikj->hj')", (7, 5, 6), (6, 5, 20), "hki,ikj->hj"),
@@ -140,14 +141,61 @@ class Module:
 """
 
 
-@pytest.mark.parametrize("initial", ["T.float32(0)", "T.float32(1.5)", "D[j]"])
-@pytest.mark.parametrize("order", ["".join(p) for p in permutations("ijk")])
+@pytest.mark.parametrize(
+    ("order", "initial"),
+    [*(("".join(p), "T.float32(0)") for p in permutations("ijk")), ("kij", "D[j]"), ("jik", "1.5")],
+)
 def test_loops_in_any_order(order: str, initial: str) -> None:
     a, b, d = numbers((13, 35)), numbers((35, 20)), numbers((20,))
-    start = {"T.float32(0)": 0.0, "T.float32(1.5)": 1.5, "D[j]": d.astype("float64")}[initial]
+    start = {"T.float32(0)": 0.0, "1.5": 1.5, "D[j]": d.astype("float64")}[initial]
+    text = loops(order, "T.float32(1.5)" if initial == "1.5" else initial)
     wide = a.astype("float64"), b.astype("float64")
     size = abs(wide[0]) @ abs(wide[1]) + abs(start)
-    close(run(loops(order, initial), a, b, d), start + wide[0] @ wide[1], size, 36)
+    close(run(text, a, b, d), start + wide[0] @ wide[1], size, 36)
+
+
+def test_products_among_other_steps_of_a_kernel() -> None:
+    """Two products in one loop nest, and a reduction of their rows, in blocks of rows."""
+    text = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def kernel(a: T.handle, b: T.handle, d: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 35), "float32")
+        B = T.match_buffer(b, (35, 20), "float32")
+        D = T.match_buffer(d, (35, 20), "float32")
+        C = T.match_buffer(c, (n,), "float32")
+        X = T.alloc_buffer((n, 20), "float32")
+        Y = T.alloc_buffer((n, 20), "float32")
+        for i in range(n):
+            for j in range(20):
+                X[i, j] = T.float32(0)
+                Y[i, j] = T.float32(0)
+                for k in range(35):
+                    X[i, j] = X[i, j] + A[i, k] * B[k, j]
+                    Y[i, j] = Y[i, j] + A[i, k] * D[k, j]
+            C[i] = T.float32(0)
+            for j in range(20):
+                C[i] = C[i] + T.max(X[i, j], Y[i, j])
+
+    @R.function
+    def main(
+        a: R.Tensor(("n", 35), "float32"),
+        b: R.Tensor((35, 20), "float32"),
+        d: R.Tensor((35, 20), "float32"),
+    ):
+        n = T.int64()
+        cls = Module
+        return R.call_tir(cls.kernel, (a, b, d), out_sinfo=R.Tensor((n,), "float32"))
+"""
+    b, d = numbers((35, 20)), numbers((35, 20), seed=1)
+    for n in (0, 1, 63, 131):
+        a = numbers((n, 35))
+        wide = [x.astype("float64") for x in (a, b, d)]
+        wanted = np.maximum(wide[0] @ wide[1], wide[0] @ wide[2]).sum(1)
+        size = (abs(wide[0]) @ (abs(wide[1]) + abs(wide[2]))).sum(1)
+        close(run(text, a, b, d), wanted, size, 56)
 
 
 def convolution(
