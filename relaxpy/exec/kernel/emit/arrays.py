@@ -40,7 +40,6 @@ from relaxpy.exec.kernel.emit.values import (
 )
 from relaxpy.exec.kernel.emit.views import index_range, view
 from relaxpy.exec.kernel.nest.bounds import (
-    is_affine_inside,
     is_inside,
     may_divide_by_zero,
     may_fail,
@@ -542,13 +541,11 @@ class ArrayEmitter:
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: it is provably in bounds, or a line before it checks that."""
         axes = self._all_axes()
-        variables = {a.var for a in axes}
         rows = self.rows.get(buffer)
         for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
             if rows is not None and rows.axis == axis:
                 continue
-            full = affine(index, variables)
-            if full is not None and is_affine_inside(full, size, axes, self.scope.shape_vars):
+            if is_inside(index, size, axes, self.scope.shape_vars):
                 continue
             if self.guards:
                 return False

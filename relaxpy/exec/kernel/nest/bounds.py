@@ -46,6 +46,11 @@ def is_inside(
     index: PrimExpr, size: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> bool:
     """Whether `index` provably lies in a dimension of `size` in every iteration of `axes`."""
+    for axis in axes:
+        if axis.var is index and isinstance(axis.start, IntImm) and axis.start.value >= 0:
+            if as_poly(axis.stop).same(as_poly(size)):
+                return True
+            break
     index_map = affine(index, {a.var for a in axes})
     return index_map is not None and is_affine_inside(index_map, size, axes, shape_vars)
 

@@ -11,6 +11,8 @@ from relaxpy.exec.kernel.nest.domain import conjuncts, split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.loops import canonical, coalesced_axis
 from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
@@ -30,8 +32,21 @@ def coalesced(
 def _coalesced_once(
     statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> tuple[Assignment, tuple[Axis, ...]] | None:
-    """Coalesce two of the axes, or return None if that is not possible."""
-    pairs = permutations(axes, 2)
+    """Coalesce two of the axes, or return None if that is not possible.
+
+    Whatever depends on the outer axis of a pair depends on the inner one, too.
+    """
+    exprs = (*statement.indices, *statement.guards, statement.value)
+    loads = (node for e in exprs for node in walk(e) if isinstance(node, BufferLoad))
+    used = [
+        {node for node in walk(e) if isinstance(node, Var)}
+        for e in (*exprs, *(index for load in loads for index in load.indices))
+    ]
+    pairs = (
+        (outer, inner)
+        for outer, inner in permutations(axes, 2)
+        if all(inner.var in variables for variables in used if outer.var in variables)
+    )
     return next(
         filter(None, (_coalesced_pair(statement, axes, *pair, shape_vars) for pair in pairs)), None
     )
@@ -46,9 +61,6 @@ def _coalesced_pair(
 ) -> tuple[Assignment, tuple[Axis, ...]] | None:
     pair = {outer.var, inner.var}
     if any(mentions(b, pair) for a in statement.axes for b in (a.start, a.stop)):
-        return None
-    exprs = (*statement.indices, *statement.guards, statement.value)
-    if any(mentions(e, {outer.var}) and not mentions(e, {inner.var}) for e in exprs):
         return None
     joint = coalesced_axis(outer, inner, shape_vars)
     if joint is None:
