@@ -79,13 +79,13 @@ _TANH: Final = (
 
 
 def exp(x: Value, low: Value | None = None) -> Value:
-    """e**x, or e**(x + low) for a rounding error `low` of x. Error: float 0.94, double 0.94 ulp."""
+    """e**x, or e**(x + low) for a rounding error `low` of x. Error: float 0.97, double 0.96 ulp."""
     part, exponent = _split(x, low)
     return scaled(part + 1.0, exponent)
 
 
 def exp2(x: Value) -> Value:
-    """2**x. Error: float 0.82, double 0.89 ulp."""
+    """2**x. Error: float 0.84, double 0.91 ulp."""
     constants = _EXP[x.type.element]
     bias = 1.0 * format_of(x).bias
     x = _clamped(x, -2.0 * bias, bias + 1.0)
@@ -95,7 +95,7 @@ def exp2(x: Value) -> Value:
 
 
 def exp10(x: Value) -> Value:
-    """10**x. Error: float 1.02, double 1.15 ulp."""
+    """10**x. Error: float 1.07, double 1.20 ulp."""
     constants = _EXP[x.type.element]
     x = _clamped(x, constants.least * 0.4343, constants.greatest * 0.4343)
     n, exponent = nearest_integer(x, _LOG2_10)
@@ -106,13 +106,13 @@ def exp10(x: Value) -> Value:
 
 
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + e**-x), without overflow. Error: float 1.30, double 1.34 ulp."""
+    """1 / (1 + e**-x), without overflow. Error: float 1.46, double 1.44 ulp."""
     power = exp(-absolute(x))
     return _quotient(select(compare("oge", x, 0), 1.0, power), const(x, 1), power)
 
 
 def sinh(x: Value) -> Value:
-    """The hyperbolic sine. Error: float 1.42, double 1.50 ulp."""
+    """The hyperbolic sine. Error: float 1.62, double 1.63 ulp."""
     half = _half_exp(x)
     large = with_sign(half - 0.25 / half, x)
     square = x * x
@@ -121,7 +121,7 @@ def sinh(x: Value) -> Value:
 
 
 def cosh(x: Value) -> Value:
-    """The hyperbolic cosine. Error: float 1.24, double 1.36 ulp."""
+    """The hyperbolic cosine. Error: float 1.45, double 1.46 ulp."""
     half = _half_exp(x)
     return half + 0.25 / half
 
@@ -137,14 +137,20 @@ def tanh_float(x: Value) -> Value:
 
 
 def tanh_double(x: Value) -> Value:
-    """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.75 ulp."""
+    """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.2 ulp."""
     distance = absolute(x)
-    part, exponent = _split(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
+    r, exponent = _rest(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
+    part, more = add_smaller(r, polynomial(r, _EXP["double"].tail) * (r * r))
     format = format_of(x)
     biased = shifted("shl", exponent + format.bias, format.mantissa)
     scale = number(biased, x.type.element)
-    grown = fma(part, scale, scale - 1.0)
-    return with_sign(_quotient(grown, const(x, 2), grown), x)
+    grown, low = add_smaller(scale - 1.0, part * scale)
+    low = fma(more, scale, low)
+    sum, error = add_exactly(const(x, 2), grown)
+    reciprocal = 1.0 / sum
+    quotient = grown * reciprocal
+    rest = fma(-quotient, sum, grown) + (low - quotient * (error + low))
+    return with_sign(fma(rest, reciprocal, quotient), x)
 
 
 def _quotient(a: Value, b: Value, c: Value) -> Value:
@@ -157,15 +163,19 @@ def _quotient(a: Value, b: Value, c: Value) -> Value:
 
 def _split(x: Value, low: Value | None = None) -> Pair:
     """e**r - 1 and the integer n of e**(x + low) = 2**n e**r."""
-    constants = _EXP[x.type.element]
-    x = _clamped(x, constants.least, constants.greatest)
-    n, exponent = nearest_integer(x, _LOG2_E)
-    r = fma(n, -constants.ln2[0], x)
-    r = fma(n, -constants.ln2[1], r)
+    r, exponent = _rest(x)
     if low is not None:
         # It is a rounding error of x, and may be much larger than one of r.
         r, low = add_smaller(r, low)
     return _reduced(r, low), exponent
+
+
+def _rest(x: Value) -> Pair:
+    """r and the integer n of e**x = 2**n e**r, within the limits of the format."""
+    constants = _EXP[x.type.element]
+    x = _clamped(x, constants.least, constants.greatest)
+    n, exponent = nearest_integer(x, _LOG2_E)
+    return fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x)), exponent
 
 
 def _reduced(r: Value, low: Value | None) -> Value:

@@ -40,7 +40,7 @@ _ATAN: Final = (
 
 
 def asin(x: Value) -> Value:
-    """The arc sine. Error: 1.0 ulp."""
+    """The arc sine. Error: 0.62 ulp."""
     small = fma(x * x * x, polynomial(x * x, _ASIN), x)
     twice, low = _from_one(x)
     high, error = add_smaller(const(x, _HALF_PI[0]), -twice)
@@ -49,7 +49,7 @@ def asin(x: Value) -> Value:
 
 
 def acos(x: Value) -> Value:
-    """The arc cosine. Error: 1.0 ulp."""
+    """The arc cosine. Error: 0.62 ulp."""
     high, error = add_smaller(const(x, _HALF_PI[0]), -x)
     small = high + (error + fma(-x * x * x, polynomial(x * x, _ASIN), const(x, _HALF_PI[1])))
     twice, low = _from_one(x)
@@ -60,7 +60,7 @@ def acos(x: Value) -> Value:
 
 
 def atan(x: Value) -> Value:
-    """The arc tangent. Error: 1.0 ulp."""
+    """The arc tangent. Error: 0.75 ulp."""
     a = absolute(x)
     high, low = _angle(select(compare("ogt", a, 2.0**60), 2.0**60, a), const(x, 1))
     result = with_sign(high + low, x)
@@ -68,7 +68,7 @@ def atan(x: Value) -> Value:
 
 
 def atan2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), with the special cases of C. Error: 1.0 ulp."""
+    """The angle of the point (x, y), with the special cases of C. Error: 0.76 ulp."""
     a, b = absolute(y), absolute(x)
     # Two infinities are as far as each other; beside one, a number is as nothing.
     infinite = [compare("oeq", value, math.inf) for value in (a, b)]
