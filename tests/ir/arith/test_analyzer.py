@@ -106,6 +106,28 @@ def test_residues_of_nested_scopes_meet() -> None:
     assert made.modular_set(x) == ModularSet(1, 0)
 
 
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (tmod(x, 2).equal(1), (2, 1)),
+        (tmod(x, 4).equal(-3), (4, 1)),
+        (tmod(x + 1, 4).equal(3), (4, 2)),
+        (x.equal(y * 4 + 3), (4, 3)),
+        ((y * 4 - x).equal(5), (4, 3)),
+        (x.equal(y * 4 + z * 6 + 1), (2, 1)),
+        (x.equal(y * 4 + z * 5), (1, 0)),
+        ((x * 3).equal(y * 4), (1, 0)),
+    ],
+)
+def test_an_equation_gives_the_residue_of_a_variable(
+    condition: E, expected: tuple[int, int]
+) -> None:
+    made = Analyzer()
+    with made.constraint_scope(condition):
+        assert made.modular_set(x) == ModularSet(*expected)
+    assert made.modular_set(x) == ModularSet(1, 0)
+
+
 def test_a_scope_is_left_by_an_error_too() -> None:
     made = Analyzer()
     with pytest.raises(KeyError), made.constraint_scope(x < 3):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from relaxpy.ir.arith.algebra import folding, poly, terms
 from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.poly import ONE, Poly
@@ -24,7 +26,7 @@ def _assume_conjunct(engine: Engine, facts: Facts, simple: tir.PrimExpr) -> Fact
     facts = facts.with_truth(simple, True).with_truth(engine.negation(simple), False)
     if isinstance(simple, tir.EQ) and simple.a.dtype.family == "int":
         p = poly.add(engine.poly(simple.a), engine.poly(simple.b), -1)
-        facts = _assume_residue(facts, p)
+        facts = _assume_residue(_assume_congruence(facts, p), p)
         facts = _assume_negative(facts, poly.add(p, poly.constant(-1)))
         return _assume_negative(facts, poly.add(poly.scaled(p, -1), poly.constant(-1)))
     if isinstance(simple, tir.CmpExpr):
@@ -43,6 +45,23 @@ def _assume_negative(facts: Facts, p: Poly) -> Facts:
             return facts.with_bound(atom, (number // -coefficient + 1, float("inf")))
         case _:
             return facts.with_negative(p)
+
+
+def _assume_congruence(facts: Facts, p: Poly) -> Facts:
+    """Add p == 0 to `facts`, where p is an atom less multiples of a number: its residue.
+
+    So are the truncated remainder of x by 4, which is x - 4 * truncdiv(x, 4), and x - 4 * y.
+    """
+    number = p.get(ONE, 0)
+    terms_of = {m: c for m, c in p.items() if m}
+    units = [m for m, c in terms_of.items() if len(m) == 1 and abs(c) == 1]
+    if len(units) != 1 or len(terms_of) == 1:
+        return facts
+    [unit] = units
+    modulus = gcd(*(c for m, c in terms_of.items() if m != unit))
+    if modulus == 1:
+        return facts
+    return facts.with_residue(unit[0], (modulus, -number * terms_of[unit] % modulus))
 
 
 def _assume_residue(facts: Facts, p: Poly) -> Facts:
