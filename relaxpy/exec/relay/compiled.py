@@ -9,6 +9,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import Diagnostic
 from relaxpy.exec.compile import compile
+from relaxpy.exec.relay.recursion import nesting_functions
 from relaxpy.exec.relay.values import FunctionValue
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
@@ -67,12 +68,16 @@ def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, Funct
     for name in names:
         translation.require(name)
     refused = translation.obstacles_by_name()
+    nesting = nesting_functions(module)
     rows = []
     for name in names:
         reasons = refused.get(name, ())
         if not reasons and _takes_functions(module[name]):
             message = "it takes or returns functions, which are closures of the evaluator"
             reasons = (Diagnostic(message, "RLY-10", module[name].span),)
+        if not reasons and name in nesting:
+            message = "its recursion may nest more deeply than Python's stack allows"
+            reasons = (Diagnostic(message, "RLY-14", module[name].span),)
         rows.append(FunctionRow(name, "evaluated" if reasons else "compiled", reasons))
     return translation, FunctionReport(tuple(rows))
 

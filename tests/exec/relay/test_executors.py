@@ -76,3 +76,33 @@ def test_parameters_are_bound_when_a_module_is_built() -> None:
     assert plain(relay.build(relay.Function([x], x + x))["main"](w)) == [2, 4, 6]
     with pytest.raises(TransformError, match="reference cells"):
         relay.build(relay.parse("ref_read(ref(1))"))
+
+
+def test_recursion_that_nests_is_evaluated() -> None:
+    """RLY-14: its depth is not that of Python's stack; calls in the last place are loops."""
+    module = relay.parse("""
+    def @count(%n: int32) -> int32 { if (%n < 1) { 0 } else { 1 + @count(%n - 1) } }
+    def @above(%n: int32) { @count(%n) }
+    def @even(%n: int32) -> bool { if (%n == 0) { True } else { @odd(%n - 1) } }
+    def @odd(%n: int32) -> bool { if (%n == 0) { False } else { @even(%n - 1) } }
+    def @inner(%n: int32) {
+      let %f = fn(%k: int32) -> int32 { if (%k < 1) { 0 } else { %f(%k - 1) * 1 } };
+      %f(%n)
+    }
+    def @main(%n: int32) { (@above(%n), @even(%n), @inner(%n)) }
+    """)
+    machine = relay.create_executor("vm", mod=module)
+    assert plain(machine.evaluate()(3000)) == (3000, True, 0)
+    ways = {row.function: row.method for row in machine.report()}
+    compiled = {name for name, method in ways.items() if method == "compiled"}
+    assert compiled == {"even", "odd"}
+
+
+def test_instances_have_names_that_the_module_does_not() -> None:
+    """RLY-5, RLY-16."""
+    module = relay.parse(
+        "def @id_0(%x: int32) { %x * 100 } def @main(%x: int32) { (@id(%x), @id_0(%x)) }",
+        init_module=prelude(),
+    )
+    for kind in ("debug", "vm"):
+        assert plain(relay.create_executor(kind, mod=module).evaluate()(2)) == (2, 200)

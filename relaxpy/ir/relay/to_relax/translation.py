@@ -151,7 +151,7 @@ class ModuleTranslation:
             raise UntranslatableError(f"@{name} has more than {count} instances", "RLY-97")
         self.instances[name] = count + 1
         infos = StructInfos(dict(zip(params, args, strict=True)))
-        gvar = rx.GlobalVar(f"{name}_{count}" if params else name)
+        gvar = rx.GlobalVar(self._instance_name(f"{name}_{count}") if params else name)
         self.names[key] = gvar
         try:
             found = obstacles(function)
@@ -164,6 +164,12 @@ class ModuleTranslation:
             self.builder.declare_global(gvar, function_sinfo(variables, result))
             self._queue.append((key, infos, variables, result))
         return gvar
+
+    def _instance_name(self, name: str) -> str:
+        """Return the name of an instance, which no function of the module has."""
+        while name in self.module:
+            name += "_"
+        return name
 
     def _define(
         self, key: _Key, infos: StructInfos, params: list[rx.Var], result: rx.StructInfo

@@ -1,0 +1,71 @@
+"""Recursion that nests: calls of a function inside itself that are not its last expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.relax.call_graph import strongly_connected
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.scopes import scope_roots
+from relaxpy.ir.relay.module import RelayModule, global_names
+
+
+def nesting_functions(module: RelayModule) -> set[str]:
+    """Return the functions in which recursion may nest as deeply as the values demand.
+
+    They call themselves, directly or through others, other than in the last place of their body,
+    contain a local function that does, or refer to such a function. Compiled code has only the
+    stack of Python for this.
+    """
+    functions = module.functions_by_name
+    graph = {name: tuple(global_names(function)) for name, function in functions.items()}
+    found: set[str] = set()
+    for group in strongly_connected(graph):  # callees first
+        callees = set(group)
+        if any(
+            _nests(functions[name], callees)
+            or _has_nesting_closure(functions[name])
+            or found & set(graph[name])
+            for name in group
+        ):
+            found |= callees
+    return found
+
+
+def _has_nesting_closure(function: rl.Function) -> bool:
+    return any(
+        isinstance(node, rl.Let)
+        and isinstance(node.value, rl.Function)
+        and _nests(node.value, {node.var})
+        for node in walk(function)
+    )
+
+
+def _nests(function: rl.Function, callees: Set[object]) -> bool:
+    """Return whether a function uses variables or globals other than for calls in the last place.
+
+    `callees` are variables, and names of global functions.
+    """
+    calls = {id(node) for node in _last(function.body) if isinstance(node, rl.Call)}
+    for node in walk(function):
+        operands = node.args if isinstance(node, rl.Call) and id(node) in calls else children(node)
+        for operand in operands:
+            known = operand.name_hint if isinstance(operand, rl.GlobalVar) else operand
+            if known in callees:
+                return True
+    return False
+
+
+def _last(root: rl.RelayExpr) -> Iterator[rl.RelayExpr]:
+    """Visit the expressions whose value is that of the body they stand in."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        match node:
+            case rl.Let(body=body):
+                stack.append(body)
+            case rl.If() | rl.Match():
+                stack += scope_roots(node)
+            case _:
+                yield node
