@@ -247,6 +247,43 @@ CASES: list[tuple[str, tuple[Any, ...], Callable[..., Any]]] = [
             x.astype("int32") - 2, w.astype("int32") - y[:, None, None, None]
         ),
     ),
+    (
+        "nn.upsampling3d(%0, scale_d=1f, scale_h=2f, scale_w=1f)",
+        (X[:, None, None],),
+        lambda x: x.repeat(2, 3),
+    ),
+    (
+        'nn.contrib_conv2d_NCHWc(%0, %1, data_layout="NCHW2c", kernel_layout="OIHW2i3o",'
+        ' out_layout="NCHW3c")',
+        (
+            IMAGE.reshape(1, 1, 2, 5, 5).transpose(0, 1, 3, 4, 2).copy(),
+            KERNEL.reshape(1, 3, 1, 2, 3, 3).transpose(0, 2, 4, 5, 3, 1).copy(),
+        ),
+        lambda x, w: convolved(IMAGE, KERNEL).reshape(1, 1, 3, 3, 3).transpose(0, 1, 3, 4, 2),
+    ),
+    (
+        'nn.contrib_dense_pack(%0, %1, weight_layout="NK2n")',
+        (M, SQUARE.reshape(2, 2, 4).transpose(0, 2, 1).copy()),
+        lambda x, w: x @ SQUARE.T,
+    ),
+    ("contrib_reverse_reshape(%0, newshape=[-1, 0])", (BATCHES,), lambda x: x.reshape(6, 4)),
+    (
+        "nn.fifo_buffer(%0, %1, axis=0)",
+        (M[:1], SQUARE),
+        lambda x, b: np.concatenate([b, x])[1:],
+    ),
+    (
+        "strided_set",
+        (SQUARE, np.full((2, 4), 7, "float32"), ints(-3), ints(4), ints(2)),
+        lambda x, v, *b: np.concatenate([x[:1], v[:1], x[2:3], v[:1]]),
+    ),
+    (
+        "fixed_point_multiply(%0, multiplier=1073741824, shift=-1)",
+        (np.array([1, 2, 7, -7, 100], "int32"),),
+        lambda x: np.floor(x / 4 + 0.5),
+    ),
+    ("vm.shape_of", (M,), lambda x: np.array(x.shape)),
+    ("vm.reshape_tensor", (M, ints(6, 2)), lambda x, s: x.reshape(6, 2)),
     ("annotation.stop_fusion", (M,), lambda x: x),
     ('annotation.compiler_begin(%0, compiler="dnnl")', (M,), lambda x: x),
 ]

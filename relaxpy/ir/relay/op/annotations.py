@@ -11,6 +11,7 @@ _ATTRIBUTES: Final[dict[str, dict[str, object]]] = {
     "annotation.bitpack_end": {},
     "annotation.stop_fusion": {},
     "annotation.checkpoint": {},
+    "annotation.force_cast": {},
     "annotation.cast_hint": {"dtype": ""},
     "annotation.compiler_begin": {"compiler": ""},
     "annotation.compiler_end": {"compiler": ""},

@@ -87,6 +87,12 @@ def _reshape(args: Args, attrs: Any) -> rx.Expr:
 
 define("dyn.reshape", "data newshape", _reshape, {"allowzero": False})
 define(
+    "vm.reshape_tensor",
+    "data shape",
+    lambda args, attrs: R.reshape(args[0], _shape(args[1])),
+    {"newshape": ()},
+)
+define(
     "dyn.broadcast_to",
     "data shape",
     lambda args, attrs: R.broadcast_to(args[0], _shape(args[1])),

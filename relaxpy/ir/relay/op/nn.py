@@ -44,6 +44,21 @@ def _dense(args: Args, attrs: Any) -> rx.Expr:
 
 
 define("nn.dense", "data weight", _dense, {"units": None, "out_dtype": ""})
+
+
+def _dense_pack(args: Args, attrs: Any) -> rx.Expr:
+    """The product with a weight in blocks of rows, of the layout `NK8n`."""
+    blocks, width, rows = dims(args[1])
+    weight = R.reshape(R.permute_dims(args[1], [0, 2, 1]), (blocks * rows, width))
+    return R.matmul(args[0], R.permute_dims(weight), attrs["out_dtype"] or None)
+
+
+define(
+    "nn.contrib_dense_pack",
+    "data weight",
+    _dense_pack,
+    {"units": None, "out_dtype": "", "weight_layout": "NK"},
+)
 define(
     "nn.matmul",
     "tensor_a tensor_b",
@@ -129,6 +144,15 @@ for _rank in (1, 2, 3):
         "data weight",
         _convolution(_rank, getattr(R.nn, f"conv{_rank}d_transpose"), transposed=True),
         {**_attributes(_rank, _TRANSPOSED[_rank]), "output_padding": (0,) * _rank},
+    )
+
+
+for _name in ("nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc"):
+    define(
+        _name,
+        "data kernel",
+        _convolution(2, R.nn.conv2d),
+        {**CONVOLUTION_2D, "data_layout": REQUIRED, "kernel_layout": REQUIRED},
     )
 
 
@@ -374,6 +398,35 @@ define(
         "layout": "NCHW",
         "method": "nearest_neighbor",
         "align_corners": False,
+    },
+)
+
+
+def _upsampling3d(args: Args, attrs: Any) -> Any:
+    if attrs["method"] not in ("nearest_neighbor", "trilinear"):
+        raise RelationError(
+            f"the method is nearest_neighbor or trilinear, found {attrs['method']!r}"
+        )
+    sizes, layout = dims(args[0]), attrs["layout"]
+    return R.image.resize3d(
+        args[0],
+        [int(int(sizes[layout.index(x)]) * attrs[f"scale_{x.lower()}"]) for x in "DHW"],
+        layout=layout,
+        method="linear" if attrs["method"] == "trilinear" else "nearest_neighbor",
+        coordinate_transformation_mode=attrs["coordinate_transformation_mode"],
+        rounding_method="floor",
+    )
+
+
+define(
+    "nn.upsampling3d",
+    "data",
+    _upsampling3d,
+    {
+        **{f"scale_{axis}": 1.0 for axis in "dhw"},
+        "layout": "NCDHW",
+        "method": "nearest_neighbor",
+        "coordinate_transformation_mode": "asymmetric",
     },
 )
 _RESIZE = {

@@ -52,6 +52,25 @@ define("trunc_divide", "lhs rhs", lambda args, attrs: R.divide(*args), relation=
 define("trunc_mod", "lhs rhs", lambda args, attrs: R.mod(*args), relation="Broadcast")
 
 
+def _fixed_point_multiply(args: Args, attrs: Any) -> rx.Expr:
+    """Data times multiplier / 2**31, times 2**shift, rounded to the nearest, upwards of two."""
+    shift = int(attrs["shift"])
+    right = 31 - min(shift, 0)
+    wide = R.left_shift(R.astype(args[0], "int64"), _const(max(shift, 0), "int64"))
+    product = R.multiply(wide, _const(int(attrs["multiplier"]), "int64"))
+    nudged = R.add(product, _const(1 << (right - 1), "int64"))
+    return R.astype(R.right_shift(nudged, _const(right, "int64")), dtype_of(args[0]))
+
+
+define(
+    "fixed_point_multiply",
+    "data",
+    _fixed_point_multiply,
+    {"multiplier": REQUIRED, "shift": REQUIRED},
+    relation="Identity",
+)
+
+
 # Reductions
 
 
@@ -206,6 +225,16 @@ def _at(old: tuple[Any, ...], position: int) -> Any:
 
 
 define("reshape", "data", _reshape, {"newshape": REQUIRED, "allowzero": False})
+
+
+def _reverse_reshape(args: Args, attrs: Any) -> rx.Expr:
+    codes = listed(attrs["newshape"])[::-1]
+    return R.reshape(args[0], _new_shape(dims(args[0])[::-1], codes, attrs)[::-1])
+
+
+define(
+    "contrib_reverse_reshape", "data", _reverse_reshape, {"newshape": REQUIRED, "allowzero": False}
+)
 define("reshape_like", "data shape_like", lambda a, attrs: R.reshape(a[0], dims(a[1])))
 define(
     "expand_dims",
@@ -295,6 +324,41 @@ define("nn.batch_flatten", "data", lambda args, attrs: R.reshape(args[0], (dims(
 
 
 # Slices and selection
+
+
+def _fifo_buffer(args: Args, attrs: Any) -> rx.Expr:
+    """The last elements of a buffer followed by new data, as many as the buffer has."""
+    data, buffer = args
+    axis = axes_of(attrs["axis"], len(dims(data)))[0]
+    first, size = dims(data)[axis], dims(buffer)[axis]
+    joined = R.concat([buffer, data], axis)
+    return R.strided_slice(joined, [axis], [first], [first + size], [1])
+
+
+define("nn.fifo_buffer", "data buffer", _fifo_buffer, {"axis": 0})
+
+
+def _strided_set(args: Args, attrs: Any) -> rx.Expr:
+    data, value, begin, _, strides = args
+    sizes, shape = dims(data), dims(value)
+    rank, count = len(shape), int(dims(begin)[0])
+    grids = []
+    for axis in range(rank):
+        places = R.arange(0, shape[axis], 1, "int64")
+        if axis < count:
+            start, step = (
+                R.strided_slice(R.astype(bound, "int64"), [0], [axis], [axis + 1], [1])
+                for bound in (begin, strides)
+            )
+            size = R.shape_to_tensor(rx.ShapeExpr([sizes[axis]]))
+            start = R.where(R.less(start, _const(0, "int64")), R.add(start, size), start)
+            places = R.add(start, R.multiply(places, step))
+        along = [shape[axis] if i == axis else 1 for i in range(rank)]
+        grids.append(R.broadcast_to(R.reshape(places, along), shape))
+    return R.scatter_nd(data, R.stack(grids, rank), value)
+
+
+define("strided_set", "data v begin end strides", _strided_set)
 
 
 def _strided_slice(args: Args, attrs: Any) -> rx.Expr:
@@ -424,7 +488,7 @@ def _trilu(data: rx.Expr, k: rx.Expr, *, upper: bool) -> rx.Expr:
 define("cast", "data", lambda args, attrs: R.astype(args[0], attrs["dtype"]), {"dtype": REQUIRED})
 define("cast_like", "data dtype_like", lambda a, attrs: R.astype(a[0], dtype_of(a[1])))
 define(
-    "shape_of",
+    "shape_of vm.shape_of",
     "data",
     lambda args, attrs: R.astype(R.shape_to_tensor(R.shape_of(args[0])), attrs["dtype"]),
     {"dtype": "int32"},
