@@ -350,7 +350,7 @@ def _strided_set(args: Args, attrs: Any) -> rx.Expr:
                 R.strided_slice(R.astype(bound, "int64"), [0], [axis], [axis + 1], [1])
                 for bound in (begin, strides)
             )
-            size = R.shape_to_tensor(rx.ShapeExpr([sizes[axis]]))
+            size = R.shape_to_tensor(rx.ShapeExpr((sizes[axis],)))
             start = R.where(R.less(start, _const(0, "int64")), R.add(start, size), start)
             places = R.add(start, R.multiply(places, step))
         along = [shape[axis] if i == axis else 1 for i in range(rank)]
