@@ -166,6 +166,7 @@ def _check_nll(
     Errors:
         StructInfoError: they do not.
     """
+    require_float(predictions, "predictions")
     if not targets.dtype.is_void and not targets.dtype.is_int:
         raise refuse_type(f"targets holds integers, found {targets}", targets)
     rank = predictions.ndim
@@ -216,13 +217,13 @@ def nll_loss(
     as losses nor as weights.
 
     Shapes:
-        predictions  log-probabilities (classes,) or (N, classes, ...), of any datatype
+        predictions  log-probabilities (classes,) or (N, classes, ...)
         targets      integers or Booleans, () or (N, ...)
         weights      (classes,), 1 by default
         result       (N, ...) without a reduction, else ()
     Errors:
-        StructInfoError: targets are known not to be integers, or ranks, known sizes or datatypes do
-            not belong together.
+        StructInfoError: predictions hold no floats or targets are known not to be integers, or
+            ranks, known sizes or datatypes do not belong together.
     """
     _check_nll(predictions, targets, weights)
     dtype = predictions.dtype if weights is None or not weights.dtype.is_void else VOID
