@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ import pytest
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
+from tests.fuzz.today import SEED
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
 from tests.ir.relax.op.variants import module
@@ -24,11 +26,19 @@ models = importlib.import_module("tests.ir.relax.op.onnx_models")
 
 
 @pytest.mark.parametrize("operator", sorted(models.TRANSLATIONS))
-def test_operators_compute_what_onnx_runtime_computes(operator: str) -> None:
+def test_operators_compute_what_onnx_runtime_computes(
+    operator: str, request: pytest.FixtureRequest
+) -> None:
+    rows = [case for case in CASES if case.operator == operator]
+    most = len(rows)
+    if not request.config.getoption("--whole-table"):  # half of the rows, other ones each day
+        rows = random.Random(f"{SEED} {operator}").sample(rows, most)
+        most = max(2, most // 2)
     compared: Counter[bool] = Counter()
-    for case in CASES:
-        if case.operator == operator:
-            compared[_is_compared(case)] += 1
+    for case in rows:
+        compared[_is_compared(case)] += 1
+        if compared[True] == most:
+            break
     assert compared[True], f"ONNX Runtime evaluates none of {compared[False]} rows"
 
 

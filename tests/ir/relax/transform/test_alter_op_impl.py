@@ -500,7 +500,7 @@ class Module:
 def test_work_grows_with_the_program() -> None:
     OptimizeLayoutTransform()(IN_ROWS(chain(3)))
     works = []
-    for count in (10, 100):
+    for count in (10, 40):
         mod = chain(count)
         works.append(calls(lambda mod=mod: OptimizeLayoutTransform()(IN_ROWS(mod))))  # type: ignore[misc]
-    assert works[1] < 11 * works[0]
+    assert works[1] < 4.4 * works[0]
