@@ -141,7 +141,7 @@ class KernelEmitter:
         if obligation.size is None:
             bad = f.compare("eq", value, 0)
         else:
-            bad = f.compare("uge", value, frame.index(obligation.size))
+            bad = f.compare("uge", value, frame.extent(obligation.size))
         for test in obligation.path:
             bad = f.arithmetic("and", bad, frame.value(test))
         return f.arithmetic("or", failed, bad)
@@ -492,6 +492,9 @@ class KernelEmitter:
     def _store_member(self, member: Member) -> None:
         frame = self.frame
         target, indices = member.target, member.indices
+        if target in self.program.elided:
+            frame.stored[target, indices] = frame.value(member.value)
+            return
         condition = frame.both(self._condition(member), frame.unproved(target, indices))
         if condition is not None and frame.lanes is None:
 
@@ -503,8 +506,7 @@ class KernelEmitter:
             self.function.branch(condition, inside)
             return
         value = frame.value(member.value)
-        if target not in self.program.elided:
-            frame.store(target, indices, frame.narrowed(value, target.dtype), condition)
+        frame.store(target, indices, frame.narrowed(value, target.dtype), condition)
         if condition is None:
             frame.stored[target, indices] = value
 
@@ -561,7 +563,8 @@ def _count(buffer: Buffer, rows: Rows | None) -> IndexPoly:
     """The number of elements of a local buffer; of its rows in one block if it is one of `rows`."""
     count = as_poly(1)
     for axis, size in enumerate(buffer.shape):
-        in_block = rows is not None and rows.step.rows[buffer].axis == axis
+        # The strides are those of the whole buffer, so only outermost rows need less memory.
+        in_block = axis == 0 and rows is not None and rows.step.rows[buffer].axis == 0
         count = count * (as_poly(rows.size) if rows is not None and in_block else as_poly(size))
     return count
 

@@ -251,6 +251,14 @@ class Frame:
             return a
         return self.apply(name, lambda x, y: self.function.arithmetic(name, x, y), a, b)
 
+    def extent(self, size: PrimExpr) -> Value:
+        """A dimension; 0 if its expression is negative."""
+        value = self.index(size)
+        if as_poly(size).is_at_least(0, self.shape_vars):
+            return value
+        build = lambda x: self.function.intrinsic("smax", x, 0)  # noqa: E731
+        return self.apply("extent", build, value)
+
     def atom(self, atom: PrimExpr) -> Value:
         """The value of an atom of an index, as an i64."""
         raise NotImplementedError
@@ -275,7 +283,7 @@ class Frame:
         for index, size in zip(indices, buffer.shape, strict=True):
             if self.proved(index, size):
                 continue
-            value, end = self.index(index), self.index(size)
+            value, end = self.index(index), self.extent(size)
             inside = self.apply("inside", lambda x, y: f.compare("ult", x, y), value, end)
             condition = self.both(condition, inside)
         return condition

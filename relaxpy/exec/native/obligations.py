@@ -53,7 +53,10 @@ def obligations(plan: Plan, written: Container[Buffer]) -> list[Obligation]:
     Errors:
         RefusedError: one of them depends on what the kernel itself computes.
     """
-    found = [o for step in plan.steps for o in _of_step(step, (), plan.shape_vars)]
+    buffers = [*plan.func.buffer_map.values(), *(entry.buffer for entry in plan.nest.local)]
+    shapes = [size for buffer in buffers for size in buffer.shape]
+    found = [o for size in shapes for o in _of_value(size, (), (), plan.shape_vars)]
+    found += [o for step in plan.steps for o in _of_step(step, (), plan.shape_vars)]
     return [_testable(o, written) for o in found]
 
 

@@ -165,3 +165,26 @@ def test_random_kernels_do_what_their_text_says() -> None:
         program = generate(f"{SEED}/native/{number}")
         failures = examine(program, ("native",), trip=False).failures
         assert not failures, f"seed {SEED}/native/{number}: {failures[0]}\n\n{program.standalone()}"
+
+
+def test_a_dimension_that_is_negative_has_no_elements() -> None:
+    func = from_source(
+        """
+@T.prim_func
+def main(m: T.int64, A: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((m,), "float32")
+    for i in range(2):
+        B[i] = T.float32(1)
+    for i in range(2):
+        A[i] = B[i]
+"""
+    )
+    executable = relaxpy.compile(func, target="native")
+    assert all(method.startswith("native") for method in methods(executable))
+    array = np.zeros(4, "float32")
+    executable["main"](2, array)
+    assert array.tolist() == [1, 1, 0, 0]
+    for size in (1, 0, -1):
+        with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer B"):
+            executable["main"](size, array)
