@@ -39,6 +39,7 @@ FEW = {
     "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.ir.hooks._resolve",
+    "relaxpy.ir.relay.saved.enter",
     "relaxpy.ir.tir.ops.float_range",
     "relaxpy.ir.tir.ops.int_range",
     "relaxpy.rules.all_rules",
