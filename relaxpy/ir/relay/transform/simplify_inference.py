@@ -9,12 +9,11 @@ import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
-from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import TensorType
@@ -53,8 +52,8 @@ def _rule(node: Node) -> Node | None:
 
 
 def _op(name: str, *args: rl.RelayExpr, **attrs: Any) -> rl.RelayExpr:
-    call: rl.RelayExpr = maker(name)(*args, **attrs)
-    return call
+    op = Op.get(name)
+    return rl.Call(op, args, Attrs(op.record.maker_attrs(attrs)))
 
 
 class _Norm:
