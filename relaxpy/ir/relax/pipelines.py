@@ -113,6 +113,7 @@ def default_pipeline(target: object = None) -> Pass:
     steps = (
         transform.Normalize(),
         transform.ConvertToDataflow(),
+        transform.ShareSums(),
         transform.EliminateCommonSubexpr(),
         transform.LegalizeOps(),
         transform.FoldViews(),

@@ -70,6 +70,7 @@ from relaxpy.ir.relax.transform import (
     RewriteCUDAGraph as RewriteCUDAGraph,
     RewriteDataflowReshape as RewriteDataflowReshape,
     RunCodegen as RunCodegen,
+    ShareSums as ShareSums,
     SplitCallTIRByPattern as SplitCallTIRByPattern,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,

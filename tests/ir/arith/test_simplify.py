@@ -23,7 +23,7 @@ def lit(value: int) -> E:
 
 
 CASES = {
-    "constants at the end": (3 - y + x, x - y + 3),
+    "positive terms first": (3 - y + x, x + 3 - y),
     "coefficients merge": (x + 2 + 3 + 4 + x * 3, x * 4 + 9),
     "terms cancel": (x + (y - x), y),
     "a constant factor is distributed": ((x + 2) * 3, x * 3 + 6),

@@ -15,7 +15,10 @@ class OutOfRangeError(Exception):
 
 
 def expression(p: Poly, dtype: DataType) -> tir.PrimExpr | None:
-    """p as an expression of `dtype`, constants last; None where a literal is too large."""
+    """p as an expression of `dtype`; None where a literal is too large.
+
+    As in TVM, positive terms precede negative ones, and a constant is the last one of its sign.
+    """
     try:
         return _Writer(dtype).sum(p)
     except OutOfRangeError:
@@ -37,15 +40,12 @@ class _Writer:
         return tir.IntImm(self.dtype, value)
 
     def sum(self, p: Poly) -> tir.PrimExpr:
-        """The sum of all terms, a positive one first, so that no minus sign leads."""
+        """The sum of all terms, the positive ones first, so that no minus sign leads."""
         groups = grouped(p)
         if all(group.coefficient < 0 for group in groups):
             groups = [_negated(group) for group in groups]
         terms = [(self.factors(group), group.coefficient) for group in groups]
-        terms.sort(key=lambda term: poly.monomial_key(term[0]))
-        first = next((i for i, (_, c) in enumerate(terms) if c > 0), 0)
-        if terms:
-            terms.insert(0, terms.pop(first))
+        terms.sort(key=lambda term: (term[1] < 0, poly.monomial_key(term[0])))
         total: tir.PrimExpr | None = None
         for factors, coefficient in terms:
             if total is None:

@@ -11,6 +11,7 @@ from relaxpy.ir.op_record import OpRecord
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeStructInfo, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import of_operand, require_shape
 from relaxpy.ir.relax.op.definition.layouts import attribute_layout
+from relaxpy.ir.relax.op.definition.parameter import number_literal
 from relaxpy.ir.relax.op.definition.registry import R, enter
 from relaxpy.ir.relax.op.definition.rules import Legalize, literal_shape, refuse, te_kernel, tensor
 from relaxpy.ir.relax.op.grid import affine_grid as affine_grid, grid_sample as grid_sample
@@ -71,16 +72,21 @@ def _require_region(
 
 
 def _complete(count: int) -> Callable[[dict[str, Any]], None]:
-    """Repeat a single number for all axes."""
+    """Repeat a single number for all axes; a region of zeros, as TVM has it, is none."""
 
     def adapt(arguments: dict[str, Any]) -> None:
         size, roi = arguments.get("size"), arguments.get("roi")
+        mode = arguments.get("coordinate_transformation_mode")
         if isinstance(size, (int, PrimExpr)) and not isinstance(size, bool):
             arguments["size"] = (size,) * count
         if isinstance(roi, (int, float)) and not isinstance(roi, bool):
             roi = (roi,) * (2 * count)
         if isinstance(roi, (list, tuple)):
-            arguments["roi"] = tuple(float(v) if isinstance(v, int) else v for v in roi)
+            bounds = tuple(map(number_literal, roi))
+            if bounds == (0,) * (2 * count) and mode != CROP:
+                arguments["roi"] = None
+            else:
+                arguments["roi"] = tuple(float(v) if isinstance(v, int) else v for v in bounds)
 
     return adapt
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, TensorStructInfo
 from relaxpy.ir.relax.op.definition.parameter import integer_literal
@@ -108,7 +108,8 @@ def in_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> list[PrimExpr]:
                 f"{block} do not divide, as {layout.name} has them",
                 layout.name,
             )
-    return BijectiveLayout("".join(sizes), layout).forward_shape(list(sizes.values()))
+    shape = BijectiveLayout("".join(sizes), layout).forward_shape(list(sizes.values()))
+    return [simplify(size) for size in shape]
 
 
 def fills_blocks(sizes: Mapping[str, PrimExpr], layout: Layout) -> bool:

@@ -29,6 +29,7 @@ from relaxpy.ir.relax.transform.algebra.reorder_permute_dims_after_concat import
 from relaxpy.ir.relax.transform.algebra.reorder_take_after_matmul import (
     ReorderTakeAfterMatmul as ReorderTakeAfterMatmul,
 )
+from relaxpy.ir.relax.transform.algebra.share_sums import ShareSums as ShareSums
 from relaxpy.ir.relax.transform.algebra.to_mixed_precision import (
     ToMixedPrecision as ToMixedPrecision,
 )

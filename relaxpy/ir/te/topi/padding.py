@@ -8,7 +8,7 @@ from typing import TypeAlias
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import injective
-from relaxpy.ir.te.topi.shapes import as_sizes, is_const
+from relaxpy.ir.te.topi.shapes import as_sizes, is_const, tidy
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import ExprLike, PrimExpr
 
@@ -62,7 +62,7 @@ def _widths(
 
 
 def _padded(size: PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
-    return ops.add(ops.add(size, low), high)
+    return tidy(ops.add(ops.add(size, low), high))
 
 
 def _extended(

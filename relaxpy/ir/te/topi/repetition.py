@@ -83,8 +83,8 @@ def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
     ]
 
     def element(*index: PrimExpr) -> PrimExpr:
-        axes = zip(index[leading:], a.shape, times[leading:], strict=True)
-        return a(*(i if k == 1 or is_const(n, 0) else ops.floormod(i, n) for i, n, k in axes))
+        axes = zip(index[leading:], a.shape, strict=True)
+        return a(*(i if is_const(n, 0) else ops.floormod(i, n) for i, n in axes))
 
     return injective(shape, element, "T_tile")
 

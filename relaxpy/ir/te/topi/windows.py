@@ -7,6 +7,10 @@ from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
+from relaxpy.ir.arith.algebra import poly
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.atoms import quotient_atom
+from relaxpy.ir.arith.algebra.writer import expression
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.te import tensor as te
@@ -78,11 +82,20 @@ def window_count(
 ) -> PrimExpr:
     """The number of windows along an axis with `padding` elements of padding in total.
 
-    With `ceil_mode`, the last one may exceed the padded axis.
+    With `ceil_mode`, the last one may exceed the padded axis. A symbolic number is written as in
+    TVM, where only multiples of the stride are divided by themselves: (n - 3) // 2 + 1.
     """
     extra = stride - 1 if ceil_mode else 0
-    span = ops.sub(ops.add(size, number(padding + extra)), extent(kernel, dilation))
-    return simplify(ops.add(ops.floordiv(span, number(stride)), number(1)))
+    span = simplify(ops.sub(ops.add(size, number(padding + extra)), extent(kernel, dilation)))
+    total = ops.add(ops.floordiv(span, number(stride)), number(1))
+    terms = as_poly(span).terms
+    divided = {m: c // stride for m, c in terms.items() if not c % stride}
+    rest = {m: c for m, c in terms.items() if c % stride}
+    if span.dtype != INT64 or all(not monomial for monomial in rest):
+        return simplify(total)
+    quotient = poly.atom(quotient_atom(rest, poly.constant(stride), floor=True))
+    written = expression(poly.add(poly.add(quotient, divided), poly.constant(1)), INT64)
+    return simplify(total) if written is None else written
 
 
 @dataclass(frozen=True, slots=True)

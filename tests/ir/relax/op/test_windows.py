@@ -53,7 +53,7 @@ KNOWN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
     (
         with_attrs(conv2d, padding=1, strides=2),
         (IMAGE, FILTER),
-        tensor(N, 8, (H + 1) // 2, (W + 1) // 2),
+        tensor(N, 8, (H - 1) // 2 + 1, (W - 1) // 2 + 1),
     ),
     (with_attrs(conv2d, dilation=2), (tensor(1, 3, 9, 7), FILTER), tensor(1, 8, 5, 3)),
     (with_attrs(conv2d, strides=4), (tensor(1, 3, 1, 9), tensor(1, 3, 3, 3)), tensor(1, 1, 0, 2)),
@@ -101,11 +101,12 @@ KNOWN: list[tuple[Made, tuple[rx.StructInfo, ...], rx.StructInfo]] = [
         (tensor(N, 3, 5, 1, W), tensor(3, 8, 3, 1, 2)),
         tensor(N, 8, 7, 1, W + 1),
     ),
+    (with_attrs(max2d, pool_size=3), (IMAGE,), tensor(N, 3, H - 2, W - 2)),
     (with_attrs(max2d, pool_size=2, strides=2), (IMAGE,), tensor(N, 3, H // 2, W // 2)),
     (
         with_attrs(max2d, pool_size=2, strides=2, ceil_mode=True),
         (IMAGE,),
-        tensor(N, 3, (H + 1) // 2, (W + 1) // 2),
+        tensor(N, 3, (H - 1) // 2 + 1, (W - 1) // 2 + 1),
     ),
     (with_attrs(avg2d, pool_size=3, padding=1), (IMAGE,), IMAGE),
     (with_attrs(avg2d, pool_size=3, layout="NHWC"), (tensor(N, 8, 8, C),), tensor(N, 6, 6, C)),

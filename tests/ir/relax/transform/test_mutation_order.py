@@ -49,6 +49,7 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
     "FuseTIR": lambda mod: transform.FuseTIR()(transform.FuseOps()(annotated(mod))),
     "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
     "ReorderPermuteDimsAfterConcat": transform.ReorderPermuteDimsAfterConcat(),
+    "ShareSums": transform.ShareSums(),
     "ToNonDataflow": transform.ToNonDataflow(),
     "TopologicalSort(breadth)": transform.TopologicalSort("breadth-first"),
     "TopologicalSort(breadth, outputs)": transform.TopologicalSort("breadth-first", "from-outputs"),

@@ -18,6 +18,7 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     ObjectStructInfo,
     PrimStructInfo,
+    PrimValue,
     ShapeExpr,
     ShapeStructInfo,
     StructInfo,
@@ -113,18 +114,22 @@ class Parameter:
             MisuseError (also TypeError): it has another type.
         """
         if type(value) in self.choices:
-            return value
+            return None if _is_open(value) and type(None) in self.choices else value
+        number = number_literal(value)
         for choice in self.choices:
             if choice is DataType and isinstance(value, (str, type, np.dtype)):
-                return _datatype(value)
+                dtype = _datatype(value)
+                return None if _is_open(dtype) and type(None) in self.choices else dtype
             if isinstance(value, str) and choice in _FROM_TEXT:
                 return _FROM_TEXT[choice](value)
-            if choice is int and (number := integer_literal(value)) is not None:
-                return number
-            if choice is bool and isinstance(value, np.bool_):
-                return bool(value)
-            if choice is float and isinstance(value, (int, float, np.integer, np.floating)):
-                return float(value)
+            if choice is int and (integer := integer_literal(_plain(value))) is not None:
+                return integer
+            if choice is bool and (
+                isinstance(number, (bool, np.bool_)) or (number is not value and number in (0, 1))
+            ):
+                return bool(number)
+            if choice is float and isinstance(number, (int, float, np.integer, np.floating)):
+                return float(number)
             if get_origin(choice) is tuple:
                 members = _as_members(value, get_args(choice)[0])
                 if members is not None:
@@ -135,6 +140,21 @@ class Parameter:
         names = list(map(_name_of, self.choices))
         names = [n for n in names if f"{n}{_OR_MORE}" not in names]
         raise MisuseError(f"{self.name} is {' or '.join(names)}, found {value!r:.60}", about=value)
+
+
+def _is_open(value: object) -> bool:
+    """Whether a datatype is unknown, which as an optional attribute means that it is missing."""
+    return isinstance(value, DataType) and value.is_void
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, PrimValue) else value
+
+
+def number_literal(value: object) -> object:
+    """The number that a literal is, as `R.prim_value(1)` and `T.float32(0.5)`; else `value`."""
+    literal = _plain(value)
+    return literal.value if isinstance(literal, (tir.IntImm, tir.FloatImm)) else value
 
 
 def integer_literal(value: object) -> int | None:
@@ -182,6 +202,8 @@ def _as_members(value: object, member: object) -> tuple[object, ...] | None:
     if type(value) is tuple and all(type(v) is member for v in value):
         return value
     values = value if isinstance(value, (list, tuple)) else (value,)
+    if member is float:
+        values = [number_literal(v) for v in values]
     if member is int:
         values = [v if (number := integer_literal(v)) is None else number for v in values]
     if any(isinstance(v, bool) or not _is_instance(v, member) for v in values):

@@ -1,0 +1,190 @@
+"""ShareSums: the mean and the variance of a tensor are computed from one sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from typing_extensions import override
+
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.analysis.effects import mutates
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    TensorStructInfo,
+    VarBinding,
+)
+from relaxpy.ir.relax.op.definition.gradients import count_reduced, sinfo_of
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.op.definition.rules import literal_shape, normal_axes
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+
+_Key: TypeAlias = tuple[Expr, tuple[int, ...]]
+"""A tensor, and the axes that are reduced."""
+_MOMENTS: Mapping[Expr | Op, str] = {
+    Op.get(f"relax.{name}"): name for name in ("sum", "mean", "variance", "std")
+}
+
+
+_DATATYPES = (DataType("float32"), DataType("float64"))
+
+
+@dataclass(frozen=True)
+class ShareSums(Pass):
+    """mean(x) -> sum(x) / n, where another reduction of a dataflow block needs that sum, too.
+
+    These are sums, means, variances and standard deviations of the same tensor along the same axes,
+    which have known sizes. Only of float32 and float64, whose means are rounded as their sums.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32")):
+                with R.dataflow():
+                    mean = R.mean(x, axis=[1])
+                    variance = R.variance(x, axis=[1])
+                    R.output(mean, variance)
+                return (mean, variance)
+
+        @I.ir_module
+        class After:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32")):
+                with R.dataflow():
+                    total = R.sum(x, axis=[1])
+                    mean = R.divide(total, R.const(4.0, "float32"))
+                    wide = R.expand_dims(mean, axis=[1])
+                    distance = R.subtract(x, wide)
+                    square = R.multiply(distance, distance)
+                    squares = R.sum(square, axis=[1])
+                    variance = R.divide(squares, R.const(4.0, "float32"))
+                    R.output(mean, variance)
+                return (mean, variance)
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, _Sharing().expr))
+
+
+@dataclass
+class _Sum:
+    """What has been computed of one tensor along some axes, without these axes."""
+
+    total: Expr | None = None
+    mean: Expr | None = None
+
+
+class _Sharing(BindingRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: dict[_Key, _Sum] = {}
+
+    @override
+    def block(self, block: BindingBlock) -> Sequence[BindingBlock]:
+        outer, self.sums = self.sums, {}
+        if isinstance(block, DataflowBlock) and not any(map(mutates, block.bindings)):
+            calls: dict[_Key, set[str]] = {}
+            for binding in block.bindings:
+                key = _key(binding.value)
+                if key is not None:
+                    calls.setdefault(key, set()).add(_MOMENTS[cast("Call", binding.value).op])
+            self.sums = {key: _Sum() for key, names in calls.items() if len(names) > 1}
+        after = super().block(block)
+        self.sums = outer
+        return after
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        key = _key(binding.value)
+        if key not in self.sums or not isinstance(binding, VarBinding):
+            return None
+        assert isinstance(binding.value, Call)
+        return _Moment(binding, binding.value, key, self.sums[key]).bindings()
+
+
+@dataclass
+class _Moment:
+    """The bindings that compute one of the reductions."""
+
+    binding: VarBinding
+    call: Call
+    key: _Key
+    known: _Sum
+    new: list[Binding] = field(default_factory=list)
+
+    def bindings(self) -> Sequence[Binding]:
+        name, keepdims = _MOMENTS[self.call.op], bool(self.call.attrs["keepdims"])
+        if name == "sum" and not keepdims and self.known.total is None:
+            self.known.total = self.binding.var
+            return [self.binding]
+        value: Any = self._total() if name == "sum" else None
+        if name == "mean":
+            if not keepdims and self.known.mean is None:
+                value = self._quotient(self._total())
+                self.known.mean = self.binding.var
+            else:
+                value = self._mean()
+        if name in ("sum", "mean"):
+            return self._ended(R.expand_dims(value, self.key[1]) if keepdims else value)
+        x: Any = self.key[0]
+        distance = self._bound(R.subtract(x, self._bound(R.expand_dims(self._mean(), self.key[1]))))
+        squares = R.multiply(distance, distance)
+        total = self._bound(R.sum(self._bound(squares), self.key[1], keepdims))
+        variance = self._quotient(total)
+        return self._ended(variance if name == "variance" else R.sqrt(self._bound(variance)))
+
+    def _total(self) -> Expr:
+        if self.known.total is None:
+            self.known.total = self._bound(R.sum(self.key[0], self.key[1]))
+        return self.known.total
+
+    def _mean(self) -> Expr:
+        if self.known.mean is None:
+            self.known.mean = self._bound(self._quotient(self._total()))
+        return self.known.mean
+
+    def _quotient(self, total: Expr) -> Expr:
+        dtype = cast("TensorStructInfo", self.call.struct_info).dtype
+        return cast("Expr", R.divide(total, count_reduced(self.call, dtype)))
+
+    def _bound(self, value: Any) -> Expr:
+        span = self.binding.span
+        var = DataflowVar("lv", value.struct_info, span)
+        self.new.append(VarBinding(var, replace(value, span=span), span))
+        return var
+
+    def _ended(self, value: Any) -> Sequence[Binding]:
+        if isinstance(value, Call):
+            value = replace(value, span=self.call.span)
+        return [*self.new, replace(self.binding, value=value)]
+
+
+def _key(value: Expr) -> _Key | None:
+    """The tensor that a call reduces and the axes, if the call may share the sum."""
+    if not isinstance(value, Call) or value.op not in _MOMENTS:
+        return None
+    [x] = value.args
+    sinfo = sinfo_of(x)
+    if sinfo is None or sinfo.dtype not in _DATATYPES:
+        return None
+    shape = literal_shape(sinfo)
+    if shape is None:
+        return None
+    axis = cast("Any", value.attrs["axis"])
+    return x, tuple(range(len(shape)) if axis is None else normal_axes(axis, len(shape)))
