@@ -229,9 +229,10 @@ def nll_loss(
     dtype = predictions.dtype if weights is None or not weights.dtype.is_void else VOID
     if reduction != "none" or predictions.ndim == 1:
         return tensor((), dtype, predictions.vdevice)
-    shape, ndim = literal_shape(predictions), predictions.ndim
-    sizes = None if shape is None else (shape[0], *shape[2:])
-    return tensor(sizes, dtype, predictions.vdevice, -1 if ndim < 0 else ndim - 1)
+    shape = literal_shape(predictions)
+    sizes = literal_shape(targets) if shape is None else (shape[0], *shape[2:])
+    ndim = targets.ndim if predictions.ndim < 0 else predictions.ndim - 1
+    return tensor(sizes, dtype, predictions.vdevice, ndim)
 
 
 def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
