@@ -356,7 +356,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(name)
         return compile_kernel(func, name, *names)
 
-    monkeypatch.setattr("relaxpy.exec.compile.compile_kernel", count)
+    monkeypatch.setattr("relaxpy.exec.lower.module.compile_kernel", count)
     return made
 
 

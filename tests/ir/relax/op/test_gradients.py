@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -117,10 +117,17 @@ def differences(case: Case, inputs: list[Array], weights: list[Array], place: in
     return out
 
 
+Derivatives: TypeAlias = tuple[list[Array], list[Array], list[Array]]
+
+
 @lru_cache(maxsize=8)
-def expected(number: int, dtypes: tuple[str, ...]) -> tuple[list[Array], list[Array], list[Array]]:
+def expected(number: int, dtypes: tuple[str, ...]) -> Derivatives:
+    """The derivatives of a case, which its static and its symbolic program share."""
+    return derivatives(COMPARED[number], dtypes)
+
+
+def derivatives(case: Case, dtypes: Iterable[str]) -> Derivatives:
     """The inputs of a case, the weights of its results, and the derivatives by each input."""
-    case = COMPARED[number]
     inputs = [doubles(np.asarray(x)) for x in case.inputs]
     with np.errstate(all="ignore"):
         results = fields(case.expected(*inputs))
@@ -152,8 +159,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_the_gradient_is_that_of_the_definition(number: int, symbolic: bool) -> None:
-    module, places, dtypes = gradient_program(COMPARED[number], symbolic=symbolic)
-    inputs, weights, slopes = expected(number, tuple(dtypes))
+    assert_gradient(COMPARED[number], symbolic, lambda dtypes: expected(number, tuple(dtypes)))
+
+
+def assert_gradient(
+    case: Case, symbolic: bool, expect: Callable[[Iterable[str]], Derivatives]
+) -> None:
+    """The gradient of a case has the derivatives that `expect` returns for its datatypes."""
+    module, places, dtypes = gradient_program(case, symbolic=symbolic)
+    inputs, weights, slopes = expect(dtypes)
     with np.errstate(all="ignore"):
         grads = fields(
             compile(module, "reference" if symbolic else "numpy")["main"](*inputs, *weights)

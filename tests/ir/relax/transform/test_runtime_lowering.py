@@ -354,7 +354,7 @@ def test_a_lowered_module_runs_without_more_passes() -> None:
 
 
 def test_an_unknown_target_has_no_pipeline() -> None:
-    with pytest.raises(MisuseError, match="no pipeline for target 'cuda'"):
+    with pytest.raises(MisuseError, match="there is no target 'cuda'"):
         relax.get_default_pipeline("cuda -arch=sm_80")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from relaxpy.ir.core.dtype import VOID
+from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo, Var
 from relaxpy.ir.relax.op.definition.gradients import (
     is_differentiable,
@@ -127,6 +127,13 @@ def _loss_operands(call: Call) -> tuple[Any, Any, Any, Any, int]:
     return predictions, targets, weights[0] if weights else None, counts, axis
 
 
+def _classes(targets: Any, counts: Any) -> Any:
+    """The targets as indices; 0 for those that do not count."""
+    if sinfo_dtype(targets) == BOOL:
+        targets = R.astype(targets, "int32")
+    return R.where(counts, targets, R.zeros_like(targets))
+
+
 def _picked(predictions: Any, targets: Any, axis: int) -> Any:
     """The prediction of each target; for an ignored target, that of class 0."""
     gathered = R.gather_elements(predictions, R.expand_dims(targets, axis), axis=axis)
@@ -142,7 +149,7 @@ def _gradient_nll_loss(var: Var, call: Call, gradient: Expr, builder: BlockBuild
     out = [backward, R.grad.no_grad(targets)]
     if weights is None:
         return [*out, *map(R.grad.no_grad, call.args[2:])]
-    classes = R.where(counts, targets, R.zeros_like(targets))
+    classes = _classes(targets, counts)
     mask = R.astype(counts, sinfo_dtype(predictions))
     term = -_picked(predictions, classes, axis)
     if call.attrs["reduction"] == "mean":
@@ -240,7 +247,7 @@ def _legalize_nll_backward(builder: BlockBuilder, call: Call) -> Expr:
     gradient, *operands = call.args
     loss = Call(R.nn.nll_loss.op, tuple(operands), call.attrs)
     predictions, targets, weights, counts, axis = _loss_operands(loss)
-    classes = R.where(counts, targets, R.zeros_like(targets))
+    classes = _classes(targets, counts)
     mask = R.astype(counts, sinfo_dtype(predictions))
     factor = mask if weights is None else mask * R.take(weights, classes, axis=0)
     if call.attrs["reduction"] == "mean":
