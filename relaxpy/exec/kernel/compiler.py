@@ -23,7 +23,7 @@ class Kernel:
 
     Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
     of the module that it calls. `unchecked` is the same code as two functions, if possible. If it
-    `is_native`, native code takes the place of the one that does the work.
+    `is_native`, native code takes the place of `tree`, which runs what native code refuses.
     """
 
     name: str

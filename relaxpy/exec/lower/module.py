@@ -171,7 +171,7 @@ class ModuleLowering:
         """The functions of the kernel of `callee`; the first one does the work."""
         assert callee.kernel is not None
         kernel, unchecked = callee.kernel, callee.kernel.unchecked
-        is_called = kernel.is_native or callee.name in self._without_checks
+        is_called = callee.name in self._without_checks and not kernel.is_native
         if unchecked is None or not is_called:
             return [kernel.tree]
         return [unchecked.tree, unchecked.entry]

@@ -288,7 +288,8 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
 
     def memory(number: int) -> Memory:
         operand = product.operands[number]
-        start = product.starts[number] + frame.shifts.get(operand.buffer, as_poly(0))
+        _, first = frame.blocks.get(operand.buffer, ((), as_poly(0)))
+        start = product.starts[number] + first
         type = storage_type(operand.buffer.dtype)
         pointer = advance(f, frame.pointers[operand.buffer], size(start), type)
         changes = bool(operand.casts) or value_type(operand.buffer.dtype) != type

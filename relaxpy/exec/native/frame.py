@@ -70,8 +70,8 @@ class Frame:
         self.lanes: Lanes | None = None
         self.stored: dict[tuple[Buffer, tuple[PrimExpr, ...]], Value] = {}
         """Values that the present iteration stored."""
-        self.shifts: dict[Buffer, IndexPoly] = {}
-        """What the position of an element lacks in a buffer of which only some rows exist."""
+        self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
+        """The strides of buffers of which only some rows exist, and the position of index 0."""
         self._variables: dict[Var, Value] = dict(sizes)
         self._levels: dict[str, int] = {}
         self._slots: list[Slot] = [function.slot()]
@@ -88,7 +88,7 @@ class Frame:
         """A level at this position, at which `variables` are known."""
         number = len(self._slots)
         for value in (variables or {}).values():
-            self._levels[value.name] = number
+            self._levels.setdefault(value.name, number)
         outer = dict(self._variables), self.lanes
         self._variables |= variables or {}
         if lanes is not None:
@@ -271,9 +271,11 @@ class Frame:
 
     def position(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
         """The position of an element in the memory of its buffer, in elements."""
-        total = self.shifts.get(buffer, as_poly(0))
-        for index, stride in zip(indices, strides_of(buffer), strict=True):
-            total = total + as_poly(index) * as_poly(stride)
+        strides, total = self.blocks.get(buffer, (None, as_poly(0)))
+        if strides is None:
+            strides = [as_poly(stride) for stride in strides_of(buffer)]
+        for index, stride in zip(indices, strides, strict=True):
+            total = total + as_poly(index) * stride
         return total
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Value | None:
@@ -363,12 +365,16 @@ class Frame:
         value: Value,
         condition: Value | None = None,
     ) -> None:
-        """Store a value of memory's type where the lane is active and the `condition` holds."""
+        """Store a value of memory's type where the lane is active and the `condition` holds.
+
+        Errors:
+            RefusedError: a condition decides about an element that all lanes share.
+        """
         f = self.function
         address = self.address(buffer, indices, Type(value.type.element))
         if address.lanes == 1:
-            assert condition is None
-            assert self.lanes is None or self.lanes.count == 1
+            if condition is not None or (self.lanes is not None and self.lanes.count > 1):
+                raise RefusedError("lanes store into the same element")
             f.store(value, address.pointer)
             self.forget()
             return

@@ -23,14 +23,14 @@ from relaxpy.exec.native.llvm import Value
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
-    from relaxpy.exec.native.emit import KernelEmitter
+    from relaxpy.exec.native.loops import Loops
 
 
 class Items:
-    """Emits items with the loops and values of `kernel`."""
+    """Emits items with `loops` and their values."""
 
-    def __init__(self, kernel: KernelEmitter) -> None:
-        self.kernel, self.frame, self.function = kernel, kernel.frame, kernel.function
+    def __init__(self, loops: Loops) -> None:
+        self.loops, self.frame, self.function = loops, loops.frame, loops.function
 
     def items(self, items: Sequence[Item]) -> None:
         """Emit items one after the other.
@@ -44,7 +44,7 @@ class Items:
     def _item(self, item: Item) -> None:
         match item:
             case Loop(axis=axis, body=body):
-                self.kernel.loop(axis, lambda: self.items(body))
+                self.loops.loop(axis, lambda: self.items(body))
             case Branch(condition=condition, body=body, orelse=orelse):
                 test = self.frame.value(condition)
                 self.function.branch(

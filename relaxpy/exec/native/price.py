@@ -14,7 +14,7 @@ _SMALL_PRODUCT = 1 << 15
 """Multiplications up to which a product of matrices takes less time than a call of BLAS."""
 
 
-def is_worthwhile(program: Program) -> None:
+def check_price(program: Program) -> None:
     """Check that native code is faster.
 
     Errors:

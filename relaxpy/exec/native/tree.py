@@ -25,7 +25,7 @@ from relaxpy.exec.kernel.plan.steps import (
     flatten_steps,
 )
 from relaxpy.exec.native.contract import product_of
-from relaxpy.exec.native.groups import Group, Member, fused, group_of, tests_within
+from relaxpy.exec.native.groups import Group, Member, fused, group_of, lane_axis, tests_within
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -130,6 +130,8 @@ _ROW_ELEMENTS = 64
 _BLOCK_ELEMENTS = 1024
 _PRODUCT_ROWS = 64
 """The rows of a block with a product of matrices, which share one pass over a factor."""
+_COLUMNS = 256
+"""The size of blocks whose rows are columns of memory."""
 
 
 def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
@@ -148,9 +150,17 @@ def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
     size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
     if any(isinstance(t, Group) and product_of(t, root) for t in body):
         size = max(size, _PRODUCT_ROWS)
+    if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in body):
+        size = max(size, _COLUMNS)
     if size == 1:
         body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
     return Rows(step, size, step.axis.var, tuple(_fused_runs(body, root)))
+
+
+def _has_lanes_of(group: Group, step: Blocked) -> bool:
+    """Whether the consecutive elements of a group are those of the rows."""
+    along = lane_axis(group)
+    return along is not None and along.start is step.low
 
 
 def _fused_runs(trees: Iterable[_T], root: Root) -> Iterator[_T | Group]:

@@ -1,0 +1,285 @@
+"""Emits groups: loops in which stores and accumulations run side by side, in vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.native.accumulate import combined, identity
+from relaxpy.exec.native.contract import Operand, emit_product, product_of
+from relaxpy.exec.native.frame import Lanes, RefusedError, storage_type
+from relaxpy.exec.native.groups import Group, Member, lane_axis
+from relaxpy.exec.native.llvm import I64, Value
+from relaxpy.exec.native.loops import Loops
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+
+LANE_BITS = 512
+"""The bits of a vector of values, on every machine: the order of sums does not depend on it."""
+_SWEPT_ROWS = 8
+"""The rows that one pass over the accumulators of columns adds."""
+_LEAST_SWEPT = 16
+
+
+class GroupLoops(Loops):
+    """Emits groups of statements."""
+
+    def group(self, group: Group) -> None:
+        """Emit the loops of a group."""
+        written = {m.target for m in group.members}
+        with self.frame.writing(self.aliases(written)):
+            product = product_of(group, self.program.root)
+            if product is not None and all(map(self._has_whole_rows, product.operands)):
+                emit_product(product, self.frame)
+                self.frame.forget()
+                return
+            along = lane_axis(group)
+            if along is not None and any(along is a for a in group.axes):
+                rest = tuple(a for a in group.axes if a is not along)
+                columns = self._sweep if _is_swept(group) else self._columns
+                self.iterations(rest, lambda: columns(group, along))
+            else:
+                self.iterations(group.axes, lambda: self._element(group, along))
+
+    def _has_whole_rows(self, operand: Operand) -> bool:
+        """Whether the strides of an operand are those of its buffer, also in a block of rows."""
+        strides, _ = self.frame.blocks.get(operand.buffer, (None, None))
+        declared = map(as_poly, strides_of(operand.buffer))
+        return strides is None or all(a.same(b) for a, b in zip(strides, declared, strict=True))
+
+    def aliases(self, written: set[Buffer]) -> frozenset[Buffer]:
+        """The buffers that use the memory of `written`."""
+        root = self.plan.shared
+        owners = {root.get(b, b) for b in written}
+        return frozenset({*owners, *(b for b, owner in root.items() if owner in owners)})
+
+    def count(self, group: Group) -> int:
+        """The number of lanes for the values of a group."""
+        buffers = {b for m in group.members for b in (m.target, *(b for b, _ in m.reads()))}
+        bits = max(storage_type(b.dtype).bits for b in buffers)
+        return LANE_BITS // max(bits, 16)
+
+    def _columns(self, group: Group, along: Axis) -> None:
+        """The iterations of `along` as lanes; accumulations run inside these."""
+
+        def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+            with self.frame.level(lanes=lanes):
+                sums = self._starts(group, lanes.count)
+                sums = self.nested(group.over, lambda *c: self._body(group, c), sums)
+                self._finish(group, sums)
+            return ()
+
+        self.chunks(along, self.count(group), 1, chunk, ())
+
+    def _sweep(self, group: Group, along: Axis) -> None:
+        """As `_columns`, but row by row in the order of memory, with the targets as sums."""
+        frame, f, count = self.frame, self.function, self.count(group)
+        members = [m for m in group.members if m.combine is not None]
+        [row] = group.over
+
+        def begin(lanes: Lanes, number: int) -> Sequence[Value]:
+            with frame.level(lanes=lanes):
+                for member in members:
+                    if member.initial is not None:
+                        first = frame.value(member.initial)
+                        self._store_value(member, first)
+            return ()
+
+        def rows(numbers: Sequence[Value]) -> None:
+            def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
+                with frame.level(lanes=lanes):
+                    sums = [self._present(member) for member in members]
+                    sums = [frame.wide(total, lanes.count) for total in sums]
+                    frame.pin(sums)
+                    for index in numbers:
+                        with frame.level({row.var: index}), self.opened(row):
+                            sums = self._body(group, sums)
+                    for member, total in zip(members, sums, strict=True):
+                        self._store_value(member, total)
+                return ()
+
+            with frame.level():
+                frame.settle(numbers)
+                self.chunks(along, count, 1, chunk, ())
+
+        if any(m.initial is not None for m in members):
+            self.chunks(along, count, 1, begin, ())
+        start, stop = map(f.index, self.bounds(row))
+        extent = stop - start
+        blocks = stop - f.new(I64, f"srem {extent}, {_SWEPT_ROWS}")
+        f.loop(
+            start,
+            blocks,
+            _SWEPT_ROWS,
+            (),
+            lambda index: rows([index, *(index + n for n in range(1, _SWEPT_ROWS))]),
+        )
+        f.loop(blocks, stop, 1, (), lambda index: rows([index]))
+        frame.forget()
+
+    def _element(self, group: Group, along: Axis | None) -> None:
+        """One iteration of the axes; accumulations run with `along` as lanes."""
+        if along is None:
+            sums = self._starts(group, 1)
+            sums = self.nested(group.over, lambda *c: self._body(group, c), sums)
+            self._finish(group, sums)
+            return
+        count = self.count(group)
+        rest = tuple(a for a in group.over if a is not along)
+        unroll = 4 if group.reduces and len(group.members) == 1 else 2
+        width = len(self._starts(group, count))
+
+        def row(*carried: Value) -> Sequence[Value]:
+            def body(lanes: Lanes, number: int, *sums: Value) -> Sequence[Value]:
+                mine = slice(number * width, (number + 1) * width)
+                with self.frame.level(lanes=lanes):
+                    updated = self._body(group, sums[mine])
+                return [*sums[: mine.start], *updated, *sums[mine.stop :]]
+
+            return self.chunks(along, count, unroll, body, carried)
+
+        sums = self.nested(rest, row, self._starts(group, count) * unroll)
+        members = [m for m in group.members if m.combine is not None]
+        totals: list[Value] = []
+        for number, member in enumerate(members):
+            parts = sums[number::width]
+            total = self._tree(member, parts)
+            combine = member.combine
+            assert combine is not None
+            dtype = member.target.dtype
+            totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
+        self.frame.pin(totals)
+        self._finish(group, totals)
+
+    def _tree(self, member: Member, values: Sequence[Value]) -> Value:
+        assert member.combine is not None
+        values = list(values)
+        while len(values) > 1:
+            values = [
+                combined(member.combine, member.target.dtype, a, b)
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+        return values[0]
+
+    def _starts(self, group: Group, lanes: int) -> list[Value]:
+        return [
+            identity(self.function, m.combine, m.target.dtype, lanes)
+            for m in group.members
+            if m.combine is not None
+        ]
+
+    def _body(self, group: Group, sums: Sequence[Value]) -> list[Value]:
+        """One iteration of the members; the accumulators afterwards."""
+        frame = self.frame
+        outer, frame.stored = frame.stored, dict(frame.stored)
+        remaining = list(sums)
+        results: list[Value] = []
+        for member in group.members:
+            if member.combine is None:
+                self._store_member(member)
+            else:
+                results.append(self._accumulated(member, remaining.pop(0)))
+        frame.stored = outer
+        return results
+
+    def _condition(self, member: Member) -> Value | None:
+        condition: Value | None = None
+        for guard in member.guards:
+            condition = self.frame.both(condition, self.frame.value(guard))
+        return condition
+
+    def _store_member(self, member: Member) -> None:
+        frame = self.frame
+        target, indices = member.target, member.indices
+        if target in self.program.elided:
+            frame.stored[target, indices] = frame.value(member.value)
+            return
+        condition = frame.both(self._condition(member), frame.unproved(target, indices))
+        if condition is not None and frame.lanes is None:
+
+            def inside() -> None:
+                with frame.conditionally():
+                    value = frame.value(member.value)
+                    frame.store(target, indices, frame.narrowed(value, target.dtype))
+
+            self.function.branch(condition, inside)
+            return
+        value = frame.value(member.value)
+        frame.store(target, indices, frame.narrowed(value, target.dtype), condition)
+        if condition is None:
+            frame.stored[target, indices] = value
+
+    def _accumulated(self, member: Member, total: Value) -> Value:
+        frame, f = self.frame, self.function
+        condition = self._condition(member)
+        lanes = total.type.lanes
+        value = frame.wide(frame.value(member.value), lanes)
+        assert member.combine is not None
+        result = combined(member.combine, member.target.dtype, total, value)
+        # The lanes that are not active in a chunk along the axes are not stored.
+        mask = frame.lanes.mask if frame.lanes is not None else None
+        condition = frame.both(condition, mask)
+        if condition is not None:
+            result = f.select(frame.wide(condition, lanes), result, total)
+        frame.pin([result])
+        return result
+
+    def _finish(self, group: Group, totals: Sequence[Value]) -> None:
+        """Store the results of the accumulations."""
+        frame = self.frame
+        members = [m for m in group.members if m.combine is not None]
+        for member, total in zip(members, totals, strict=True):
+            if member.initial is None or member.always:
+                self._store_total(member, total)
+                continue
+            tests = [
+                ops.convert(as_poly(a.start).expr() < as_poly(a.stop).expr())
+                for a in group.over
+                if not a.extent.is_at_least(1, self.plan.shape_vars)
+            ]
+            self.where(tests, partial(self._store_total, member, total))
+        frame.forget()
+
+    def _store_total(self, member: Member, total: Value) -> None:
+        frame = self.frame
+        dtype = member.target.dtype
+        initial = member.initial
+        first = self._present(member) if initial is None else frame.value(initial)
+        assert member.combine is not None
+        lanes = total.type.lanes
+        sum_ = combined(member.combine, dtype, frame.wide(first, lanes), total)
+        frame.pin([sum_])
+        result = frame.rounded(sum_, dtype)
+        self._store_value(member, result)
+
+    def _present(self, member: Member) -> Value:
+        """The value of the target of an accumulation."""
+        load = BufferLoad(member.target, member.indices)
+        return self.frame.widened(self.frame.load(load), member.target.dtype)
+
+    def _store_value(self, member: Member, value: Value) -> None:
+        """Store the value of an accumulation.
+
+        Errors:
+            RefusedError: the element may be outside.
+        """
+        frame, target = self.frame, member.target
+        inside = frame.unproved(target, member.indices)
+        if inside is not None and frame.lanes is None:
+            raise RefusedError("an accumulation into an element that may be outside")
+        frame.store(target, member.indices, frame.narrowed(value, target.dtype), inside)
+
+
+def _is_swept(group: Group) -> bool:
+    """Whether accumulations over one axis may keep their sums in the targets."""
+    if len(group.over) != 1 or (group.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
+        return False
+    members = [m for m in group.members if m.combine is not None]
+    return all(
+        (m.initial is None or m.always)
+        and not (m.target.dtype.is_float and m.target.dtype.bits < 32)
+        for m in members
+    )
