@@ -167,6 +167,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("row", [rows[0] for rows in ROWS.values()], ids=lambda r: r.operator)
 
 
+@pytest.mark.timeout(3000)  # the longest row of the whole table, on a busy machine
 def test_rows_are_right_in_other_datatypes_shapes_and_memory(
     row: Case, request: pytest.FixtureRequest
 ) -> None:

@@ -509,7 +509,7 @@ def _pool_case(label: str, x: Array, kind: str, *, name: str = "", **attrs: Any)
             attrs.get("ceil_mode", False),
             counted,
         )
-        return np.trunc(found) if x.dtype.kind in "iu" else found
+        return np.trunc(found) if v.dtype.kind in "iu" else found
 
     out = f"d{attrs.get('out_layout', layout)}"
     options: dict[str, Any] = {"smooth": bool(np.isfinite(function(x)).all())}
