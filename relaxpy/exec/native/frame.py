@@ -6,6 +6,7 @@ invariant in a loop is computed in it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -48,7 +49,7 @@ class Address:
     lanes: int
 
 
-class Frame:
+class Frame(ABC):
     """The state of one function: pointers of buffers, variables, and values computed so far.
 
     `written` are the buffers that the kernel writes; `shape_vars` are never negative.
@@ -259,9 +260,9 @@ class Frame:
         build = lambda x: self.function.intrinsic("smax", x, 0)  # noqa: E731
         return self.apply("extent", build, value)
 
+    @abstractmethod
     def atom(self, atom: PrimExpr) -> Value:
         """The value of an atom of an index, as an i64."""
-        raise NotImplementedError
 
     # ---- memory
 

@@ -71,8 +71,9 @@ class _Lifter:
         name = self.unique(f"{owner}_{variable.name_hint if variable is not None else 'lambda'}")
         self.result[name] = function
         callee = self.result.get_global_var(name)
-        captured = tuple(var for var in free_vars(function) if var is not variable)
-        calls_itself = len(captured) < len(free_vars(function))
+        free = free_vars(function)
+        captured = tuple(var for var in free if var is not variable)
+        calls_itself = variable in free
         params = {var: rl.Var(var.name_hint, _type_of(var), span=var.span) for var in captured}
         place: rl.RelayExpr = rl.Call(callee, captured, span=function.span) if captured else callee
         if calls_itself and not captured:
