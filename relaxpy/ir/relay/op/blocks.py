@@ -74,6 +74,12 @@ define_te(
 
 # Blocks and padding
 
+
+def _sides(pairs: Any) -> tuple[list[Any], list[Any]]:
+    """What is before and what is behind each axis."""
+    return [before for before, _ in pairs], [behind for _, behind in pairs]
+
+
 define_te(
     "nn.space_to_depth",
     "data",
@@ -92,8 +98,7 @@ define_te(
     lambda attrs, data: nn.space_to_batch_nd(
         data,
         listed(attrs["block_shape"]),
-        [pair[0] for pair in attrs["paddings"]],
-        [pair[1] for pair in attrs["paddings"]],
+        *_sides(attrs["paddings"]),
         attrs["pad_value"],
     ),
     {"block_shape": REQUIRED, "paddings": REQUIRED, "pad_value": 0.0},
@@ -104,8 +109,7 @@ define_te(
     lambda attrs, data: nn.batch_to_space_nd(
         data,
         listed(attrs["block_shape"]),
-        [pair[0] for pair in attrs["crops"]],
-        [pair[1] for pair in attrs["crops"]],
+        *_sides(attrs["crops"]),
     ),
     {"block_shape": REQUIRED, "crops": REQUIRED},
 )
