@@ -12,6 +12,8 @@ settings.load_profile("relaxpy")
 def pytest_configure() -> None:
     # Parallel processes draw the same rows, even if they start on different days.
     os.environ.setdefault("RELAXPY_FUZZ_SEED", date.today().isoformat())
+    # Code is generated in every run, and none is left in the directory of the user.
+    os.environ.setdefault("RELAXPY_CACHE", "0")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,6 +32,8 @@ FEW = {
     "relaxpy.exec.native.machine.target_machine",
     "relaxpy.exec.native.objects._linker",
     "relaxpy.exec.native.pool.pool",
+    "relaxpy.exec.native.processor.generator",
+    "relaxpy.exec.native.processor.processor",
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.runtime.operands._scalar",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
+from relaxpy.exec.native import disk_cache
+from relaxpy.exec.native.processor import generator, processor
+
+OPTIONS: Final = {
+    "opt": 3,
+    "codemodel": "small",
+    "reloc": "pic",
+    "jit": True,
+}
+"""The options of code generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +68,23 @@ def llvm() -> Any:
 
 @cache
 def host() -> Machine:
-    """The machine that runs this process.
+    """The machine that runs this process, as LLVM has described it once, which is on disk.
 
     Errors:
         CompileError: llvmlite is not installed, or the processor has neither AVX2 and FMA nor NEON.
     """
+    parts = processor(), generator()
+    key = disk_cache.key_of("machine", *parts) if all(parts) else ""
+    stored = disk_cache.load(key) if key else None
+    if stored is not None:
+        return _machine(*json.loads(stored))
     binding = llvm()
     features = binding.get_host_cpu_features().flatten()
-    triple, cpu = binding.get_process_triple(), binding.get_host_cpu_name()
-    return _machine(triple, cpu, features)
+    machine = _machine(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+    if key:
+        content = json.dumps([machine.triple, machine.cpu, machine.features])
+        disk_cache.store(key, content.encode())
+    return machine
 
 
 def narrow() -> Machine:
@@ -96,11 +115,4 @@ def _machine(triple: str, cpu: str, features: str) -> Machine:
 def target_machine(machine: Machine) -> Any:
     """The code generator of llvmlite for `machine`, for one thread at a time."""
     target = llvm().Target.from_triple(machine.triple)
-    return target.create_target_machine(
-        cpu=machine.cpu,
-        features=machine.features,
-        opt=3,
-        codemodel="small",
-        reloc="pic",
-        jit=True,
-    )
+    return target.create_target_machine(cpu=machine.cpu, features=machine.features, **OPTIONS)

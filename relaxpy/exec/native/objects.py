@@ -1,4 +1,4 @@
-"""Compiles LLVM IR to objects, and links objects into this process."""
+"""Compiles LLVM IR to objects, which the disk keeps, and links objects into this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from typing_extensions import override
 
+from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.loader import LoadedObject, is_loadable
-from relaxpy.exec.native.machine import Machine, host, llvm, target_machine
+from relaxpy.exec.native.machine import OPTIONS, Machine, host, llvm, target_machine
+from relaxpy.exec.native.processor import generator
 
 _NUMBERS: Final = count()
 _LOCK: Final = threading.RLock()
@@ -42,18 +44,25 @@ class Library(Mapping[str, int]):
 
 
 def compile_object(text: str, machine: Machine | None = None) -> bytes:
-    """The object file (ELF) of a module of LLVM IR."""
-    code: bytes = _generate("emit_object", text, machine)
+    """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before."""
+    machine = machine or host()
+    parts = text, machine.triple, machine.cpu, machine.features, repr(OPTIONS), generator()
+    key = disk_cache.key_of("object", *parts) if generator() else ""
+    code = disk_cache.load(key) if key else None
+    if code is None:
+        code = _generate("emit_object", text, machine)
+        if key:
+            disk_cache.store(key, code)
     return code
 
 
 def compile_assembly(text: str, machine: Machine | None = None) -> str:
     """The assembly of a module of LLVM IR, for reading."""
-    assembly: str = _generate("emit_assembly", text, machine)
+    assembly: str = _generate("emit_assembly", text, machine or host())
     return assembly
 
 
-def _generate(method: str, text: str, machine: Machine | None) -> Any:
+def _generate(method: str, text: str, machine: Machine) -> Any:
     binding = llvm()
     # Types and constants live as long as their context does.
     with (
@@ -61,7 +70,7 @@ def _generate(method: str, text: str, machine: Machine | None) -> Any:
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
-        return getattr(target_machine(machine or host()), method)(parsed)
+        return getattr(target_machine(machine), method)(parsed)
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:

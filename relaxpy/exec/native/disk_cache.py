@@ -1,0 +1,217 @@
+"""Objects on disk: a directory of files by key, which several processes use at a time.
+
+A file starts with the hash of what follows, is written under another name and renamed, and can be
+written by its owner alone. Nothing that goes wrong here is an error: without a directory that can
+be trusted, code is generated again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Final
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+
+SWITCH: Final = "RELAXPY_CACHE"
+"""The environment variable that is 0 where nothing is to be kept on disk."""
+DIRECTORY: Final = "RELAXPY_CACHE_DIR"
+"""The environment variable with the directory, in place of `relaxpy` in that of the user."""
+LIMIT: Final = 1 << 26
+"""Bytes of all files. Beyond that, those that were not used for the longest time are removed."""
+_MAGIC: Final = b"relaxpy object 1\n"
+_HEADER: Final = len(_MAGIC) + hashlib.sha256().digest_size
+_SUFFIX: Final = ".o"
+_UNFINISHED: Final = ".tmp"
+_ABANDONED_SECONDS: Final = 3600
+_NUMBERS: Final = count()
+_LOCK: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The state of the cache; without `problem`, it is used.
+
+    Units: bytes.
+    """
+
+    path: str
+    files: int
+    size: int
+    problem: str
+
+
+def key_of(*parts: str) -> str:
+    """The key of what is computed from `parts` alone."""
+    state = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        state.update(b"%d:" % len(content))
+        state.update(content)
+    return state.hexdigest()
+
+
+def load(key: str) -> bytes | None:
+    """What was stored under `key`, if it is there and undamaged.
+
+    Errors:
+        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+    """
+    try:
+        with _directory() as place:
+            descriptor = os.open(
+                f"{key}{_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place
+            )
+            with open(descriptor, "rb") as file:
+                if _problem(os.fstat(descriptor), stat.S_ISREG):
+                    return None
+                content = file.read()
+            if content[:_HEADER] != _header(content[_HEADER:]):
+                return None
+            with suppress(OSError):  # the time of the last use; a directory may be read-only
+                os.utime(f"{key}{_SUFFIX}", dir_fd=place)
+            return content[_HEADER:]
+    except OSError:
+        return None
+
+
+def store(key: str, content: bytes) -> None:
+    """Store `content` under `key`, if there is a directory for it.
+
+    Errors:
+        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+    """
+    unfinished = f"{key}.{os.getpid()}.{next(_NUMBERS)}{_UNFINISHED}"
+    try:
+        with _directory(create=True) as place:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            try:
+                with open(os.open(unfinished, flags, 0o600, dir_fd=place), "wb") as file:
+                    file.write(_header(content) + content)
+                os.replace(unfinished, f"{key}{_SUFFIX}", src_dir_fd=place, dst_dir_fd=place)
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(unfinished, dir_fd=place)
+                raise
+            _sweep.after(len(content), place)
+    except OSError:
+        return
+
+
+def usage() -> Usage:
+    """The directory, what is in it, and why it is not used, if it is not."""
+    path = directory() or ""
+    if not path:
+        return Usage("", 0, 0, f"{SWITCH}=0")
+    try:
+        with _directory() as place:
+            sizes = [entry.st_size for _, entry in _files(place)]
+    except FileNotFoundError:
+        return Usage(path, 0, 0, "")
+    except OSError as error:
+        return Usage(path, 0, 0, error.strerror or str(error))
+    return Usage(path, len(sizes), sum(sizes), "")
+
+
+def directory() -> str | None:
+    """The path of the directory; None where nothing is kept on disk.
+
+    Errors:
+        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+    """
+    switch = os.environ.get(SWITCH, "1")
+    if switch not in ("0", "1"):
+        raise MisuseError(
+            f"{SWITCH} is {switch!r}, expected 0 or 1",
+            hint=f"{SWITCH}=0 keeps no code on disk; {DIRECTORY} is the directory for it",
+        )
+    if switch == "0" or os.open not in os.supports_dir_fd:
+        return None
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # the specification has these ignored
+        base = os.path.expanduser("~/.cache")
+    return os.path.abspath(os.environ.get(DIRECTORY) or os.path.join(base, "relaxpy"))
+
+
+@contextmanager
+def _directory(*, create: bool = False) -> Iterator[int]:
+    """The open directory.
+
+    Errors:
+        OSError: there is none, or others may write to it.
+    """
+    path = directory()
+    if path is None:
+        raise FileNotFoundError
+    if create:
+        os.makedirs(path, 0o700, exist_ok=True)
+    place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        problem = _problem(os.fstat(place), stat.S_ISDIR)
+        if problem:
+            raise PermissionError(None, problem)
+        yield place
+    finally:
+        os.close(place)
+
+
+def _problem(found: os.stat_result, is_kind: object) -> str:
+    """Why a file is not trusted: others than this user and the superuser may write to it."""
+    assert callable(is_kind)
+    if not is_kind(found.st_mode):
+        return "is of another kind"
+    if found.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    if found.st_mode & 0o022:
+        return "can be written by other users"
+    return ""
+
+
+def _header(content: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(content).digest()
+
+
+def _files(place: int) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.endswith((_SUFFIX, _UNFINISHED)):
+                with suppress(OSError):  # another process has removed it
+                    yield entry.name, entry.stat(follow_symlinks=False)
+
+
+class _Sweep:
+    """Bounds the directory, at the first file of a process and after so many bytes."""
+
+    def __init__(self) -> None:
+        self._unswept = LIMIT
+
+    def after(self, size: int, place: int) -> None:
+        """Bound the directory if it may have grown too large by a file of `size` bytes."""
+        with _LOCK:
+            self._unswept += size
+            if self._unswept <= LIMIT // 16:
+                return
+            self._unswept = 0
+        self.now(place)
+
+    def now(self, place: int) -> None:
+        """Remove abandoned files, and the files that were used least recently."""
+        limit = time.time() - _ABANDONED_SECONDS
+        files = sorted(_files(place), key=lambda item: -item[1].st_mtime)
+        total = 0
+        for name, entry in files:
+            is_unfinished = name.endswith(_UNFINISHED)
+            total += 0 if is_unfinished else entry.st_size
+            if entry.st_mtime < limit if is_unfinished else total > LIMIT:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=place)
+
+
+_sweep: Final = _Sweep()

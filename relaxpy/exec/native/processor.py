@@ -1,0 +1,55 @@
+"""What identifies this processor and the installed llvmlite, found without an import of llvmlite.
+
+Both are parts of the keys under which code is stored: LLVM describes a processor in its own words,
+which are stored, too, and hold as long as Linux describes it in the same words.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+_CPUINFO: Final = "/proc/cpuinfo"
+_FIELDS: Final = frozenset(
+    (
+        *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+        *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
+        "Features",
+    )
+)
+"""The fields of Linux, for x86-64 and aarch64, that say what a processor is."""
+
+
+@cache
+def processor() -> str:
+    """The words of Linux for the first processor; empty where they are not known."""
+    found = []
+    try:
+        with open(_CPUINFO, encoding="utf-8", errors="replace", buffering=8192) as file:
+            for line in file:
+                if line.isspace():  # the next processor
+                    break
+                name, _, value = line.partition(":")
+                if name.strip() in _FIELDS:
+                    found.append(f"{name.strip()}: {value.strip()}")
+    except OSError:
+        return ""
+    return "\n".join([os.uname().machine, *found]) if found else ""
+
+
+@cache
+def generator() -> str:
+    """The version of the installed llvmlite and its library; empty if that is not known."""
+    spec = find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return ""
+    folder = os.path.dirname(spec.origin)
+    try:
+        with open(os.path.join(folder, "_version.py"), encoding="utf-8") as file:
+            version = file.read()
+        library = os.stat(os.path.join(folder, "binding", "libllvmlite.so"))
+    except OSError:
+        return ""
+    return f"{version}{library.st_size} {library.st_mtime_ns}"

@@ -1,0 +1,250 @@
+"""Code on disk: what is found again, what is not trusted, and that no failure is an error."""
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native import disk_cache, machine, processor
+from relaxpy.exec.native.disk_cache import key_of, load, store, usage
+from relaxpy.exec.native.objects import compile_object
+
+ROOT = Path(__file__).parents[3]
+KEY = key_of("test")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a cache that is switched on."""
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def file_of(place: Path) -> Path:
+    [path] = place.iterdir()
+    return path
+
+
+def test_what_is_stored_is_found_and_belongs_to_the_user_alone(place: Path) -> None:
+    assert load(KEY) is None
+    assert not place.exists()
+    store(KEY, b"code")
+    assert load(KEY) == b"code"
+    assert load(key_of("other")) is None
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file_of(place).stat().st_mode) == 0o600
+    assert (usage().files, usage().path, usage().problem) == (1, str(place), "")
+
+
+def test_keys_depend_on_the_parts_and_on_where_one_ends() -> None:
+    assert len({key_of("ab", "c"), key_of("a", "bc"), key_of("abc"), key_of("abc", "")}) == 4
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "empty", "magic"])
+def test_a_damaged_file_is_not_used_and_is_replaced(place: Path, change: str) -> None:
+    store(KEY, b"code" * 100)
+    path = file_of(place)
+    content = path.read_bytes()
+    path.write_bytes(
+        {
+            "flip": content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+            "cut": content[:-1],
+            "empty": b"",
+            "magic": b"R" + content[1:],
+        }[change]
+    )
+    assert load(KEY) is None
+    store(KEY, b"code" * 100)
+    assert load(KEY) == b"code" * 100
+
+
+def test_files_that_others_can_write_are_not_used(place: Path) -> None:
+    store(KEY, b"code")
+    file_of(place).chmod(0o622)
+    assert load(KEY) is None
+    store(KEY, b"new")
+    assert load(KEY) == b"new"
+    content = file_of(place)
+    elsewhere = place.parent / "elsewhere"
+    content.rename(elsewhere)
+    content.symlink_to(elsewhere)
+    assert load(KEY) is None
+
+
+def test_a_directory_that_others_can_write_is_not_used(place: Path) -> None:
+    store(KEY, b"code")
+    place.chmod(0o777)
+    assert load(KEY) is None
+    store(key_of("other"), b"more")
+    assert len(list(place.iterdir())) == 1
+    assert usage().problem == "can be written by other users"
+
+
+def test_the_owner_is_this_user_or_the_superuser() -> None:
+    def found(uid: int) -> os.stat_result:
+        return os.stat_result((0o100600, 0, 0, 1, uid, 0, 0, 0, 0, 0))
+
+    mine, other = os.geteuid(), os.geteuid() + 1
+    assert [disk_cache._problem(found(uid), stat.S_ISREG) for uid in (mine, 0, other)] == [
+        *("", ""),
+        "belongs to another user",
+    ]
+
+
+def test_a_directory_that_cannot_be_written_is_no_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write_text("a file")
+    store(KEY, b"code")
+    assert load(KEY) is None
+    assert usage().problem
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", "/proc/none")
+    store(KEY, b"code")
+    assert load(KEY) is None
+
+
+def test_a_full_disk_leaves_no_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    store(KEY, b"code")
+    assert list(place.iterdir()) == []
+
+
+def test_the_switch_keeps_nothing_on_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+    store(KEY, b"code")
+    assert load(KEY) is None
+    assert not place.exists()
+    assert usage().problem == "RELAXPY_CACHE=0"
+    monkeypatch.setenv("RELAXPY_CACHE", "off")
+    with pytest.raises(MisuseError, match="RELAXPY_CACHE is 'off', expected 0 or 1"):
+        load(KEY)
+
+
+def test_the_directory_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELAXPY_CACHE", raising=False)
+    monkeypatch.delenv("RELAXPY_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert disk_cache.directory() == "/home/someone/.cache/relaxpy"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/someone")
+    assert disk_cache.directory() == "/var/cache/someone/relaxpy"
+
+
+def test_the_files_that_were_used_least_recently_are_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "LIMIT", 10_000)
+    monkeypatch.setattr(disk_cache, "_sweep", disk_cache._Sweep())
+    keys = [key_of(str(n)) for n in range(4)]
+    for age, key in enumerate(keys):
+        store(key, bytes(3000))
+        os.utime(place / f"{key}.o", (time.time() - 100 + age,) * 2)
+    assert load(keys[1]) is not None  # which makes it the most recent one
+    store(key_of("new"), bytes(3000))
+    assert [load(key) is not None for key in keys] == [False, True, False, True]
+    assert usage().size <= 10_000
+
+
+def test_files_of_processes_that_ended_while_writing_are_removed(place: Path) -> None:
+    store(KEY, b"code")
+    old, new = place / "a.1.1.tmp", place / "b.1.1.tmp"
+    for path in (old, new):
+        path.write_bytes(b"part")
+    os.utime(old, (time.time() - 7200,) * 2)
+    with disk_cache._directory() as descriptor:
+        disk_cache._Sweep().now(descriptor)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+WORK = """
+import sys
+from relaxpy.exec.native.disk_cache import key_of, load, store
+keys = [key_of(str(n)) for n in range(3)]
+for turn in range(150):
+    n = turn % 3
+    content = bytes([65 + n]) * 20_000
+    store(keys[n], content)
+    assert load(keys[n]) in (None, content)
+    assert all(load(k) in (None, bytes([65 + m]) * 20_000) for m, k in enumerate(keys))
+"""
+
+
+def test_several_processes_write_the_same_files(place: Path) -> None:
+    workers = [subprocess.Popen([sys.executable, "-c", WORK], cwd=ROOT) for _ in range(3)]
+    assert [worker.wait(timeout=60) for worker in workers] == [0, 0, 0]
+    assert usage().files == 3
+    assert all(path.suffix == ".o" for path in place.iterdir())
+
+
+@pytest.fixture
+def fresh_machine() -> Iterator[None]:
+    machine.host.cache_clear()
+    yield
+    machine.host.cache_clear()
+
+
+def test_the_machine_on_disk_is_that_of_llvm(place: Path, fresh_machine: None) -> None:
+    first = machine.host()
+    machine.host.cache_clear()
+    assert machine.host() == first
+    features = machine.llvm().get_host_cpu_features().flatten()
+    assert (first.cpu, first.features) == (machine.llvm().get_host_cpu_name(), features)
+    if first.triple.startswith("x86_64"):
+        assert ("avx512f" in processor.processor()) == first.has("avx512f")
+
+
+def test_another_processor_or_llvmlite_finds_nothing(
+    place: Path, fresh_machine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'target triple = "{machine.host().triple}"\ndefine void @f() {{\n  ret void\n}}\n'
+    code = compile_object(text)
+    assert usage().files == 2
+    assert compile_object(text) == code
+    assert usage().files == 2
+    compile_object(text, machine.narrow())
+    assert usage().files == 3
+    monkeypatch.setattr("relaxpy.exec.native.objects.generator", lambda: "version 0.0")
+    compile_object(text)
+    assert usage().files == 4
+    monkeypatch.setattr("relaxpy.exec.native.machine.processor", lambda: "another")
+    machine.host.cache_clear()
+    machine.host()
+    assert usage().files == 5
+
+
+START = """
+import numpy as np, sys, relaxpy
+from relaxpy.script import from_source
+main = from_source('''
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+    return R.nn.softmax(R.matmul(R.exp(x), w))
+''')
+x = np.ones((3, 8), "float32")
+ex = relaxpy.compile(main, target="native")
+print(ex["main"](x, np.eye(8, dtype="float32")).tolist())
+print("llvmlite" in sys.modules, all("native" in row.method for row in ex.report()))
+"""
+
+
+def test_a_warm_start_does_not_import_llvmlite(place: Path) -> None:
+    def run() -> list[str]:
+        command = [sys.executable, "-c", START]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    cold, warm = run(), run()
+    assert cold[0] == warm[0]
+    assert cold[1] == "True True"
+    is_loadable = machine.host().triple.startswith("x86_64") and sys.platform == "linux"
+    assert warm[1] == f"{not is_loadable} True"
