@@ -278,7 +278,7 @@ def _is_swept(group: Group) -> bool:
     if len(group.over) != 1 or (group.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
         return False
     members = [m for m in group.members if m.combine is not None]
-    return all(
+    return not group.is_ordered and all(
         (m.initial is None or m.always)
         and not (m.target.dtype.is_float and m.target.dtype.bits < 32)
         for m in members

@@ -61,13 +61,15 @@ class Group:
     """Members that run in turn in each iteration of `axes` and, inside these, of `over`.
 
     Accumulations are over `over`, into an element for each iteration of `axes`. The group runs if
-    the `tests` of the enclosing loops hold.
+    the `tests` of the enclosing loops hold. The iterations of the axes in `independent` run in any
+    order, those of the others in the order of the text.
     """
 
     axes: tuple[Axis, ...]
     over: tuple[Axis, ...]
     members: tuple[Member, ...]
     tests: tuple[PrimExpr, ...] = ()
+    independent: frozenset[Var] = frozenset()
 
     @property
     def all_axes(self) -> tuple[Axis, ...]:
@@ -78,6 +80,11 @@ class Group:
     def reduces(self) -> bool:
         """Whether a member accumulates."""
         return any(m.combine is not None for m in self.members)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether some of `axes` run in the order of the text."""
+        return any(a.var not in self.independent for a in self.axes)
 
 
 def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr, ...]:
@@ -94,13 +101,17 @@ def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr
     return tuple(tests)
 
 
-def group_of(step: Map | Reduce | Contract, serial: Sequence[Axis]) -> Group:
-    """A group of one step inside the loops `serial`."""
+def group_of(
+    step: Map | Reduce | Contract, serial: Sequence[Axis], independent: frozenset[Var]
+) -> Group:
+    """A group of one step inside the loops `serial`, with `independent` iterations."""
     statement = step.statement
     tests = tests_within(statement.axes, serial)
     if isinstance(step, Map):
         member = Member(statement.target, statement.indices, statement.value, statement.guards)
-        return Group(_in_target_order(step), (), (member,), tests)
+        is_ordered = any(a.var not in independent for a in step.axes)
+        axes = step.axes if is_ordered else _in_target_order(step)
+        return Group(axes, (), (member,), tests, independent)
     update = step.update if isinstance(step, Reduce) else update_of(statement)
     assert update is not None
     operand = update.operand
@@ -116,7 +127,7 @@ def group_of(step: Map | Reduce | Contract, serial: Sequence[Axis]) -> Group:
         step.initial,
         step.always_initialises,
     )
-    return Group(step.axes, step.over, (member,), tests)
+    return Group(step.axes, step.over, (member,), tests, independent)
 
 
 def _in_target_order(step: Map) -> tuple[Axis, ...]:
@@ -170,11 +181,10 @@ def _joined(first: Group, second: Group, root: Callable[[Buffer], Buffer]) -> Gr
     variables = {a.var for a in first.all_axes}
     if not all(_independent(m, other, root, variables) for m in first.members for other in later):
         return None
-    shape = first if first.reduces else replace(second, axes=first.axes, over=())
-    if second.reduces and not first.reduces:
-        count = len(second.axes)
-        shape = Group(first.all_axes[:count], first.all_axes[count:], ())
-    return Group(shape.axes, shape.over, (*first.members, *later), first.tests)
+    count = len(second.axes if second.reduces else first.axes)
+    axes, over = first.all_axes[:count], first.all_axes[count:]
+    independent = first.independent & {renamed.get(v, v) for v in second.independent}
+    return Group(axes, over, (*first.members, *later), first.tests, independent)
 
 
 def _independent(
@@ -220,8 +230,9 @@ def lane_axis(group: Group) -> Axis | None:
         for b in group.all_axes
         if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
     }
-    for axis in group.all_axes:
-        if axis.var in dependent:
+    for number, axis in enumerate(group.all_axes, 1):
+        is_last = number == len(group.all_axes)
+        if axis.var in dependent or not (axis.var in group.independent or is_last):
             continue
         cost = _cost(group, axis)
         if cost <= best[0]:

@@ -23,7 +23,7 @@ def check_price(program: Program) -> None:
     for step in flatten_steps(program.plan.steps):
         if not isinstance(step, Contract) or not _reuses(step):
             continue
-        if product_of(group_of(step, ()), program.root):
+        if product_of(group_of(step, (), frozenset()), program.root):
             continue
         count = as_poly(1)
         for axis in (*step.axes, *step.over):

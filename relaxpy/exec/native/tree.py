@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar, assert_never
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.statements import Statement
+from relaxpy.exec.kernel.plan.dependence import independent_axes
+from relaxpy.exec.kernel.plan.statements import Access, Statement, access
 from relaxpy.exec.kernel.plan.steps import (
     ArgReduce,
+    ArrayStep,
     Blocked,
     Contract,
     Map,
@@ -63,8 +66,26 @@ class Rows:
 
 Tree: TypeAlias = Ordered | For | Rows | Group
 _T = TypeVar("_T", bound="Tree")
-Root: TypeAlias = Callable[[Buffer], Buffer]
-"""The buffer whose memory a buffer uses."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What the statements of a kernel access in common."""
+
+    plan: Plan
+
+    def __call__(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` uses."""
+        return self.plan.shared.get(buffer, buffer)
+
+    def independent(self, step: ArrayStep, serial: Sequence[Axis]) -> frozenset[Var]:
+        """The variables of a step whose iterations may run in any order, inside `serial`."""
+        initial: list[Access] = []
+        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
+            variables = {a.var for a in step.statement.axes}
+            initial = [access(x.buffer, x.indices, variables) for x in loads(step.initial)]
+        plan, outer = self.plan, {axis.var for axis in serial}
+        return independent_axes(step.statement, initial, outer, plan.shape_vars, plan.shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,10 +104,7 @@ class Program:
 
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`."""
-
-    def root(buffer: Buffer) -> Buffer:
-        return plan.shared.get(buffer, buffer)
-
+    root = Memory(plan)
     trees = tuple(_trees(plan.steps, root, ()))
     local = {entry.buffer for entry in plan.nest.local}
     steps = list(flatten_steps(plan.steps))
@@ -98,20 +116,20 @@ def program_of(plan: Plan) -> Program:
     return Program(plan, trees, frozenset(elided), owners | same)
 
 
-def _trees(steps: Sequence[Step], root: Root, serial: tuple[Axis, ...]) -> Iterator[Tree]:
+def _trees(steps: Sequence[Step], root: Memory, serial: tuple[Axis, ...]) -> Iterator[Tree]:
     """The trees of steps; neighbouring groups are fused."""
     trees = [_tree(step, root, serial) for step in steps]
     yield from _fused_runs(trees, root)
 
 
-def _tree(step: Step, root: Root, serial: tuple[Axis, ...]) -> Tree:
+def _tree(step: Step, root: Memory, serial: tuple[Axis, ...]) -> Tree:
     match step:
         case Serial(axis=axis, steps=steps):
             return For(axis, tuple(_trees(steps, root, (*serial, axis))))
         case Blocked():
             return _rows(step, root, serial)
         case Map() | Reduce() | Contract():
-            return group_of(step, serial)
+            return group_of(step, serial, root.independent(step, serial))
         case Scan(axes=axes, axis=along):
             ordered = (*(a for a in axes if a is not along), along)
         case Scatter(axes=axes):
@@ -134,7 +152,7 @@ _COLUMNS = 256
 """The size of blocks whose rows are columns of memory."""
 
 
-def _rows(step: Blocked, root: Root, serial: tuple[Axis, ...]) -> Tree:
+def _rows(step: Blocked, root: Memory, serial: tuple[Axis, ...]) -> Tree:
     body: list[Group | Ordered] = []
     elements = 1
     for member in step.steps:
@@ -163,7 +181,7 @@ def _has_lanes_of(group: Group, step: Blocked) -> bool:
     return along is not None and along.start is step.low
 
 
-def _fused_runs(trees: Iterable[_T], root: Root) -> Iterator[_T | Group]:
+def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
     run: list[Group] = []
     for tree in trees:
         if isinstance(tree, Group) and product_of(tree, root) is None:
@@ -181,7 +199,9 @@ def _of_one_row(group: Group, step: Blocked) -> Group:
         a.var: step.axis.var for a in group.all_axes if a.start is step.low
     }
     axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))
-    return Group(axes, over, tuple(m.substituted(values) for m in group.members), group.tests)
+    return replace(
+        group, axes=axes, over=over, members=tuple(m.substituted(values) for m in group.members)
+    )
 
 
 def _groups(trees: Iterable[Tree]) -> Iterator[Group]:

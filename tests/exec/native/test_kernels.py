@@ -188,3 +188,35 @@ def main(m: T.int64, A: T.Buffer((4,), "float32")):
     for size in (1, 0, -1):
         with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer B"):
             executable["main"](size, array)
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize(
+    "store",
+    [
+        "B[j + 1, i] = B[j, i + 1]",
+        "B[i, j] = B[i + 1, j]",
+        "B[63 - i, 63 - j] = B[62 - i, 62 - j]",
+        "B[j, i] = B[j + 1, i] + B[j, i + 1]",
+    ],
+)
+def test_elements_that_later_iterations_store_are_read_before(store: str) -> None:
+    func = from_source(
+        f"""
+@T.prim_func
+def main(B: T.Buffer((64, 64), "float32")):
+    T.func_attr({{"global_symbol": "main"}})
+    for i, j in T.grid(63, 63):
+        {store}
+"""
+    )
+    executable = relaxpy.compile(func, target="native")
+    assert all(method.startswith("native") for method in methods(executable))
+    array = floats(64, 64)
+    expected = array.copy()
+    namespace = {"B": expected}
+    for i in range(63):
+        for j in range(63):
+            exec(store, namespace, {"i": i, "j": j})
+    executable["main"](array)
+    np.testing.assert_array_equal(array, expected)

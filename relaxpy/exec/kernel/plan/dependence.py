@@ -94,6 +94,38 @@ def _between(
                 yield Edge(i, j, (frozenset((SAME,)),) * common)
 
 
+def independent_axes(
+    statement: Statement,
+    initial: Sequence[Access],
+    serial: Container[Var],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> frozenset[Var]:
+    """The variables of loops around `statement` whose iterations may run in any order.
+
+    Two iterations of which one writes what the other one accesses differ in none of them; the
+    order of accumulations into one element does not count. Loops in `serial` enclose all others,
+    so that their variables are the same. `initial` are further reads, and `roots` maps buffers to
+    those of the same shape whose memory they use.
+    """
+    compare = _Comparison(shape_vars)
+    axes = statement.axes
+    found = {axis.var for axis in axes if axis.var not in serial}
+    pairs = [*_pairs(statement, statement), *product(statement.writes, initial)]
+    for x, y in pairs:
+        root = roots.get(x.buffer, x.buffer)
+        if root is not roots.get(y.buffer, y.buffer):
+            continue
+        x, y = (Access(root, a.indices, a.maps) for a in (x, y))
+        directions = compare.directions(x, axes, y, axes, len(axes))
+        if directions is None:
+            continue
+        levels = list(zip(axes, directions, strict=True))
+        if all(SAME in possible for axis, possible in levels if axis.var in serial):
+            found &= {axis.var for axis, possible in levels if possible == {SAME}}
+    return frozenset(found)
+
+
 def _carried(directions: Directions, level: int) -> tuple[frozenset[Direction], ...]:
     """The directions of a dependence carried by the loop at `level`: outer ones are the same."""
     outer = [frozenset((SAME,))] * level
