@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         transform,
     )
     from relaxpy.exec.compile import compile, compile as build, load_executable
+    from relaxpy.exec.doctor import doctor
     from relaxpy.exec.executable import Executable
     from relaxpy.exec.runtime.registry import (
         get_global_func,
@@ -51,6 +52,7 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "doctor",
     "errors",
     "explain",
     "get_global_func",
@@ -83,6 +85,7 @@ _LOCATIONS = {
     "cpu": "relaxpy.ir.core.device:cpu",
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
+    "doctor": "relaxpy.exec.doctor:doctor",
     "errors": "relaxpy.errors",
     "explain": "relaxpy.rules:explain",
     "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",

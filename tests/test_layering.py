@@ -61,9 +61,9 @@ FLOORS = {
         relay/saved.py relay/functors.py relay/scope_builder.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
-        runtime python_ast.py report.py explain.py executable.py
+        runtime python_ast.py report.py blas.py explain.py executable.py
         kernel/nest kernel/plan kernel/emit kernel native lower reference
-        vm.py compile.py python_module.py eager.py relay
+        vm.py compile.py doctor.py python_module.py eager.py relay
     """,
     "relaxpy/script": """
         diagnostics.py printer language dist.py ir_builder

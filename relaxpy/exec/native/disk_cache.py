@@ -166,11 +166,11 @@ def _problem(found: os.stat_result, is_kind: object) -> str:
     """Why a file is not trusted: others than this user and the superuser may write to it."""
     assert callable(is_kind)
     if not is_kind(found.st_mode):
-        return "is of another kind"
+        return "it is of another kind"
     if found.st_uid not in (os.geteuid(), 0):
-        return "belongs to another user"
+        return "it belongs to another user"
     if found.st_mode & 0o022:
-        return "can be written by other users"
+        return "other users can write it"
     return ""
 
 

@@ -244,7 +244,7 @@ def pool() -> Pool:
     Errors:
         MisuseError: RELAXPY_NUM_THREADS is not a positive integer.
     """
-    return Pool(_thread_count())
+    return Pool(thread_count())
 
 
 def connect(variable: int) -> None:
@@ -252,7 +252,7 @@ def connect(variable: int) -> None:
     ctypes.c_void_p.from_address(variable).value = pool().run
 
 
-def _thread_count() -> int:
+def thread_count() -> int:
     """RELAXPY_NUM_THREADS, or the number of processors that this process may use."""
     text = os.environ.get(THREADS)
     if text is None:

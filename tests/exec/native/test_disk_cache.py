@@ -84,7 +84,7 @@ def test_a_directory_that_others_can_write_is_not_used(place: Path) -> None:
     assert load(KEY) is None
     store(key_of("other"), b"more")
     assert len(list(place.iterdir())) == 1
-    assert usage().problem == "can be written by other users"
+    assert usage().problem == "other users can write it"
 
 
 def test_the_owner_is_this_user_or_the_superuser() -> None:
@@ -94,7 +94,7 @@ def test_the_owner_is_this_user_or_the_superuser() -> None:
     mine, other = os.geteuid(), os.geteuid() + 1
     assert [disk_cache._problem(found(uid), stat.S_ISREG) for uid in (mine, 0, other)] == [
         *("", ""),
-        "belongs to another user",
+        "it belongs to another user",
     ]
 
 

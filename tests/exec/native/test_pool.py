@@ -118,7 +118,7 @@ def test_a_number_of_threads_that_is_not_one_is_refused(
 ) -> None:
     monkeypatch.setenv(pool.THREADS, text)
     with pytest.raises(MisuseError, match="expected a positive integer"):
-        pool._thread_count()
+        pool.thread_count()
 
 
 START = """

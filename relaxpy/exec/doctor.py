@@ -1,0 +1,192 @@
+"""What decides how fast programs run here: processor, libraries, threads, the cache, targets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.entry import user_facing
+from relaxpy.errors import CompileError, MisuseError
+from relaxpy.exec.blas import numpy_blas
+from relaxpy.exec.native import disk_cache
+from relaxpy.exec.native.entry import fits_interpreter
+from relaxpy.exec.native.machine import Machine, host, llvm
+from relaxpy.exec.native.pool import THREADS, thread_count
+from relaxpy.exec.native.processor import processor
+from relaxpy.screen import Table
+
+_CORE_TYPE = "OPENBLAS_CORETYPE"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fact of this process, with what is wrong about it or could be changed."""
+
+    topic: str
+    value: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis:
+    """The findings; `str` is a table, and an interactive prompt shows it."""
+
+    findings: tuple[Finding, ...]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, topic: str) -> Finding:
+        """The finding on a topic. Errors: KeyError if there is none."""
+        return {finding.topic: finding for finding in self.findings}[topic]
+
+    @property
+    def _table(self) -> Table:
+        rows = tuple((finding.topic, finding.value, finding.advice) for finding in self.findings)
+        count = 3 if any(finding.advice for finding in self.findings) else 2
+        header = ("topic", "found", "advice")
+        return Table(header[:count], tuple(row[:count] for row in rows), text_columns=count)
+
+    @override
+    def __str__(self) -> str:
+        return str(self._table)
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
+
+
+@user_facing
+def doctor() -> Diagnosis:
+    """What decides how fast programs run here, to read and to attach to reports of problems.
+
+    The topics are versions, processor, vectors, BLAS, llvmlite, threads, calls, cache and targets.
+    A setting with an invalid value is a finding too, and not an error.
+    """
+    machine, reason = _machine()
+    return Diagnosis(
+        (
+            _versions(),
+            _processor(),
+            _vectors(machine, reason),
+            _blas(),
+            _llvmlite(),
+            _threads(),
+            _calls(),
+            _cache(),
+            _targets(reason),
+        )
+    )
+
+
+def _machine() -> tuple[Machine | None, str]:
+    """The machine that native code is for, or why there is none."""
+    try:
+        return host(), ""
+    except (CompileError, MisuseError) as error:
+        return None, error.diagnostic.message
+
+
+def _versions() -> Finding:
+    words = (
+        f"relaxpy {sys.modules['relaxpy'].__version__}",
+        f"{platform.python_implementation()} {platform.python_version()}",
+        f"NumPy {np.__version__}",
+        f"{platform.system()} {platform.machine()}",
+    )
+    return Finding("versions", ", ".join(words))
+
+
+def _processor() -> Finding:
+    fields = dict(line.partition(": ")[::2] for line in processor().splitlines())
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    count, usable = os.cpu_count() or 1, len(_usable_processors())
+    number = f"{usable} of {count}" if usable != count else f"{count}"
+    advice = "the affinity of this process excludes the others" if usable != count else ""
+    return Finding("processor", f"{name}, {number} logical", advice)
+
+
+def _usable_processors() -> range | set[int]:
+    if sys.platform == "linux":
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
+
+
+def _vectors(machine: Machine | None, reason: str) -> Finding:
+    if machine is None:
+        return Finding("vectors", "unknown", reason)
+    registers = f"{machine.vector_registers} registers of {machine.vector_bits} bits"
+    return Finding("vectors", f"{registers}, {machine.cpu}")
+
+
+def _blas() -> Finding:
+    blas = numpy_blas()
+    words = [blas.name or "unknown"]
+    if blas.core:
+        words.append(f"kernels for {blas.core}")
+    if blas.threads:
+        words.append(_plural(blas.threads, "thread"))
+    pinned = os.environ.get(_CORE_TYPE)
+    advice = f"{_CORE_TYPE}={pinned} selects these kernels; unset it" if pinned else ""
+    return Finding("BLAS", ", ".join(words), advice)
+
+
+def _llvmlite() -> Finding:
+    try:
+        words = f"{version('llvmlite')}, LLVM {'.'.join(map(str, llvm().llvm_version_info))}"
+    except (CompileError, PackageNotFoundError):
+        return Finding("llvmlite", "not installed", "pip install relaxpy[native]")
+    return Finding("llvmlite", words)
+
+
+def _threads() -> Finding:
+    try:
+        number = thread_count()
+    except MisuseError as error:
+        return Finding("threads", "unknown", error.diagnostic.message)
+    origin = f"{THREADS}={number}" if THREADS in os.environ else "one for each usable processor"
+    if sys.platform != "linux":
+        origin = "more need Linux"
+    return Finding("threads", f"{_plural(number, 'thread')} of native code, {origin}")
+
+
+def _calls() -> Finding:
+    if fits_interpreter():
+        return Finding("calls", "native code checks arguments")
+    advice = "the objects of this Python or NumPy are not those that native code reads"
+    return Finding("calls", "Python checks arguments of native code", advice)
+
+
+def _cache() -> Finding:
+    try:
+        usage = disk_cache.usage()
+    except MisuseError as error:
+        return Finding("cache", "unknown", error.diagnostic.message)
+    if not usage.path:
+        return Finding("cache", "none", usage.problem)
+    size = f"{_plural(usage.files, 'file')}, {usage.size / 2**20:.1f} of at most"
+    words = f"{usage.path}, {size} {disk_cache.LIMIT >> 20} MiB"
+    return Finding("cache", words, f"not used: {usage.problem}" if usage.problem else "")
+
+
+def _targets(reason: str) -> Finding:
+    if reason:
+        return Finding("targets", "numpy, reference", f"native: {reason}")
+    return Finding("targets", "native, numpy, reference")
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
