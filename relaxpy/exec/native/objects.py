@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from typing import Any, Final
@@ -67,10 +68,26 @@ def _generate(method: str, text: str, machine: Machine) -> Any:
     # Types and constants live as long as their context does.
     with (
         _LOCK,
+        _loops_as_written(),
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
         return getattr(target_machine(machine), method)(parsed)
+
+
+@contextmanager
+def _loops_as_written() -> Iterator[None]:
+    """LLVM does not search for other induction variables.
+
+    That takes most of the time for tiles of convolutions, and makes no kernel faster. The option
+    belongs to the process, where others may use LLVM too.
+    """
+    binding = llvm()
+    binding.set_option("relaxpy", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        binding.set_option("relaxpy", "-disable-lsr=false")
 
 
 def link_object(code: bytes, exports: Collection[str]) -> Library:
