@@ -9,6 +9,7 @@ HEAVY = {
     "sklearn",
     "matplotlib",
     "IPython",
+    "llvmlite",
     "relaxpy.relax",
     "relaxpy.script",
     "relaxpy.exec",

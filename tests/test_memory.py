@@ -29,6 +29,7 @@ FEW = {
     "relaxpy.exec.native.entry.fits_interpreter",
     "relaxpy.exec.native.machine.host",
     "relaxpy.exec.native.machine.llvm",
+    "relaxpy.exec.native.machine.obstacle",
     "relaxpy.exec.native.machine.target_machine",
     "relaxpy.exec.native.objects._linker",
     "relaxpy.exec.native.pool.pool",

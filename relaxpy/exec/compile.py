@@ -25,7 +25,7 @@ from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import public_signatures
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.core.gc_pause import gc_paused
-from relaxpy.ir.core.target import Target, target_name
+from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -53,19 +53,22 @@ def compile(
     "legalize" leaves one for each operator. None applies no pass and omits the check for
     well-formedness.
 
-    The target is "numpy", "native" (machine code, for which llvmlite must be installed) or
-    "reference", a name of a processor in TVM such as "llvm", which means
-    "numpy", or a Target; without one, it is the target that was entered, or else "numpy".
+    The target is "native" (machine code), "numpy", "reference", or a Target. Without one, it is the
+    target that was entered. Otherwise, and for TVM's names of processors such as "llvm", it is
+    "native" if llvmlite is installed and the processor has AVX2 and FMA, or else "numpy"; the
+    environment variable RELAXPY_TARGET decides otherwise. `report()` shows how each kernel runs.
 
     Errors:
         WellFormedError: the program is not well-formed; all violations are reported.
         StructInfoError: the struct info of the program is inconsistent.
         CompileError: the module cannot run on this target; all reasons are reported.
-        MisuseError (also TypeError, ValueError): `mod` is not a module, or the target is unknown.
+        MisuseError (also TypeError, ValueError): `mod` is not a module, or the target is unknown,
+            as RELAXPY_TARGET may be.
         UnknownNameError (also ValueError): there is no pipeline of that name.
     """
     module = with_instance(_as_module(mod))
-    name = target_name(Target.current() if target is None else target)
+    requested = target_kind(Target.current() if target is None else target)
+    name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if relax_pipeline == "default":
         relax_pipeline = get_pipeline("default", target=name)
     elif isinstance(relax_pipeline, str):
@@ -91,9 +94,10 @@ def compile(
         module = result
     module = module.clone()  # since users may change theirs
     check_runnable(module, kernels=name == "reference")
+    program = Program(module, name, requested, executable_of_text)
     if name == "reference":
-        return _for_reference(module)
-    return _with_backend(module, name)
+        return _for_reference(program)
+    return _with_backend(program, not_native)
 
 
 @user_facing
@@ -215,7 +219,8 @@ def _as_module(mod: object) -> IRModule:
     )
 
 
-def _for_reference(module: IRModule) -> Executable:
+def _for_reference(program: Program) -> Executable:
+    module = program.module
     rows = tuple(
         ReportRow(name, "(all)", "reference evaluator", "target is reference")
         for name, func in module.functions_by_name.items()
@@ -226,31 +231,32 @@ def _for_reference(module: IRModule) -> Executable:
         evaluator = ReferenceEvaluator(module, instrument)
         return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    return _executable(module, "reference", functions(None), module.script, rows, functions)
+    return _executable(program, functions(None), module.script, ExecutionReport(rows), functions)
 
 
-def _with_backend(module: IRModule, target: str) -> Executable:
-    new_backend: Callable[[], Backend] = NativeBackend if target == "native" else NumpyBackend
+def _with_backend(program: Program, not_native: str) -> Executable:
+    module = program.module
+    new_backend: Callable[[], Backend] = (
+        NativeBackend if program.target == "native" else NumpyBackend
+    )
     lowered = lower_module(module, new_backend, runtime)
 
     def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         return lower_module(module, new_backend, runtime, instrument).functions
 
-    return _executable(
-        module, target, lowered.functions, lowered.source, _kernel_rows(lowered), functions
-    )
+    report = ExecutionReport((*_kernel_rows(lowered), *_dynamic_rows(module)), not_native)
+    return _executable(program, lowered.functions, lowered.source, report, functions)
 
 
 def _executable(
-    module: IRModule,
-    target: str,
+    program: Program,
     functions: Mapping[str, Callable[..., Value]],
     source: str | Callable[[], str],
-    rows: tuple[ReportRow, ...],
+    report: ExecutionReport,
     instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
 ) -> Executable:
+    module = program.module
     public = public_signatures(module)
-    program = Program(module, target, executable_of_text)
 
     def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
         return {
@@ -263,7 +269,7 @@ def _executable(
         entries(functions),
         program=program,
         source=source,
-        report=ExecutionReport((*rows, *_dynamic_rows(module))),
+        report=report,
         private_names=module.functions_by_name.keys() - names,
         instrumented=lambda instrument: entries(instrumented(instrument)),
     )

@@ -19,9 +19,12 @@ _changes: WeakKeyDictionary[BaseFunc, int] = WeakKeyDictionary()
 
 
 def call_function(
-    func: BaseFunc, args: Sequence[object], kwargs: Mapping[str, object] | None = None
+    func: BaseFunc,
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
+    target: str | None = None,
 ) -> Value:
-    """Call `func`, which does not belong to a module.
+    """Call `func`, which does not belong to a module; the first call compiles it for `target`.
 
     Errors:
         CompileError: it refers to functions of a module, or cannot be compiled.
@@ -31,7 +34,7 @@ def call_function(
     if entry is None or _changes[func] != Op.changes:
         _check_alone(func)
         _changes[func] = Op.changes
-        entry = _compiled[func] = compile(func)[_name_of(func)]
+        entry = _compiled[func] = compile(func, target)[_name_of(func)]
     return entry(*args, **(kwargs or {}))
 
 

@@ -39,11 +39,21 @@ _ndarray: Final = np.ndarray
 
 
 class Program:
-    """The module and target of an executable, and the function that compiles its saved text."""
+    """The module and target of an executable, and the function that compiles its saved text.
 
-    def __init__(self, module: IRModule, target: str, reload: Callable[[str], Executable]) -> None:
+    `saved_target` is the one that was requested: a default is decided again where it is loaded.
+    """
+
+    def __init__(
+        self,
+        module: IRModule,
+        target: str,
+        saved_target: str,
+        reload: Callable[[str], Executable],
+    ) -> None:
         self.module = module
         self.target = target
+        self.saved_target = saved_target
         self.reload = reload
 
     @cached_property
@@ -53,7 +63,7 @@ class Program:
         Errors:
             MisuseError: the program contains an object without a JSON form.
         """
-        table = {"format": FORMAT, "version": VERSION, "target": self.target}
+        table = {"format": FORMAT, "version": VERSION, "target": self.saved_target}
         return json.dumps({**table, "module": save_json(self.module)})
 
 

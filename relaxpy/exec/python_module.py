@@ -22,14 +22,13 @@ from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.target import NAMES
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes.python_function import is_python_function, python_function
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.substitution import substitute
-
-_TARGETS = ("numpy", "native", "reference")
 
 #: The attributes of an instance other than its functions.
 _STATE = frozenset(
@@ -63,7 +62,7 @@ class BasePyModule:
             raise MisuseError(f"expected an IRModule, found {type(ir_mod).__name__}", about=ir_mod)
         self.ir_mod = ir_mod
         self.device = device
-        self.target = target if isinstance(target, str) and target in _TARGETS else "numpy"
+        self.target = target if isinstance(target, str) and target in NAMES else None
         self.pyfuncs: dict[str, Callable[..., Any]] = dict(ir_mod.pyfuncs)
         self.extern_funcs: dict[str, Callable[..., Any]] = {}
         functions = ir_mod.functions_by_name

@@ -25,9 +25,13 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionReport:
-    """One row for each block of each kernel; `str` is a table."""
+    """One row for each block of each kernel; `str` is a table.
+
+    `not_native` is the reason why the default target of this machine is not "native".
+    """
 
     rows: tuple[ReportRow, ...]
+    not_native: str = ""
 
     def __iter__(self) -> Iterator[ReportRow]:
         return iter(self.rows)
@@ -44,7 +48,9 @@ class ExecutionReport:
 
     @override
     def __str__(self) -> str:
-        return str(self._table)
+        remark = f"\nnot native: {self.not_native}" if self.not_native else ""
+        return f"{self._table}{remark}"
 
     def _repr_html_(self) -> str:
-        return self._table.html()
+        remark = Table(("not native",), ((self.not_native,),), text_columns=1)
+        return self._table.html() + (remark.html() if self.not_native else "")

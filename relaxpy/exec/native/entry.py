@@ -105,6 +105,7 @@ def emit_entry(
         entry_name(kernel),
         [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")],
         POINTER,
+        optimised=False,  # it waits for memory, and is as long as a small kernel
     )
     instance, args, count, keywords = f.params
     null = Value(f, POINTER, "null")

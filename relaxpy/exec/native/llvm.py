@@ -142,9 +142,10 @@ class Module:
         result: Type = VOID,
         *,
         internal: bool = False,
+        optimised: bool = True,
     ) -> Function:
         """A new function with the named parameters, whose first block is open."""
-        function = Function(self, name, params, result, internal=internal)
+        function = Function(self, name, params, result, internal=internal, optimised=optimised)
         self.functions[name] = function
         return function
 
@@ -178,7 +179,8 @@ class Function:
     """A function under construction; its methods append instructions to the open block.
 
     `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets
-    a product and a sum become one instruction, the same one on every processor with FMA.
+    a product and a sum become one instruction, the same one on every processor with FMA. A
+    function that is not `optimised` takes less time to compile.
     """
 
     def __init__(
@@ -189,13 +191,15 @@ class Function:
         result: Type,
         *,
         internal: bool,
+        optimised: bool,
     ) -> None:
         self.module, self.name, self.result = module, name, result
         self.flags = "contract"
         self.params = [Value(self, type, f"%{param}") for type, param in params]
         listed = ", ".join(map(str, self.params))
         linkage = "internal " if internal else ""
-        self._head = [f"define {linkage}{result} @{name}({listed}) #0 {{", "entry:"]
+        attributes = "#0" if optimised else "#0 noinline optnone"
+        self._head = [f"define {linkage}{result} @{name}({listed}) {attributes} {{", "entry:"]
         self._lines: Slot = []
         self._top = self._lines
         self._block = "entry"

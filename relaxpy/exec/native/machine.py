@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +19,11 @@ OPTIONS: Final = {
     "jit": True,
 }
 """The options of code generation."""
+
+_FMA: Final = frozenset({"+avx2", "+fma"})
+"""The least that processors of x86-64 have to have."""
+_LLVM_VERSION: Final = 20
+"""The oldest version of LLVM that takes the text of kernels, that of llvmlite 0.45."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +60,29 @@ def llvm() -> Any:
     Errors:
         CompileError: llvmlite is not installed.
     """
-    try:
-        from llvmlite import binding
-    except ImportError as error:
+    binding, problem = _binding()
+    if problem:
         raise CompileError(
-            'target "native" generates code with llvmlite, which is not installed',
+            f'target "native" generates code with llvmlite: {problem}',
             hint="install it with `pip install relaxpy[native]`, or compile for `numpy`",
-        ) from error
+        )
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
+
+
+def _binding() -> tuple[Any, str]:
+    """`llvmlite.binding`, and why it is of no use."""
+    try:
+        from llvmlite import binding
+    except ImportError:
+        return None, "it is not installed"
+    except OSError as error:  # its library is damaged, or was built for another system
+        return None, f"it cannot be loaded: {error}"
+    if binding.llvm_version_info[0] < _LLVM_VERSION:
+        found = binding.llvm_version_info[0]
+        return None, f"it has LLVM {found}, expected LLVM {_LLVM_VERSION} or newer"
+    return binding, ""
 
 
 @cache
@@ -73,18 +92,52 @@ def host() -> Machine:
     Errors:
         CompileError: llvmlite is not installed, or the processor has neither AVX2 and FMA nor NEON.
     """
-    parts = processor(), generator()
-    key = disk_cache.key_of("machine", *parts) if all(parts) else ""
-    stored = disk_cache.load(key) if key else None
-    if stored is not None:
-        return _machine(*json.loads(stored))
-    binding = llvm()
+    return _machine(*(_stored_processor() or _processor(llvm())))
+
+
+def _processor(binding: Any) -> tuple[str, str, str]:
+    """The triple, the name and the features of this processor; they are stored on disk."""
     features = binding.get_host_cpu_features().flatten()
-    machine = _machine(binding.get_process_triple(), binding.get_host_cpu_name(), features)
-    if key:
-        content = json.dumps([machine.triple, machine.cpu, machine.features])
-        disk_cache.store(key, content.encode())
-    return machine
+    found = binding.get_process_triple(), binding.get_host_cpu_name(), features
+    if key := _processor_key():
+        disk_cache.store(key, json.dumps(found).encode())
+    return found
+
+
+def _stored_processor() -> tuple[str, str, str] | None:
+    """What `_processor` has stored, if anything."""
+    key = _processor_key()
+    stored = disk_cache.load(key) if key else None
+    if stored is None:
+        return None
+    triple, cpu, features = json.loads(stored)
+    return triple, cpu, features
+
+
+def _processor_key() -> str:
+    parts = processor(), generator()
+    return disk_cache.key_of("machine", *parts) if all(parts) else ""
+
+
+@cache
+def obstacle() -> str | None:
+    """Why the default target is not "native" on this machine; None if it is.
+
+    It is where llvmlite is installed, on Linux with a processor that has AVX2 and FMA: other code
+    was generated but never run.
+    """
+    found = _stored_processor()
+    if found is None:
+        binding, problem = _binding()
+        if problem:
+            return f"llvmlite: {problem}"
+        found = _processor(binding)
+    triple, cpu, features = found
+    if sys.platform != "linux" or not triple.startswith("x86_64"):
+        return f'native code was not tested on {triple}; target="native" generates it'
+    if not _FMA.issubset(features.split(",")):
+        return f"the processor {cpu} has no AVX2 and FMA"
+    return None
 
 
 def narrow() -> Machine:
@@ -100,7 +153,7 @@ def _machine(triple: str, cpu: str, features: str) -> Machine:
     if triple.startswith("aarch64"):
         return Machine(triple, cpu, features, 128, 32)
     present = set(features.split(","))
-    if triple.startswith("x86_64") and {"+avx2", "+fma"} <= present:
+    if triple.startswith("x86_64") and _FMA.issubset(present):
         # Masks of bytes and 64-bit integers need more than the foundation of AVX-512.
         if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= present:
             return Machine(triple, cpu, features, 512, 32)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relaxpy.entry import user_facing
-from relaxpy.exec.compile import compile
+from relaxpy.exec.compile import TargetLike, compile
 from relaxpy.exec.executable import Executable
 from relaxpy.ir.relax.transform import BindParams
 from relaxpy.ir.relay.expr import RelayExpr
@@ -17,15 +17,16 @@ from relaxpy.ir.relay.to_relax.translation import to_relax
 @user_facing
 def build(
     ir_mod: RelayModule | RelayExpr,
-    target: object = None,
+    target: TargetLike | None = None,
     params: Mapping[Any, object] | None = None,
 ) -> Executable:
     """Return the executable of a module, or of an expression, that is translated to Relax.
 
-    `params` are arguments of `main` by the names of its parameters. The target is NumPy, for TVM's
-    names too, or "reference".
+    `params` are arguments of `main` by the names of its parameters. The target is one
+    of those of `compile`.
 
     Errors:
+        MisuseError (also TypeError, ValueError): there is no such target.
         RelayTypeError: the module is not well-typed.
         TransformError: an expression or a type is not one of Relax; all are reported.
     """
@@ -33,4 +34,4 @@ def build(
     translated = to_relax(mod)
     if params:
         translated = BindParams("main", params)(translated)
-    return compile(translated, target if target == "reference" else "numpy")
+    return compile(translated, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from dataclasses import field
@@ -12,26 +13,61 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_constructed
 from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs
 
-DEFAULT = "numpy"
-NAMES = (DEFAULT, "native", "reference")
-PROCESSORS = ("llvm", "c", "cpu")
+DEFAULT = "cpu"
+"""The name of the default target, which `default_target` decides on each machine."""
+NAMES = ("numpy", "native", "reference")
+PROCESSORS = ("llvm", "c", DEFAULT)
 """TVM's names of processors, all of which mean the default target."""
+VARIABLE = "RELAXPY_TARGET"
+"""The environment variable that names the default target."""
 
 
 def target_name(target: object) -> str:
     """The name of the target that a name, table or object of TVM's programs describes.
 
-    None and TVM's names of processors are the default. Options after a name have no effect.
+    None and TVM's names of processors are `default_target`. Options after a name have no effect.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): there is no such target.
+    """
+    kind = target_kind(target)
+    return default_target()[0] if kind == DEFAULT else kind
+
+
+def default_target() -> tuple[str, str]:
+    """The name of the default target on this machine, and why it is not "native".
+
+    It is "native" where llvmlite is installed and the processor has vectors, or else "numpy". The
+    environment variable RELAXPY_TARGET decides otherwise.
+
+    Errors:
+        MisuseError (also ValueError): RELAXPY_TARGET is neither "numpy" nor "native".
+    """
+    name = os.environ.get(VARIABLE)
+    if name is None:
+        obstacle: str | None = hooks.call("native_obstacle")
+        return ("native", "") if obstacle is None else ("numpy", obstacle)
+    if name not in ("numpy", "native"):
+        raise MisuseError(
+            f'{VARIABLE} is {name!r:.60}, expected "numpy" or "native"',
+            hint=close_names(name, ("numpy", "native")) or f"unset {VARIABLE}, or correct it",
+        )
+    return name, "" if name == "native" else f"{VARIABLE} is numpy"
+
+
+def target_kind(target: object) -> str:
+    """`target_name`, where the default target is "cpu".
 
     Errors:
         MisuseError (also TypeError, ValueError): there is no such target.
     """
     if isinstance(target, Target):
-        return target.name
+        return target_kind(target.target)
     text = target.get("kind") if isinstance(target, Mapping) else target
-    if text is None and target is None:
+    if target is None:
         return DEFAULT
     words = text.split() if isinstance(text, str) else []
     kind = words[0] if words else text
@@ -82,8 +118,8 @@ class Target:
     def __post_init__(self) -> None:
         if self.target is None:
             raise MisuseError("a target needs a name", hint='write Target("llvm")')
-        target_name(self.target)
-        target_name(self.host)
+        target_kind(self.target)
+        target_kind(self.host)
         for name, value in (("target", self.target), ("host", self.host)):
             if isinstance(value, Mapping):
                 object.__setattr__(self, name, Attrs(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.core.target import target_name
+from relaxpy.ir.core.target import target_kind
 from relaxpy.ir.pass_infra.passes import Pass, Sequential
 from relaxpy.ir.relax import transform
 from relaxpy.ir.relax.transform.fusion.cost import fusion_pays
@@ -18,7 +18,7 @@ def library_dispatch_passes(target: object = None) -> list[Pass]:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_name(target)
+    target_kind(target)
     return []
 
 
@@ -29,7 +29,7 @@ def legalize_passes(target: object = None) -> list[Pass]:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_name(target)
+    target_kind(target)
     return [
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
@@ -46,7 +46,7 @@ def dataflow_lower_passes(target: object = None) -> list[Pass]:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_name(target)
+    target_kind(target)
     return [
         transform.RewriteDataflowReshape(),
         transform.ToNonDataflow(),
@@ -62,7 +62,7 @@ def finalize_passes(target: object = None) -> list[Pass]:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_name(target)
+    target_kind(target)
     return [
         transform.StaticPlanBlockMemory(),
         transform.LowerAllocTensor(),
@@ -108,7 +108,7 @@ def default_pipeline(target: object = None) -> Pass:
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    if target_name(target) == "reference":
+    if target_kind(target) == "reference":
         return legalize_pipeline()
     steps = (
         transform.Normalize(),
@@ -152,7 +152,7 @@ def static_shape_tuning_pipeline(
     Errors:
         MisuseError (also ValueError): there is no such target.
     """
-    target_name(target)
+    target_kind(target)
     steps: list[Pass] = [transform.CanonicalizeBindings(), zero_pipeline()]
     if cpu_weight_prepack:
         steps += [

@@ -91,6 +91,6 @@ def test_a_missing_llvmlite_is_reported_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    with pytest.raises(CompileError, match="llvmlite, which is not installed") as caught:
+    with pytest.raises(CompileError, match="with llvmlite: it is not installed") as caught:
         machine.llvm.__wrapped__()
     assert "pip install relaxpy[native]" in str(caught.value)

@@ -1,0 +1,149 @@
+"""The default target: native code where it can be generated, and NumPy elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native import machine
+from relaxpy.script import ir as I, relax as R
+from relaxpy.target import Target
+
+
+@I.ir_module
+class Double:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        y = R.add(x, x)
+        return y
+
+
+X = np.arange(3, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def _no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELAXPY_TARGET", raising=False)
+
+
+def shown_by(program: str, **environment: str) -> list[str]:
+    """The lines that a program prints in a new interpreter, without a choice of the target."""
+    inherited = {k: v for k, v in os.environ.items() if k != "RELAXPY_TARGET"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=inherited | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("target", [None, "llvm", "c -mcpu=x", Target("cpu")])
+def test_native_code_is_the_default(target: Any) -> None:
+    for ex in relaxpy.compile(Double, target), relax.build(Double, target):
+        assert ex.target == "native"
+        assert ex["main"](X).tolist() == relaxpy.VirtualMachine(ex)["main"](X).tolist() == [0, 2, 4]
+        assert [row.method for row in ex.report()] == ["native, elementwise"]
+        assert "not native" not in str(ex.report())
+
+
+@pytest.mark.parametrize("name", ["numpy", "native"])
+def test_a_variable_of_the_environment_decides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAXPY_TARGET", name)
+    ex = relaxpy.compile(Double, "llvm")
+    assert (ex.target, Target("c").name, relaxpy.compile(Double).target) == (name, name, name)
+    assert relaxpy.compile(Double, "reference").target == "reference"
+    assert relaxpy.compile(Double, "numpy").target == "numpy"
+    remark = "not native: RELAXPY_TARGET is numpy"
+    assert str(ex.report()).endswith(remark) == (name == "numpy")
+    assert ("RELAXPY_TARGET" in ex._repr_html_()) == (name == "numpy")
+
+
+@pytest.mark.parametrize("name", ["", "reference", "cuda", "nativ"])
+def test_another_value_of_the_variable_is_an_error(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXPY_TARGET", name)
+    with pytest.raises(MisuseError, match='expected "numpy" or "native"') as caught:
+        relaxpy.compile(Double)
+    assert ("did you mean 'native'" in str(caught.value)) == (name == "nativ")
+    assert relaxpy.compile(Double, "numpy").target == "numpy"
+    relax.get_default_pipeline()(Double)
+
+
+PROGRAM = f"""
+import sys
+import numpy as np
+import relaxpy
+from relaxpy.script import from_source
+mod = from_source({Double.script()!r})
+"""
+
+
+@pytest.mark.parametrize("name", ["numpy", "native"])
+def test_llvmlite_is_imported_when_a_program_is_compiled_for_it(name: str) -> None:
+    is_there = "print('llvmlite' in sys.modules)\n"
+    call = "print(mod['main'](np.ones(2, 'float32')).tolist())\n"
+    program = f"{PROGRAM}{is_there}import relaxpy.exec.compile\n{is_there}{call}{is_there}"
+    shown = shown_by(program, RELAXPY_TARGET=name)
+    assert shown == ["False", "False", "[2.0, 2.0]", str(name == "native")]
+
+
+def test_without_llvmlite_programs_run_on_numpy(tmp_path: Path) -> None:
+    saved = str(tmp_path / "double.json")
+    relaxpy.compile(Double).save(saved)
+    program = f"""
+import sys
+sys.modules["llvmlite"] = None
+{PROGRAM}
+for ex in relaxpy.compile(mod), relaxpy.load_executable({saved!r}):
+    print(ex.target, mod["main"](np.ones(2, "float32")).tolist())
+    print(str(ex.report()).splitlines()[-1])
+try:
+    relaxpy.compile(mod, "native")
+except relaxpy.errors.CompileError as error:
+    print(error)
+"""
+    first, why, *again, error, hint = shown_by(program)
+    assert again == [first, why]
+    assert first == "numpy [2.0, 2.0]"
+    assert why == "not native: llvmlite: it is not installed"
+    assert error.endswith('target "native" generates code with llvmlite: it is not installed')
+    assert "pip install relaxpy[native]" in hint
+
+
+def test_what_is_saved_is_the_request() -> None:
+    def saved(target: Any) -> str:
+        return json.loads(relaxpy.compile(Double, target)._program.text)["target"]
+
+    assert [saved(t) for t in (None, "llvm", "numpy", "native")] == [
+        *("cpu", "cpu", "numpy", "native"),
+    ]
+
+
+def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    def obstacle(**of_llvmlite: Any) -> str | None:
+        features = SimpleNamespace(flatten=lambda: of_llvmlite.get("features", "+avx2,+fma"))
+        binding = SimpleNamespace(
+            llvm_version_info=of_llvmlite.get("version", (20, 1, 8)),
+            get_host_cpu_features=lambda: features,
+            get_process_triple=lambda: of_llvmlite.get("triple", "x86_64-unknown-linux-gnu"),
+            get_host_cpu_name=lambda: "a-processor",
+        )
+        monkeypatch.setitem(sys.modules, "llvmlite", SimpleNamespace(binding=binding))
+        return machine.obstacle.__wrapped__()
+
+    assert obstacle() is None
+    assert obstacle(version=(15, 0, 7)) == "llvmlite: it has LLVM 15, expected LLVM 20 or newer"
+    assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
+    assert "not tested on aarch64-linux" in str(obstacle(triple="aarch64-linux"))
