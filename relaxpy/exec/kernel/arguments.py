@@ -129,7 +129,7 @@ def overlap(target: Array, others: tuple[Array, ...], same: int) -> bool:
     That is if `target` is read-only, contains an element twice, or shares memory with another
     array. The last `same` of these may be the identical array.
     """
-    if not target.flags.carray and (not target.flags.writeable or _self_overlaps(target)):
+    if not target.flags.carray and (not target.flags.writeable or self_overlaps(target)):
         return True
     alone = target.base is None
     for other in others:
@@ -158,7 +158,7 @@ def strided_view(array: Array, shape: tuple[int, ...], strides: Iterable[int]) -
     return np.lib.stride_tricks.as_strided(array, shape, tuple(strides)).view(kind)
 
 
-def _self_overlaps(array: Array) -> bool:
+def self_overlaps(array: Array) -> bool:
     """Whether two elements of `array` may be at one address."""
     reach = array.itemsize
     for step, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from relaxpy.exec.kernel import Kernel, compile_kernel
+from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry import PYTHON, emit_entry, entry_name, make_entry
 from relaxpy.exec.native.frame import RefusedError
@@ -40,12 +41,13 @@ class NativeBackend:
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
-            assert kernel.unchecked is not None
             report = tuple(
                 replace(row, method=f"native, {row.method}", reason="") for row in kernel.report
             )
             # Native code checks its arguments in no time, so that there is no other function.
-            unchecked = replace(kernel.unchecked, name=name, sizes=(), may_warn=False)
+            unchecked = kernel.unchecked
+            if unchecked is not None:
+                unchecked = replace(unchecked, name=name, sizes=(), may_warn=False)
             return replace(kernel, report=report, unchecked=unchecked, is_native=True)
         report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
         return replace(kernel, report=report)
@@ -57,8 +59,9 @@ class NativeBackend:
             RefusedError: it has none.
         """
         plan, name = kernel.plan, kernel.name
-        if kernel.unchecked is None:
-            raise RefusedError("its arguments have strides, or it calls functions")
+        sources = (e for item in walk_items(plan.nest.items) for e in expressions(item))
+        if any(True for source in sources for _ in external_calls(source)):
+            raise RefusedError("it calls functions")
         if plan.views or plan.nest.pointers or plan.nest.constants:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)

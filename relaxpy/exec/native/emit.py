@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.entry import Array, Integer, size_names
+from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
 from relaxpy.exec.native.obligations import Obligation, obligations
@@ -14,8 +15,10 @@ from relaxpy.exec.native.tree import For, Program, Rows, Tree
 from relaxpy.exec.native.tree_loops import TreeLoops
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.ops import int_range
 
 _STACK_BYTES = 1 << 14
 """Up to so many bytes, a local buffer is on the stack."""
@@ -41,9 +44,14 @@ class KernelEmitter:
                 given[param.name] = value
         self.sizes = {size: given[name] for name, size in signature.sizes.items()}
         variables = {size: v for size, v in self.sizes.items() if isinstance(size, Var)}
+        zero = f.const(I64, 0)
+        variables |= {o: zero for o in signature.offsets if isinstance(o, Var)}
+        self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
         shape_vars = self.plan.shape_vars
         self.frame = Values(f, pointers, variables, program.written, shape_vars)
         self.loops = TreeLoops(program, self.frame)
+        numbers = zip(self.plan.func.params, signature.params, f.params, strict=False)
+        self.numbers = [(var, v) for var, p, v in numbers if isinstance(p, Number)]
 
     def emit(self) -> Function:
         """The function.
@@ -54,7 +62,7 @@ class KernelEmitter:
         f = self.function
         required = obligations(self.plan, self.program.written)
         failed = self._failed(required)
-        if failed is None:
+        if failed.name == "false":
             [status] = self._work()
         else:
             [status] = f.branch(failed, lambda: [f.const(I32, 1)], self._work)
@@ -83,16 +91,12 @@ class KernelEmitter:
             for tree in self.program.trees:
                 self.loops.tree(tree)
 
-    def _failed(self, required: Sequence[Obligation]) -> Value | None:
-        """Whether an obligation fails, or a dimension is not what its expression says."""
+    def _failed(self, required: Sequence[Obligation]) -> Value:
+        """Whether an obligation fails, or an argument is not what its declaration says."""
         f = self.function
-        computed = [(size, v) for size, v in self.sizes.items() if not isinstance(size, Var)]
-        if not required and not computed:
-            return None
         failed: Value = f.const(BOOL, 0)
-        for size, value in computed:
-            differs = f.compare("ne", self.frame.index(size), value)
-            failed = f.arithmetic("or", failed, differs)
+        for test in self._argument_tests():
+            failed = f.arithmetic("or", failed, test)
         done: set[object] = set()
         for obligation in required:
             key = (
@@ -105,6 +109,28 @@ class KernelEmitter:
                 done.add(key)
                 failed = self._fails(obligation, obligation.axes, failed)
         return failed
+
+    def _argument_tests(self) -> Iterator[Value]:
+        """Tests that fail: scalars, and dimensions and layouts that are not what they should be."""
+        f, frame = self.function, self.frame
+        for var, value in self.numbers:
+            number = frame.apply("real", lambda x: f.cast("bitcast", x, "double"), value)
+            kept = frame.cast(number, DataType("float64"), var.dtype)
+            frame.bind(var, kept)
+            if var.dtype.is_float and var.dtype.bits < 64:
+                finite = f.compare("olt", f.intrinsic("fabs", number), math.inf)
+                lost = f.compare("oeq", f.intrinsic("fabs", kept), math.inf)
+                yield f.arithmetic("and", finite, lost)
+        for size, value in self.sizes.items():
+            if not isinstance(size, Var):
+                yield f.compare("ne", frame.index(size), value)
+        for var in self.plan.func.params:
+            if var in self.sizes and str(var.dtype) != "int64":
+                low, high = int_range(var.dtype)
+                yield f.compare("slt", self.sizes[var], low)
+                yield f.compare("sgt", self.sizes[var], min(high, (1 << 63) - 1))
+        for offset in self.offsets:
+            yield f.compare("ne", frame.index(offset), 0)
 
     def _fails(self, obligation: Obligation, axes: Sequence[Axis], failed: Value) -> Value:
         frame, f = self.frame, self.function

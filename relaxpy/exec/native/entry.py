@@ -9,6 +9,7 @@ accepts everything else. Where the test fails, the checks are made in Python.
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm import (
     BOOL,
+    F64,
     I8,
     I32,
     I64,
@@ -31,7 +33,9 @@ from relaxpy.exec.native.llvm import (
     Type,
     Value,
 )
+from relaxpy.exec.native.maths import widen
 from relaxpy.exec.native.objects import Library
+from relaxpy.exec.native.strides import Layout, has_strides, span_of
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""
@@ -49,8 +53,20 @@ _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
     "PyLong_AsLongLongAndOverflow",
 )
-_ENTRIES: Final = (*_FUNCTIONS, "None", "ndarray", "int", *DTYPES)
-_TYPE, _DATA, _RANK, _SHAPE, _DTYPE, _FLAGS = 8, 16, 24, 32, 56, 64
+_OBJECTS: Final[Mapping[str, object]] = {
+    "None": None,
+    "True": True,
+    "ndarray": np.ndarray,
+    "integer": int,
+    "truth value": bool,
+    "float": float,
+    **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
+    **DTYPES,
+}
+_ENTRIES: Final = (*_FUNCTIONS, *_OBJECTS)
+_TYPE, _DATA, _RANK, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 8, 16, 24, 32, 40, 56, 64
+_VALUE: Final = 16
+"""The offset of the value in a float of Python and in the scalars of NumPy."""
 _CONTIGUOUS, _ALIGNED, _WRITABLE = 0x1, 0x100, 0x400
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
 
@@ -60,28 +76,42 @@ class Array:
     """A parameter that is an array.
 
     A size with a name is the same wherever the name stands, and None is one that the caller checks.
+    Without strides, which may have names, too, the array is contiguous.
+
+    Units:
+        strides  elements
     """
 
     dtype: str
     shape: tuple[int | str | None, ...]
     written: bool = False
+    strides: tuple[int | str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A parameter that is an integer of 64 bits, known by its name as a size is."""
+    """A parameter that is an integer, known by its name as a size is, passed as an i64."""
 
     name: str
+    dtype: str = "int64"
 
 
-Param: TypeAlias = Array | Integer
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A parameter that is a truth value or a float, passed as the bits of a float of 64 bits."""
+
+    dtype: str
+
+
+Param: TypeAlias = Array | Integer | Number
 
 
 def size_names(params: Sequence[Param]) -> list[str]:
     """The names of sizes that are not parameters, in the order in which a kernel takes them."""
     known = {param.name for param in params if isinstance(param, Integer)}
-    shapes = [param.shape for param in params if isinstance(param, Array)]
-    named = [size for shape in shapes for size in shape if isinstance(size, str)]
+    arrays = [param for param in params if isinstance(param, Array)]
+    sizes = (size for a in arrays for size in (*a.shape, *(a.strides or ())))
+    named = [size for size in sizes if isinstance(size, str)]
     return [name for name in dict.fromkeys(named) if name not in known]
 
 
@@ -95,7 +125,7 @@ def emit_entry(
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
-    The kernel takes the address of each array and each integer as i64, in the order of parameters,
+    The kernel takes the address of each array and each scalar as i64, in the order of parameters,
     and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
     then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
     overlap, and further arguments are for the fallback.
@@ -112,18 +142,14 @@ def emit_entry(
 
     def positional() -> list[Value]:
         objects = [f.load(POINTER, f.element(args, n, POINTER), 8) for n in range(len(params))]
-        types = ["ndarray" if isinstance(param, Array) else "int" for param in params]
-        match = [
-            _same(f, _field(f, o, _TYPE, POINTER), _python(f, t))
-            for o, t in zip(objects, types, strict=True)
-        ]
+        match = [_has_type(f, o, p) for o, p in zip(objects, params, strict=True)]
         return f.branch(_all(f, match), lambda: fields(objects), lambda: [null])
 
     def fields(objects: Sequence[Value]) -> list[Value]:
         match = []
         for param, array in zip(params, objects, strict=True):
             if isinstance(param, Array):
-                flags = _CONTIGUOUS | _ALIGNED | (_WRITABLE if param.written else 0)
+                flags = _flags_of(param)
                 found = f.arithmetic("and", _field(f, array, _FLAGS, I32), flags)
                 match += [
                     _same(f, found, flags),
@@ -139,28 +165,39 @@ def emit_entry(
         spans: list[tuple[Value, Value, bool]] = []
         overflow = f.alloca(I32, 1)
         for param, item in zip(params, objects, strict=True):
+            found: list[tuple[int | str | None, Value]] = []
+            layout: Layout | None = None
             if isinstance(param, Integer):
-                convert = _python(f, "PyLong_AsLongLongAndOverflow")
-                value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
-                match.append(_same(f, f.load(I32, overflow), 0))
-                found: list[tuple[int | str | None, Value]] = [(param.name, value)]
+                value, fits = _integer(f, item, param, overflow)
+                match.append(fits)
+                found.append((param.name, value))
                 arguments.append(value)
+            elif isinstance(param, Number):
+                arguments.append(_bits(f, item, param))
             else:
                 shape = _field(f, item, _SHAPE, POINTER)
                 dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
-                found = list(zip(param.shape, dims, strict=True))
+                found += zip(param.shape, dims, strict=True)
                 data = _field(f, item, _DATA, POINTER)
                 arguments.append(data)
-                number = f.index(DTYPES[param.dtype].itemsize)
-                for dim in dims:
-                    number = number * dim
-                start = f.cast("ptrtoint", data, "i64")
-                spans.append((start, start + number, param.written))
+                layout = _layout(f, item, param, dims)
+                if layout is None:
+                    number = f.index(DTYPES[param.dtype].itemsize)
+                    for dim in dims:
+                        number = number * dim
+                    start = f.cast("ptrtoint", data, "i64")
+                    spans.append((start, start + number, param.written))
+                else:
+                    spans.append((*layout.span(data), param.written))
             for size, value in found:
                 if size is None:
                     continue
                 if isinstance(size, int) or known.setdefault(size, value) is not value:
                     match.append(_same(f, value, size if isinstance(size, int) else known[size]))
+            if layout is not None and isinstance(param, Array):
+                match += layout.matches(param.strides or (), known)
+                if param.written:
+                    match.append(layout.is_injective())
         for index, (start, stop, written) in enumerate(() if is_checked else spans):
             for first, last, also in spans[:index]:
                 if written or also:
@@ -243,12 +280,14 @@ def fits_interpreter() -> bool:
     samples += [
         np.zeros(()),
         np.zeros((4, 5), order="F"),
-        np.zeros((4, 5))[::2],
+        np.zeros((4, 5))[::2, ::-1],
         read_only,
         unaligned,
     ]
-    return all(map(_has_fields, samples)) and all(
-        np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values()
+    return (
+        all(map(_has_fields, samples))
+        and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
+        and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
     )
 
 
@@ -259,7 +298,9 @@ def _has_fields(array: np.ndarray[Any, Any]) -> bool:
     def half(offset: int) -> int:
         return ctypes.c_int32.from_address(id(array) + offset).value
 
-    shape = [ctypes.c_int64.from_address(word(_SHAPE) + 8 * n).value for n in range(array.ndim)]
+    def words(offset: int) -> list[int]:
+        return [ctypes.c_int64.from_address(word(offset) + 8 * n).value for n in range(array.ndim)]
+
     flags = array.flags
     expected = (
         (_CONTIGUOUS if flags.c_contiguous else 0)
@@ -269,11 +310,17 @@ def _has_fields(array: np.ndarray[Any, Any]) -> bool:
     return (
         word(_TYPE) == id(type(array))
         and half(_RANK) == array.ndim
-        and shape == list(array.shape)
+        and words(_SHAPE) == list(array.shape)
+        and words(_STRIDES) == list(array.strides)
         and word(_DATA) == array.ctypes.data
         and word(_DTYPE) == id(array.dtype)
         and half(_FLAGS) & (_CONTIGUOUS | _ALIGNED | _WRITABLE) == expected
     )
+
+
+def _has_value(number: Any) -> bool:
+    value = np.asarray(number)
+    return ctypes.string_at(id(number) + _VALUE, value.nbytes) == value.tobytes()
 
 
 class _MethodDef(ctypes.Structure):
@@ -323,7 +370,7 @@ class _Checked:
             return self.fallback(*args, **keywords)
         return None
 
-    def _words(self, args: Sequence[object]) -> list[int] | None:
+    def _words(self, args: Sequence[Any]) -> list[int] | None:
         """The arguments of the kernel, or None if it does not take these objects."""
         further = len(args) - len(self.params)
         if further < 0 or (further and not self.is_checked):
@@ -332,22 +379,31 @@ class _Checked:
         sizes: dict[str, int] = {}
         spans: list[tuple[int, int, bool]] = []
         for param, item in zip(self.params, args, strict=False):
+            found: list[tuple[int | str | None, int]] = []
             if isinstance(param, Integer):
-                if type(item) is not int or not -(2**63) <= item < 2**63:
+                number = int(item) if _is_instance(item, param) else 1 << 63
+                if not -(1 << 63) <= number < 1 << 63:
                     return None
-                found: list[tuple[int | str | None, int]] = [(param.name, item)]
-                words.append(item)
+                found.append((param.name, number))
+                words.append(number)
+            elif isinstance(param, Number):
+                if not _is_instance(item, param):
+                    return None
+                words.append(_float_bits(float(item)))
             else:
                 if type(item) is not np.ndarray or not _fits(item, param):
                     return None
-                found = list(zip(param.shape, item.shape, strict=True))
-                start = item.ctypes.data
-                words.append(start)
-                spans.append((start, start + item.nbytes, param.written))
+                found += zip(param.shape, item.shape, strict=True)
+                words.append(item.ctypes.data)
+                spans.append((*span_of(item), param.written))
             for size, value in found:
                 if size is None:
                     continue
                 if value != (size if isinstance(size, int) else sizes.setdefault(size, value)):
+                    return None
+            if isinstance(param, Array) and param.strides is not None:
+                assert isinstance(item, np.ndarray)
+                if not has_strides(item, param.strides, sizes, written=param.written):
                     return None
         for index, (start, stop, written) in enumerate(() if self.is_checked else spans):
             for first, last, also in spans[:index]:
@@ -356,12 +412,16 @@ class _Checked:
         return [*words, *(sizes[name] for name in size_names(self.params))]
 
 
+def _is_instance(item: Any, param: Integer | Number) -> bool:
+    return any(type(item) is _OBJECTS[name] for name in _types_of(param))
+
+
 def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
     flags = array.flags
     return (
         array.dtype is DTYPES[param.dtype]
         and array.ndim == len(param.shape)
-        and flags.c_contiguous
+        and (flags.c_contiguous or param.strides is not None)
         and flags.aligned
         and (flags.writeable or not param.written)
     )
@@ -372,7 +432,7 @@ def _addresses() -> tuple[int, ...]:
     """The addresses of the entries of the table of a module."""
     api = ctypes.pythonapi
     functions = [ctypes.cast(getattr(api, n), ctypes.c_void_p).value or 0 for n in _FUNCTIONS]
-    return (*functions, id(None), id(np.ndarray), id(int), *map(id, DTYPES.values()))
+    return (*functions, *map(id, _OBJECTS.values()))
 
 
 def _python(f: Function, name: str) -> Value:
@@ -383,6 +443,95 @@ def _python(f: Function, name: str) -> Value:
 
 def _field(f: Function, item: Value, offset: int, type: Type) -> Value:
     return f.load(type, f.element(item, offset, I8))
+
+
+def _types_of(param: Param) -> tuple[str, ...]:
+    """The objects that an argument may be: the types of Python, and that of NumPy."""
+    match param:
+        case Array():
+            return ("ndarray",)
+        case Integer(dtype=dtype):
+            return "integer", f"scalar {dtype}"
+        case Number(dtype="bool"):
+            return "truth value", "scalar bool"
+        case Number(dtype=dtype):
+            return "float", f"scalar {dtype}"
+
+
+def _has_type(f: Function, item: Value, param: Param) -> Value:
+    result = f.const(BOOL, 0)
+    for name in _types_of(param):
+        same = _same(f, _field(f, item, _TYPE, POINTER), _python(f, name))
+        result = f.arithmetic("or", result, same)
+    return result
+
+
+def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
+    """Whether an argument is a scalar of NumPy."""
+    return _same(f, _field(f, item, _TYPE, POINTER), _python(f, f"scalar {param.dtype}"))
+
+
+def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple[Value, Value]:
+    """An integer argument, and whether it is one of 64 bits."""
+    bits = DTYPES[param.dtype].itemsize * 8
+
+    def from_numpy() -> list[Value]:
+        value = _field(f, item, _VALUE, Type(f"i{bits}"))
+        if bits < 64:
+            value = f.cast("zext" if param.dtype[0] == "u" else "sext", value, "i64")
+        fits = f.compare("sge", value, 0) if param.dtype == "uint64" else f.const(BOOL, 1)
+        return [value, fits]
+
+    def from_python() -> list[Value]:
+        convert = _python(f, "PyLong_AsLongLongAndOverflow")
+        value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
+        return [value, _same(f, f.load(I32, overflow), 0)]
+
+    value, fits = f.branch(_is_scalar(f, item, param), from_numpy, from_python)
+    return value, fits
+
+
+def _flags_of(param: Array) -> int:
+    layout = _CONTIGUOUS if param.strides is None else 0
+    return layout | _ALIGNED | (_WRITABLE if param.written else 0)
+
+
+def _bits(f: Function, item: Value, param: Number) -> Value:
+    """What the kernel takes for a number."""
+    if param.dtype == "bool":
+        is_true = _same(f, item, _python(f, "True"))
+        is_numpy = _is_scalar(f, item, param)
+        # The byte is read from an object of either type.
+        byte = f.arithmetic("and", is_numpy, f.compare("ne", _field(f, item, _VALUE, I8), 0))
+        number = f.cast("uitofp", f.arithmetic("or", is_true, byte), "double")
+        return f.cast("bitcast", number, "i64")
+
+    def from_numpy() -> list[Value]:
+        element = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}[param.dtype]
+        value = _field(f, item, _VALUE, Type(element))
+        return [f.cast("fpext", value if element == "float" else widen(value), "double")]
+
+    def from_python() -> list[Value]:
+        return [_field(f, item, _VALUE, F64)]
+
+    if param.dtype == "float64":
+        (number,) = from_python()
+    else:
+        (number,) = f.branch(_is_scalar(f, item, param), from_numpy, from_python)
+    return f.cast("bitcast", number, "i64")
+
+
+def _float_bits(value: float) -> int:
+    return int.from_bytes(struct.pack("<d", value), "little", signed=True)
+
+
+def _layout(f: Function, item: Value, param: Array, dims: Sequence[Value]) -> Layout | None:
+    """The layout of an array that need not be contiguous."""
+    if not param.strides:
+        return None
+    strides = _field(f, item, _STRIDES, POINTER)
+    values = [f.load(I64, f.element(strides, n, I64)) for n in range(len(dims))]
+    return Layout(dims, values, DTYPES[param.dtype].itemsize)
 
 
 def _same(f: Function, value: Value, other: Operand) -> Value:

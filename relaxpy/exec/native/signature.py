@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.entry import DTYPES, Array, Integer, Param
+from relaxpy.exec.native.entry import DTYPES, Array, Integer, Number, Param
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signature:
     """The parameters of an entry, and what its names stand for.
 
-    The kernel takes the addresses of the `buffers` and the integers, in the order of `params`, and
+    The kernel takes the addresses of the `buffers` and the scalars, in the order of `params`, and
     then the values of `sizes` as i64: each is a variable, or an expression that it has to be equal
-    to.
+    to. The `offsets` are those that buffers declare, and arguments do not have.
     """
 
     params: tuple[Param, ...]
     buffers: tuple[Buffer, ...]
     sizes: Mapping[str, PrimExpr]
+    offsets: tuple[PrimExpr, ...]
 
 
 def signature_of(program: Program) -> Signature:
@@ -42,16 +43,36 @@ def signature_of(program: Program) -> Signature:
             sizes[names[size]] = size
         return names[size]
 
+    def size_of(size: PrimExpr) -> int | str:
+        return size.value if isinstance(size, IntImm) else name_of(size)
+
     params: list[Param] = []
     buffers: list[Buffer] = []
+    offsets: list[PrimExpr] = []
     for param in func.params:
         buffer = func.buffer_of(param)
         if buffer is None:
-            params.append(Integer(name_of(param)))
+            params.append(_scalar(param, name_of))
             continue
         if str(buffer.dtype) not in DTYPES:
             raise RefusedError(f"the datatype {buffer.dtype}")
         shape = tuple(s.value if isinstance(s, IntImm) else name_of(s) for s in buffer.shape)
-        params.append(Array(str(buffer.dtype), shape, buffer in program.written))
+        strides = None
+        if buffer.strides:
+            strides = tuple(
+                s.value if isinstance(s, IntImm) else name_of(s) for s in buffer.strides
+            )
+        params.append(Array(str(buffer.dtype), shape, buffer in program.written, strides))
         buffers.append(buffer)
-    return Signature(tuple(params), tuple(buffers), sizes)
+        if not isinstance(buffer.elem_offset, IntImm) or buffer.elem_offset.value:
+            offsets.append(buffer.elem_offset)
+    return Signature(tuple(params), tuple(buffers), sizes, tuple(offsets))
+
+
+def _scalar(param: Var, name_of: Callable[[PrimExpr], str]) -> Param:
+    dtype = param.dtype
+    if str(dtype) not in DTYPES:
+        raise RefusedError(f"the datatype {dtype}")
+    if dtype.is_bool or dtype.is_float:
+        return Number(str(dtype))
+    return Integer(name_of(param), str(dtype))

@@ -127,7 +127,7 @@ class Values(Frame):
             case Select(condition=test, true_value=yes, false_value=no):
                 return self.choice(self.value(test), self.value(yes), self.value(no))
             case Cast(value=inner, dtype=dtype):
-                return self._cast(self.value(inner), inner.dtype, dtype)
+                return self.cast(self.value(inner), inner.dtype, dtype)
             case BinaryOpExpr(a=a, b=b):
                 return self.binary(kind, expr.dtype, self.value(a), self.value(b))
             case Call(op=Op(name=name), args=args):
@@ -285,7 +285,8 @@ class Values(Frame):
         name = "sext" if signed else "zext"
         return self.apply(f"{name}{bits}", lambda x: f.cast(name, x, element), value)
 
-    def _cast(self, value: Value, source: DataType, target: DataType) -> Value:
+    def cast(self, value: Value, source: DataType, target: DataType) -> Value:
+        """A value of `source` as one of `target`."""
         f, type = self.function, value_type(target)
         if source == target:
             return value

@@ -88,9 +88,10 @@ def test_sizes_come_in_the_order_of_parameters() -> None:
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_the_kernel_runs_and_returns_none(kernel: Entry, n: int) -> None:
     x, y = arrays(n)
-    for _ in range(3):
-        assert kernel(x, 7, y) is None
-    assert np.array_equal(y, x + 7)
+    for k in (7, np.int64(7)):
+        y[...] = -1
+        assert kernel(x, k, y) is None
+        assert np.array_equal(y, x + 7)
 
 
 class Subclass(np.ndarray[Any, Any]):
@@ -122,7 +123,8 @@ WHOLE = np.zeros((9, 3), np.float32)
         (X.tolist(), 1, Y),
         (X, 1.0, Y),
         (X, True, Y),
-        (X, np.int64(1), Y),
+        (X, np.int32(1), Y),
+        (X, np.uint64(1), Y),
         (X, 2**63, Y),
         (X, -(2**63) - 1, Y),
         (X.astype(np.float64), 1, Y),

@@ -1,0 +1,100 @@
+"""Kernels on the native target and on NumPy, and what both do with the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.native import backend
+from relaxpy.exec.native.entry import make_entry
+from relaxpy.script import from_source
+
+Array = np.ndarray[Any, Any]
+HEADER = """
+@T.prim_func
+def main({params}):
+    T.func_attr({{"global_symbol": "main"}})
+"""
+
+
+@dataclass
+class Claim:
+    """A kernel on both targets. `refused` counts the calls that native code left to NumPy."""
+
+    native: Any
+    numpy: Any
+    refused: list[tuple[object, ...]] = field(default_factory=list)
+
+    def same(self, *args: object) -> str | None:
+        """Run both on copies of the arguments; the message of the error that both raise."""
+        results = []
+        for executable in (self.native, self.numpy):
+            copies = [copied(a) for a in args]
+            error = None
+            try:
+                executable["main"](*copies)
+            except RelaxpyError as caught:
+                error = str(caught).splitlines()[0]
+            results.append((error, [c for c in copies if isinstance(c, np.ndarray)]))
+        (found, mine), (expected, theirs) = results
+        assert found == expected
+        for one, other in zip(mine, theirs, strict=True):
+            if one.dtype.kind == "V":  # those of ml_dtypes
+                one, other = one.astype("float32"), other.astype("float32")
+            np.testing.assert_array_equal(one, other)
+        return found
+
+    def runs(self, *args: object) -> None:
+        """Check that native code runs these arguments and does what NumPy does."""
+        before = len(self.refused)
+        assert self.same(*args) is None
+        assert len(self.refused) == before
+
+    def fails(self, message: str, *args: object) -> None:
+        """Check that both targets raise an error with this message and leave the same arrays."""
+        found = self.same(*args)
+        assert found is not None
+        assert message in found
+
+
+def copied(value: object) -> object:
+    """A copy of an array in memory of the same layout, or any other value."""
+    if not isinstance(value, np.ndarray):
+        return value
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    memory = owner.copy(order="K")
+    offset = value.ctypes.data - owner.ctypes.data
+    return np.ndarray(value.shape, value.dtype, memory, offset, value.strides)
+
+
+def claim(
+    monkeypatch: pytest.MonkeyPatch, body: Sequence[str], params: str, text: str = ""
+) -> Claim:
+    """The kernel of the lines `body`, or of a whole `text`, which is claimed by native code."""
+    text = text or HEADER.format(params=params) + "".join(f"    {line}\n" for line in body)
+    refused: list[tuple[object, ...]] = []
+
+    def counted(
+        library: Any, symbol: str, listed: Any, fallback: Callable[..., object], **options: bool
+    ) -> Callable[..., object]:
+        def count(*args: object, **keywords: object) -> object:
+            refused.append(args)
+            return fallback(*args, **keywords)
+
+        return make_entry(library, symbol, listed, count, **options)
+
+    func = from_source(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "make_entry", counted)
+        native = relaxpy.compile(func, target="native")
+    methods = [row.method + row.reason for row in native.report()]
+    assert all(method.startswith("native") for method in methods), methods
+    return Claim(native, relaxpy.compile(func, target="numpy"), refused)
