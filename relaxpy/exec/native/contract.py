@@ -44,6 +44,11 @@ _TARGET, _A, _B, _INITIAL = range(4)
 _SERIAL = 1 << 18
 """The number of products below which a contraction takes less time than to start threads."""
 
+_SHORT = 32
+"""The extent below which the axis of the columns is chosen by the costs of vectors and copies."""
+_DEEP = 256
+"""The products of a sum from which these costs are those of the contraction."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
@@ -194,6 +199,7 @@ def _sorted(
     column = max(columns, key=_suits_columns, default=None)
     if column is None:
         return None
+    column = _cheaper(column, columns, over)
     if column.has(_A):
         order[_A], order[_B] = _B, _A
 
@@ -206,6 +212,8 @@ def _sorted(
         return b, a
 
     rest = [reordered(d) for d in spatial if d is not column]
+    # Axes without the second factor are the innermost ones: a task shares a copy of that.
+    rest.sort(key=lambda d: not d.has(_B))
     rows = [d for d in rest if d.has(_A) and not d.has(_B)]
     row = max(rows, key=lambda d: float(d.extent.constant or 1 << 20), default=None)
     return Product(
@@ -218,6 +226,31 @@ def _sorted(
         # The innermost axis of the sum is the one with adjacent elements.
         tuple(sorted(map(reordered, over), key=depth)),
     )
+
+
+def _cheaper(
+    column: Dimension, columns: Sequence[Dimension], over: Sequence[Dimension]
+) -> Dimension:
+    """The axis of columns: another one than `column` if that is too short to fill vectors."""
+    depth = math.prod(d.extent.constant or 0 for d in over)
+    length = column.extent.constant
+    if length is None or length >= _SHORT or depth < _DEEP:
+        return column
+
+    def cost(d: Dimension) -> float:
+        """The time for a product, where 1 is that of full vectors of operands in place."""
+        factor = _A if d.has(_A) else _B
+        rows = math.prod(o.extent.constant or 1 for o in columns if o.has(factor) != d.has(factor))
+        extent, stride = d.extent.constant or 0, d.strides[factor].constant
+        fill = -(-extent // 8) * 8 / max(extent, 1)
+        copy = {1: 0, 2: 3}.get(stride or 0, 16)
+        if copy and any(o.strides[factor].constant == 1 for o in over):
+            copy = 4
+        scatter = 0 if d.strides[_TARGET].constant == 1 else 25
+        return fill + copy / rows + scatter / depth
+
+    others = [d for d in columns if (d.extent.constant or 0) >= _SHORT]
+    return min([column, *others], key=cost)
 
 
 def _suits_columns(dimension: Dimension) -> tuple[bool, bool, bool, int]:

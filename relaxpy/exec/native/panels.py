@@ -8,6 +8,9 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Memory, Size, ceil_div, combine, convert, load
 from relaxpy.exec.native.llvm import Function, Type, Value
 
+_AHEAD = 4
+"""The vectors of a column after the current one up to which memory is asked for."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
@@ -50,18 +53,44 @@ def _pack_rows(
 def _pack_strided(
     f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
-    """Pack a block of any strides, by gathers."""
-    steps = f.iota(Type("i64", type.lanes)) * source.column_stride
+    """Pack a block of any strides: every other element from two vectors, others by gathers."""
+    stride, lanes = source.column_stride, type.lanes
+    steps = f.iota(Type("i64", lanes)) * stride
+    halves = not isinstance(stride, Value) and stride == 2 and lanes > 1
 
     def copy(row: Value, column: Size, mask: Value | None) -> None:
         start = combine(f, "mul", row, source.row_stride)
-        start = combine(f, "add", start, combine(f, "mul", column, source.column_stride))
+        start = combine(f, "add", start, combine(f, "mul", column, stride))
         pointer = f.element(source.pointer, start, memory.type)
-        raw = f.gather(memory.type, pointer, steps, mask)
+        if halves:
+            left = None if mask is None else f.index(source.columns) - f.index(column)
+            raw = _even(f, Type(memory.type.element, lanes), pointer, left)
+        else:
+            raw = f.gather(memory.type, pointer, steps, mask)
         values = convert(memory, raw, type)
         f.store(values, f.element(target, combine(f, "add", row * pitch, column), type))
 
     _each_vector(f, source, type.lanes, copy)
+
+
+def _even(f: Function, type: Type, pointer: Value, left: Value | None) -> Value:
+    """Every other element; 0 after the first `left` ones, if that is given.
+
+    The second vector begins with an element of the first one, so that it ends with the last
+    element of the result: no element after that is read.
+    """
+    lanes = type.lanes
+    after = f.element(pointer, lanes - 1, type)
+    if left is None:
+        both = f.load(type, pointer), f.load(type, after)
+    else:
+        count = left + left - 1
+        both = (
+            f.masked_load(type, pointer, f.lanes_below(count, lanes)),
+            f.masked_load(type, after, f.lanes_below(count - (lanes - 1), lanes)),
+        )
+    half = lanes // 2
+    return f.shuffle(*both, [2 * n if n < half else 2 * n + 1 for n in range(lanes)])
 
 
 def _each_vector(
@@ -104,16 +133,18 @@ def _pack_columns(
                 mask = exists if mask is None else f.arithmetic("and", mask, exists)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
             pointer = f.element(source.pointer, start, memory.type)
+            f.prefetch(f.element(pointer, _AHEAD * lanes, memory.type))
             vectors.append(load(f, memory, type, pointer, mask))
         for lane, values in enumerate(_transpose(f, vectors)):
             f.store(values, f.element(target, row * pitch + lane * pitch + column, type))
 
+    # Along the memory of a few columns, which processors read ahead.
     f.loop(
         0,
-        source.rows,
+        source.columns,
         lanes,
         [],
-        lambda row: f.loop(0, source.columns, lanes, [], lambda c: square(row, c)) and None,
+        lambda c: f.loop(0, source.rows, lanes, [], lambda row: square(row, c)) and None,
     )
 
 

@@ -7,10 +7,12 @@ into scratch memory where that is faster than to read it in place.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.blocking import cover, divisor, each, even, merged_in_b, packed, up
 from relaxpy.exec.native.contraction import (
     Axis,
     Contraction,
@@ -113,8 +115,7 @@ class TileEmitter:
         inside = int(math.prod(extents(self.whole)))
         self.chunk = max(1, DEPTH // max(1, inside))
         if self.chunked is not None and isinstance(self.chunked.extent, int):
-            count = -(-self.chunked.extent // self.chunk)
-            self.chunk = -(-self.chunked.extent // count)
+            self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
         # Two products of bytes are added by one instruction, whose operands are pairs of 16 bits.
         self.pairs = (
@@ -125,15 +126,30 @@ class TileEmitter:
         self.packed = I16 if self.pairs else contraction.accumulator
         self.packs_a = self.pairs or converts(contraction.a, contraction)
         self.packs_b = self.pairs or (self._packs_b() if packs is None else packs)
+        # A task runs over several iterations of an axis that the second operand does not have, the
+        # innermost of the outer axes, if each of them has few rows.
+        self.strip, self.strips = self._strip()
+        self.outer = contraction.outer[: -1 if self.strip else None]
         self.full, self.tail = self._column_blocks()
-        self.width = _up(sum(self.full or self.tail), tile.lanes)
+        self.width = up(sum(self.full or self.tail), tile.lanes)
         self.row_blocks = ceil_div(f, self.rows, ROWS)
         self.column_blocks = ceil_div(f, self.columns, self.width)
         self.tasks = total(f, self._sizes())
 
     def _sizes(self) -> list[Size]:
-        outer = [axis.extent for axis in self.contraction.outer]
-        return [*outer, self.row_blocks, self.column_blocks]
+        outer = [axis.extent for axis in self.outer]
+        strips = [] if self.strip is None else [ceil_div(self.f, self.strip.extent, self.strips)]
+        return [*outer, *strips, self.row_blocks, self.column_blocks]
+
+    def _strip(self) -> tuple[Axis | None, int]:
+        """The axis of the strips of rows that a task computes, and their number; or None, 1."""
+        axis = self.contraction.outer[-1] if self.contraction.outer else Axis(1)
+        if isinstance(axis.b, Value) or axis.b or isinstance(self.rows, Value) or self.packs_a:
+            return None, 1
+        if axis.extent == 1 or not 0 < self.rows <= ROWS // 2:
+            return None, 1
+        count = ROWS // self.rows
+        return axis, count if isinstance(axis.extent, Value) else even(axis.extent, count)
 
     def _packs_b(self) -> bool:
         contraction = self.contraction
@@ -157,31 +173,37 @@ class TileEmitter:
         if isinstance(self.columns, Value):
             # Powers of two are the most likely extents.
             return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
-        candidates = [_cover(self.columns, lanes, n) for n in range(most, max(0, most - 2), -1)]
+        candidates = [cover(self.columns, lanes, n) for n in range(most, max(0, most - 2), -1)]
         _, full, tail = min(candidates, key=lambda c: c[0])
         return full, tail
 
     def _allocate(self) -> None:
         """Allocate the memory of a task on the stack."""
         f, accumulator, lanes = self.f, self.contraction.accumulator, self.tile.lanes
-        depth = _up(self.depth, lanes)
+        depth = up(self.depth, lanes)
         height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
         # Rows of a copy begin in different sets of the cache.
         self.pitch = depth + lanes
         if self.packs_a:
-            self.band = f.alloca(self.packed, _up(height, lanes) * self.pitch)
+            self.band = f.alloca(self.packed, up(height, lanes) * self.pitch)
         if self.packs_b:
             self.panel = f.alloca(self.packed, (depth + lanes) * self.width)
         if self.pairs:
             self.paired = f.alloca(self.packed, (depth + lanes) * self.width)
         if self.chunked:
-            self.partial = f.alloca(accumulator, height * self.width)
+            self.partial = f.alloca(accumulator, self.strips * height * self.width)
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
         f = self.f
         self._allocate()
         *outer, band, block = digits(f, task, self._sizes())
+        strips: Size = 1
+        if self.strip is not None:
+            outer[-1] = combine(f, "mul", outer[-1], self.strips)
+            left = combine(f, "add", combine(f, "mul", outer[-1], -1), self.strip.extent)
+            exact = isinstance(self.strip.extent, int) and self.strip.extent % self.strips == 0
+            strips = self.strips if exact else combine(f, "smin", left, self.strips)
         start = combine(f, "mul", band, ROWS)
         height = self.rows
         if isinstance(height, Value) or height > ROWS:
@@ -191,10 +213,11 @@ class TileEmitter:
 
         def full() -> None:
             column = combine(f, "mul", block, self.width)
-            self._block(outer, start, height, self._columns(column, self.full))
+            self._block(outer, strips, start, height, self._columns(column, self.full))
 
         def tail() -> None:
-            self._block(outer, start, height, self._columns(self._tail_start(), self.tail))
+            columns = self._columns(self._tail_start(), self.tail)
+            self._block(outer, strips, start, height, columns)
 
         if self.full and self.tail:
             f.branch(f.compare("slt", f.index(block), self._tail_start() // self.width), full, tail)
@@ -219,7 +242,14 @@ class TileEmitter:
                 masks.append(f.lanes_below(f.index(self.columns - start - before), count))
         return _Columns(start, lanes, tuple(masks))
 
-    def _block(self, outer: Sequence[Size], start: Size, height: Size, columns: _Columns) -> None:
+    def _block(
+        self,
+        outer: Sequence[Size],
+        strips: Size,
+        start: Size,
+        height: Size,
+        columns: _Columns,
+    ) -> None:
         f, contraction = self.f, self.contraction
         place = (contraction.row, contraction.column)
         a = offset(f, (*outer, start), [x.a for x in (*contraction.outer, place[0])])
@@ -229,12 +259,27 @@ class TileEmitter:
 
         def stretch(number: Value | None) -> None:
             part = self._stretch(number, a_start, b_start, height, columns)
-            self._rows(outer, start, height, columns, part)
+            if self.strip is None:
+                self._rows(outer, start, height, columns, part, 0)
+            else:
+                f.loop(0, strips, 1, [], lambda n: self._strip_rows(n, outer, columns, part))
 
         if self.chunked is None:
             stretch(None)
         else:
             f.loop(0, self._stretches(), 1, [], stretch)
+
+    def _strip_rows(
+        self, number: Value, outer: Sequence[Size], columns: _Columns, stretch: _Stretch
+    ) -> None:
+        """The rows of one strip."""
+        f = self.f
+        assert self.strip is not None
+        assert isinstance(self.rows, int)
+        here = (*outer[:-1], combine(f, "add", outer[-1], number))
+        a = moved(f, stretch.a, combine(f, "mul", number, self.strip.a))
+        there = replace(stretch, a=a)
+        self._rows(here, 0, self.rows, columns, there, combine(f, "mul", number, self.rows))
 
     def _stretches(self) -> Value:
         """The number of stretches of the sum; one at least, which writes the initial values."""
@@ -253,8 +298,10 @@ class TileEmitter:
             chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
             first = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
             rest = combine(f, "sdiv", number, chunks)
-            left = combine(f, "add", combine(f, "mul", first, -1), self.chunked.extent)
-            extent = combine(f, "smin", left, self.chunk)
+            whole = self.chunked.extent
+            left = combine(f, "add", combine(f, "mul", first, -1), whole)
+            exact = isinstance(whole, int) and whole % self.chunk == 0
+            extent = self.chunk if exact and whole else combine(f, "smin", left, self.chunk)
             a, b = (
                 moved(f, a, combine(f, "mul", first, self.chunked.a)),
                 moved(f, b, combine(f, "mul", first, self.chunked.b)),
@@ -276,12 +323,12 @@ class TileEmitter:
         if self.packs_a:
             self._pack_a(a, axes, height)
             a, a_row = Memory(self.band, self.packed), self.pitch
-            strides = [(n, b) for n, (_, b) in zip(_packed(axes), strides, strict=True)]
+            strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
         if self.packs_b:
             self._pack_b(b, axes, columns)
             b, width = Memory(self.panel, self.packed), self.width
-            packed = _packed(axes)
-            strides = [(a, n * width) for n, (a, _) in zip(packed, strides, strict=True)]
+            strides_in_copy = packed(axes)
+            strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if self.pairs:
             count, vector = total(f, [x.extent for x in axes]), Type("i16", self.tile.lanes)
             pair_rows(f, self.panel, self.paired, count, self.width, vector)
@@ -324,7 +371,7 @@ class TileEmitter:
             block = Block(moved(f, a, at).pointer, height, extent, row.a, stride)
             pack(f, a, block, advance(f, self.band, target, vector), self.pitch, vector)
 
-        _each(f, axes[:-1], [axis.a for axis in axes[:-1]], _packed(axes)[:-1], copy)
+        each(f, axes[:-1], [axis.a for axis in axes[:-1]], packed(axes)[:-1], copy)
 
     def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: _Columns) -> None:
         f, column = self.f, self.contraction.column
@@ -336,13 +383,15 @@ class TileEmitter:
         elif not isinstance(columns.start, Value):
             extent = min(sum(columns.lanes), self.columns - columns.start)
 
+        axes = merged_in_b(f, [Axis(x.extent, 0, x.b) for x in axes])
+
         def copy(at: Size, target: Size) -> None:
             rows, stride = (axes[-1].extent, axes[-1].b) if axes else (1, 1)
             block = Block(moved(f, b, at).pointer, rows, extent, stride, column.b)
             place = advance(f, self.panel, combine(f, "mul", target, self.width), vector)
             pack(f, b, block, place, self.width, vector)
 
-        _each(f, axes[:-1], [axis.b for axis in axes[:-1]], _packed(axes)[:-1], copy)
+        each(f, axes[:-1], [axis.b for axis in axes[:-1]], packed(axes)[:-1], copy)
 
     def _rows(
         self,
@@ -351,11 +400,13 @@ class TileEmitter:
         height: Size,
         columns: _Columns,
         stretch: _Stretch,
+        kept: Size,
     ) -> None:
+        """The tiles of rows, whose partial sums begin at the row `kept`."""
         f, most = self.f, self.tile.rows
 
         def tile(row: Size, rows: int) -> None:
-            self._tile(outer, start, row, rows, columns, stretch)
+            self._tile(outer, start, row, rows, columns, stretch, combine(f, "add", kept, row))
 
         if isinstance(height, int):
             whole = height // most * most
@@ -387,6 +438,7 @@ class TileEmitter:
         rows: int,
         columns: _Columns,
         stretch: _Stretch,
+        kept_row: Size,
     ) -> None:
         f, contraction = self.f, self.contraction
         types = [Type(contraction.accumulator.element, lanes) for lanes in columns.lanes]
@@ -410,7 +462,7 @@ class TileEmitter:
 
         def scratch(position: int) -> Value:
             r, n = divmod(position, len(types))
-            here = combine(f, "mul", combine(f, "add", row, r), self.width)
+            here = combine(f, "mul", combine(f, "add", kept_row, r), self.width)
             here = combine(f, "add", here, columns.offsets[n])
             return advance(f, self.partial, here, contraction.accumulator)
 
@@ -470,53 +522,3 @@ class TileEmitter:
                 values = iteration(number, *values)
             return list(values)
         return f.loop(0, axis.extent, 1, values, iteration)
-
-
-def _cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
-    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors."""
-    width = lanes * most
-    count, rest = divmod(columns, width)
-    tail = [lanes] * (rest // lanes)
-    if rest := rest % lanes:
-        # Half a register costs less than a whole one.
-        last = lanes
-        while last > 4 and rest <= last // 2:
-            last //= 2
-        tail.append(last)
-    # A tile of 8 rows loads 8 scalars, and as many vectors as it has.
-    costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
-    cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
-    return cost, (lanes,) * most if count else (), tuple(tail)
-
-
-def _packed(axes: Sequence[Axis]) -> list[int]:
-    """The strides of axes in a copy, in which the last one is adjacent."""
-    return [int(math.prod(extents(axes[n + 1 :]))) for n in range(len(axes))]
-
-
-def _each(
-    f: Function,
-    axes: Sequence[Axis],
-    source: Sequence[Size],
-    target: Sequence[Size],
-    body: Callable[[Size, Size], None],
-) -> None:
-    """Call `body` with the offsets of source and target in each iteration of the axes."""
-
-    def nest(number: int, at: Size, there: Size) -> None:
-        if number == len(axes):
-            body(at, there)
-            return
-
-        def iteration(index: Value) -> None:
-            ahead = combine(f, "add", at, combine(f, "mul", index, source[number]))
-            place = combine(f, "add", there, combine(f, "mul", index, target[number]))
-            nest(number + 1, ahead, place)
-
-        f.loop(0, axes[number].extent, 1, [], iteration)
-
-    nest(0, 0, 0)
-
-
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -234,6 +234,18 @@ def test_convolutions(stride: int, padding: int, dilation: int, groups: int) -> 
     close(found, wanted, size, 9 * 8)
 
 
+@pytest.mark.parametrize(("size", "stride"), [(7, 1), (13, 2), (9, 1)])
+def test_convolutions_of_many_channels_with_short_rows(size: int, stride: int) -> None:
+    """Their vectors are of output channels, not of columns of the image."""
+    x, weight = numbers((2, 60, size, size)), numbers((40, 60, 3, 3))
+    args = f'x: R.Tensor({x.shape}, "float32"), w: R.Tensor({weight.shape}, "float32")'
+    found = run(graph(args, f"R.nn.conv2d(x, w, strides={stride}, padding=1)"), x, weight)
+    how = {"stride": stride, "padding": 1, "dilation": 1, "groups": 1}
+    wide = x.astype("float64"), weight.astype("float64")
+    wanted, size_of_sums = convolution(*wide, **how), convolution(*map(abs, wide), **how)
+    close(found, wanted, size_of_sums, 9 * 60)
+
+
 def test_attention() -> None:
     q, k, v = (numbers((2, 20, 3, 8), seed=n) for n in range(3))
     args = ", ".join(f'{x}: R.Tensor((2, 20, 3, 8), "float32")' for x in "qkv")

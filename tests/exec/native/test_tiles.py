@@ -114,6 +114,28 @@ def test_batches_broadcasts_and_several_axes_of_the_sum(symbolic: str) -> None:
     run("mk,kn->nm", {"m": 9, "n": 20, "k": 6}, "float32", symbolic=symbolic)
 
 
+@pytest.mark.parametrize("k", [1, 300, 2500])
+@pytest.mark.parametrize("y", [1, 2, 40])
+def test_strips_of_few_rows_share_a_copy_of_the_columns(y: int, k: int) -> None:
+    for symbolic in ("", "y", "yk"):
+        extents = {"y": y, "x": 7, "n": 50, "k": k}
+        run("ykx,nk->ynx", extents, "float32", symbolic=symbolic, fixed="nx")
+        run("kyx,nk->nyx", extents, "float32", symbolic=symbolic, fixed="nx")
+    run("ykx,nk->ynx", {"y": y, "x": 7, "n": 50, "k": k}, "float16")
+
+
+@pytest.mark.parametrize("lanes", [0, 1, 2, 17])
+@pytest.mark.parametrize("symbolic", ["", "n"])
+def test_every_other_element_of_an_operand(lanes: int, symbolic: str) -> None:
+    """No element after the last one is read."""
+    n, k = 16 + lanes, 5
+    whole = guarded(numbers((k, 2 * n - 1), "float32"), at_end=True)
+    a, b = numbers((9, k), "float32"), whole[:, ::2]
+    c = guarded(np.full((9, n), 77, "float32"), at_end=True)
+    Kernel("mk,kn->mn", (a, b, c), symbolic=symbolic, fixed="n" if not symbolic else "")(a, b, c)
+    check("mk,kn->mn", a, b, c)
+
+
 @pytest.mark.parametrize("packs", [True, False])
 def test_windows_of_a_padded_image(*, packs: bool) -> None:
     """A convolution is a contraction whose rows and windows have strides of the image."""

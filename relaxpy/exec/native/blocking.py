@@ -1,0 +1,87 @@
+"""The sizes of the blocks of a contraction, and the order of the elements in copies of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from relaxpy.exec.native.contraction import Axis, Size, combine, extents
+from relaxpy.exec.native.llvm import Function, Value
+
+
+def divisor(extent: int, most: int) -> int:
+    """About `most` or fewer of `extent` iterations, if possible a divisor of them."""
+    for size in range(most * 5 // 4, most // 2, -1):
+        if extent % size == 0:
+            return size
+    return even(extent, most)
+
+
+def even(extent: int, most: int) -> int:
+    """The size of equal parts of an extent, which are at most `most`."""
+    count = max(1, -(-extent // most))
+    return max(1, -(-extent // count))
+
+
+def cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
+    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors."""
+    width = lanes * most
+    count, rest = divmod(columns, width)
+    tail = [lanes] * (rest // lanes)
+    if rest := rest % lanes:
+        # Half a register costs less than a whole one.
+        last = lanes
+        while last > 4 and rest <= last // 2:
+            last //= 2
+        tail.append(last)
+    # A tile of 8 rows loads 8 scalars, and as many vectors as it has.
+    costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
+    cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
+    return cost, (lanes,) * most if count else (), tuple(tail)
+
+
+def merged_in_b(f: Function, axes: Sequence[Axis]) -> list[Axis]:
+    """The axes of `b`, of which adjacent ones with proportional strides become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        last = result[-1] if result else None
+        known = isinstance(axis.extent, int) and isinstance(axis.b, int)
+        if last is not None and known and last.b == combine(f, "mul", axis.b, axis.extent):
+            result[-1] = Axis(combine(f, "mul", last.extent, axis.extent), 0, axis.b)
+        else:
+            result.append(axis)
+    return result
+
+
+def packed(axes: Sequence[Axis]) -> list[int]:
+    """The strides of axes in a copy, in which the last one is adjacent."""
+    return [int(math.prod(extents(axes[n + 1 :]))) for n in range(len(axes))]
+
+
+def each(
+    f: Function,
+    axes: Sequence[Axis],
+    source: Sequence[Size],
+    target: Sequence[Size],
+    body: Callable[[Size, Size], None],
+) -> None:
+    """Call `body` with the offsets of source and target in each iteration of the axes."""
+
+    def nest(number: int, at: Size, there: Size) -> None:
+        if number == len(axes):
+            body(at, there)
+            return
+
+        def iteration(index: Value) -> None:
+            ahead = combine(f, "add", at, combine(f, "mul", index, source[number]))
+            place = combine(f, "add", there, combine(f, "mul", index, target[number]))
+            nest(number + 1, ahead, place)
+
+        f.loop(0, axes[number].extent, 1, [], iteration)
+
+    nest(0, 0, 0)
+
+
+def up(size: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-size // multiple) * multiple
