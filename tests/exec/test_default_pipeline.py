@@ -139,7 +139,7 @@ def test_long_chains_are_several_kernels_with_short_names() -> None:
     names = called(builder.finalize())
     assert len(names) == 3
     assert max(map(len, names)) < 100
-    assert names[0].endswith("_and_24_more")
+    assert names[0].endswith("_and_16_more")
     agree(builder.finalize(), floats(4))
 
 

@@ -148,7 +148,10 @@ def test_a_match_that_others_separate_is_refused() -> None:
     pattern = is_op("relax.add")(is_op("relax.exp")(is_op("relax.nn.relu")(product)), wildcard())
     partial = is_op("relax.add")(is_op("relax.exp")(wildcard()), is_op("relax.exp")(wildcard()))
     same(Branches, FuseOpsByPattern([("mine.sum", partial)])(Branches))
-    message = "a, b, c, e match a pattern and cannot be computed together: d needs some of them"
+    message = (
+        "A cyclic dependency detected: a, b, c, e match a pattern and cannot be computed "
+        "together, because d needs some of them"
+    )
     with pytest.raises(TransformError, match=message) as caught:
         FuseOpsByPattern([("mine.all", pattern)])(Branches)
     assert caught.value.__notes__ == ["in pass FuseOpsByPattern"]
@@ -157,6 +160,41 @@ def test_a_match_that_others_separate_is_refused() -> None:
         return False
 
     stays(FuseOpsByPattern([("mine.all", pattern, {}, check)]), Branches)
+
+
+def test_a_later_match_replaces_those_that_it_contains() -> None:
+    """The sum matches first, and the greater alternative contains it; d overlaps with a match."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                b = R.add(a, w)
+                c = R.nn.relu(b)
+                R.output(c)
+            return c
+
+        @R.function
+        def other(x: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.nn.relu(x)
+                b = R.nn.relu(a)
+                c = R.nn.relu(b)
+                R.output(c)
+            return c
+
+    added = is_op("relax.add")(MATMUL, wildcard())
+    after = FuseOpsByPattern([("mine.sum", added | is_op("relax.nn.relu")(added))])(Before)
+    fused = after["fused_relax_matmul_relax_add_relax_nn_relu"]
+    assert [binding.var.name_hint for binding in fused.body.blocks[0].bindings] == ["a", "b", "c"]
+    assert_structural_equal(after["other"], Before["other"])
+    twice = is_op("relax.nn.relu")(RELU)
+    bindings = FuseOpsByPattern([("mine.twice", twice)])(Before)["other"].body.blocks[0].bindings
+    assert [binding.var.name_hint for binding in bindings] == ["b", "c"]
+    assert bindings[1].value.op.name == "relax.nn.relu"
+    same(Before, after)
 
 
 def test_matches_that_need_each_other_are_refused() -> None:
@@ -173,7 +211,7 @@ def test_matches_that_need_each_other_are_refused() -> None:
             return c, d
 
     pattern = is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard())
-    message = "a, b, c, d match a pattern and cannot be computed together: .* needs some of them"
+    message = "a, b, c, d match a pattern and cannot be computed together, because .* needs some"
     with pytest.raises(TransformError, match=message):
         FuseOpsByPattern([("mine.sum", pattern)])(Crossed)
 

@@ -292,6 +292,31 @@ def test_a_kernel_that_overwrites_an_operand_is_called_in_place() -> None:
     assert calls[1].attrs["inplace_indices"] == (0, -1)
 
 
+def test_public_functions_become_kernels_where_they_are_called() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def called(x: R.Tensor((4,), "float32")):
+            R.func_attr({"Primitive": 1})
+            with R.dataflow():
+                y = R.emit_te(topi.exp, x)
+                z = R.emit_te(topi.sqrt, y)
+                R.output(z)
+            return z
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            cls = Before
+            return cls.called(x)
+
+    after = fused(Before, X[0, :4])
+    kernel = after["called"]
+    assert isinstance(kernel, tir.PrimFunc)
+    assert "global_symbol" not in kernel.attrs
+    del Before["main"]
+    stays(FuseTIR(), Before)
+
+
 def test_kernels_that_other_functions_call_stay() -> None:
     @I.ir_module
     class Before:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,8 @@ class FuseOpsByPattern(Pass):
     """Groups what each pattern matches in a dataflow block into a function of its own.
 
     The functions have the attribute `Composite`, the name of the pattern, and the attributes that
-    its `attrs_getter` returns. Patterns are tried in order, and a binding is in one match only.
+    its `attrs_getter` returns. Patterns are tried in order, and a binding is in one match only: the
+    first, unless a later match of the same pattern contains all of it.
     Constants stay inside of the functions if `bind_constants`, else they are passed. With
     `annotate_codegen`, each function is wrapped in another one with the attribute `Codegen`, the
     name of the pattern up to the first dot, for RunCodegen. Only `entry_functions` are searched if
@@ -111,7 +112,7 @@ def _matches(block: DataflowBlock, pattern: FusionPattern) -> Mapping[Binding, F
     bound = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
     var_of = {value: var for var, value in bound.items()}
     groups: dict[Var, FunctionGroup] = {}
-    sizes: dict[FunctionGroup, int] = {}
+    contents: dict[FunctionGroup, Set[Var | None]] = {}
     usages: Mapping[Var, Sequence[Var]] | None = None
     for value in bound.values():
         if not isinstance(value, Call):
@@ -126,13 +127,13 @@ def _matches(block: DataflowBlock, pattern: FusionPattern) -> Mapping[Binding, F
         )
         if None in members or (pattern.check is not None and not pattern.check(context)):
             continue
-        if any(sizes[groups[m]] > 1 for m in members if m in groups):
+        if any(not contents[groups[m]] <= members.keys() for m in members if m in groups):
             continue
         attrs: dict[str, object] = {"Composite": pattern.name}
         if pattern.attrs_getter is not None:
             attrs |= pattern.attrs_getter(context.annotated_expr)
         group = FunctionGroup(as_attrs(attrs))
-        sizes[group] = len(members)
+        contents[group] = members.keys()
         groups |= dict.fromkeys(_known(members), group)
     return {b: groups[b.var] for b in block.bindings if b.var in groups}
 

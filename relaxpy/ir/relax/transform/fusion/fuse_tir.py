@@ -41,12 +41,12 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 @dataclass(frozen=True)
 class FuseTIR(Pass):
-    """Makes one kernel of each private function with the attribute `Primitive` of FuseOps.
+    """Makes one private kernel of each function with the attribute `Primitive` of FuseOps.
 
     Intermediate results are local buffers of the kernel, shapes that the function takes become
     scalars, and tuples their fields. A function that does more than call kernels on tensors of
-    known shapes stays as it is, and so does one that is used otherwise than by calls. Private
-    kernels that are not called any more are removed.
+    known shapes stays as it is, and so does one that is used otherwise than by calls, or that is
+    public and not called. Private kernels that are not called any more are removed.
 
     Example:
         @I.ir_module
@@ -103,11 +103,12 @@ class FuseTIR(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         before = normalize_module(mod)
         functions = before.functions_by_name
+        called = {name for func in functions.values() for name in mentioned_globals(func)}
         kernels = {
             name: kernel
             for name, func in functions.items()
             if isinstance(func, Function) and func.attrs.get("Primitive")
-            if "global_symbol" not in func.attrs  # or else it is called from outside
+            if "global_symbol" not in func.attrs or name in called
             if (kernel := fused_kernel(func, functions)) is not None
         }
         for func in functions.values() if kernels else ():

@@ -46,7 +46,7 @@ from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
-MAX_NAMES: Final = 8
+MAX_NAMES: Final = 16
 """How many names of kernels the name of a function consists of at most."""
 
 
@@ -215,7 +215,8 @@ def _cycle_error(cycle: Sequence[Unit], groups: Mapping[Binding, FunctionGroup])
     else:
         reason = "their functions need results of each other"
     return TransformError(
-        f"{_names(fused)} match a pattern and cannot be computed together: {reason}",
+        f"A cyclic dependency detected: {_names(fused)} match a pattern and cannot be computed "
+        f"together, because {reason}",
         hint="let the pattern match what is between them, or its check refuse the match",
         span=fused[-1].span,
     )
