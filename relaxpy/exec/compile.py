@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, WellFormedError
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
 from relaxpy.exec.kernel import runtime
+from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
 from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
@@ -231,7 +232,8 @@ def _for_reference(program: Program) -> Executable:
         evaluator = ReferenceEvaluator(module, instrument)
         return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    return _executable(program, functions(None), module.script, ExecutionReport(rows), functions)
+    report = ExecutionReport(rows)
+    return _executable(program, functions(None), module.script, report, functions, None)
 
 
 def _with_backend(program: Program, not_native: str) -> Executable:
@@ -245,7 +247,7 @@ def _with_backend(program: Program, not_native: str) -> Executable:
         return lower_module(module, new_backend, runtime, instrument).functions
 
     report = ExecutionReport((*_kernel_rows(lowered), *_dynamic_rows(module)), not_native)
-    return _executable(program, lowered.functions, lowered.source, report, functions)
+    return _executable(program, lowered.functions, lowered.source, report, functions, new_backend)
 
 
 def _executable(
@@ -254,6 +256,7 @@ def _executable(
     source: str | Callable[[], str],
     report: ExecutionReport,
     instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
+    new_backend: Callable[[], Backend] | None,
 ) -> Executable:
     module = program.module
     public = public_signatures(module)
@@ -272,6 +275,7 @@ def _executable(
         report=report,
         private_names=module.functions_by_name.keys() - names,
         instrumented=lambda instrument: entries(instrumented(instrument)),
+        kernel_source=partial(kernel_source, module, new_backend),
     )
 
 

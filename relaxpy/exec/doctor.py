@@ -20,6 +20,7 @@ from relaxpy.exec.native.entry import fits_interpreter
 from relaxpy.exec.native.machine import Machine, host, llvm
 from relaxpy.exec.native.pool import THREADS, thread_count
 from relaxpy.exec.native.processor import processor
+from relaxpy.ir.core.target import default_target
 from relaxpy.screen import Table
 
 _CORE_TYPE = "OPENBLAS_CORETYPE"
@@ -183,9 +184,14 @@ def _cache() -> Finding:
 
 
 def _targets(reason: str) -> Finding:
-    if reason:
-        return Finding("targets", "numpy, reference", f"native: {reason}")
-    return Finding("targets", "native, numpy, reference")
+    names = ("numpy", "reference") if reason else ("native", "numpy", "reference")
+    try:
+        default, obstacle = default_target()
+    except MisuseError as error:
+        return Finding("targets", ", ".join(names), error.diagnostic.message)
+    marked = [f"{name} (default)" if name == default else name for name in names]
+    obstacle = reason or obstacle
+    return Finding("targets", ", ".join(marked), obstacle and f"native: {obstacle}")
 
 
 def _plural(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -33,6 +33,7 @@ from relaxpy.ir.serialize import save_json
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
 
+SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 FORMAT: Final = "relaxpy-executable"
 VERSION: Final = 1
 _ndarray: Final = np.ndarray
@@ -179,8 +180,10 @@ class Executable(CopiedByReference):
         report: ExecutionReport,
         private_names: Collection[str],
         instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
+        kernel_source: Callable[[str, SourceKind], str],
     ) -> None:
         self.instrumented = instrumented
+        self._kernel_source = kernel_source
         self._program = program
         self._source = source
         self._entries = dict(entries)
@@ -247,6 +250,21 @@ class Executable(CopiedByReference):
     def function_names(self) -> tuple[str, ...]:
         """The names that can be called, in the module's order."""
         return tuple(self._entries)
+
+    @user_facing
+    def kernel_source(self, name: str, kind: SourceKind = "python") -> str:
+        """The source of a kernel, which is compiled once more for it.
+
+        The kinds are "tree" (its loops), "python" (what runs on NumPy, also where native code
+        refuses arguments), "llvm" (LLVM IR) and "asm" (assembly). The two last ones exist for
+        kernels that are native, which `report` lists.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such kernel.
+            MisuseError (also TypeError, ValueError): the kind is unknown, or the kernel has no
+                source of this kind; the message says why.
+        """
+        return self._kernel_source(name, kind)
 
     def report(self) -> ExecutionReport:
         """The method by which each kernel runs, and the reasons for slow methods."""

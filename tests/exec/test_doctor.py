@@ -23,6 +23,7 @@ TOPICS = (
 
 def test_a_diagnosis_is_a_table_of_all_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAXPY_NUM_THREADS", "3")
+    monkeypatch.delenv("RELAXPY_TARGET", raising=False)
     found = relaxpy.doctor()
     assert tuple(finding.topic for finding in found) == TOPICS
     lines = str(found).splitlines()
@@ -35,7 +36,7 @@ def test_a_diagnosis_is_a_table_of_all_topics(monkeypatch: pytest.MonkeyPatch) -
     assert f"{host().vector_bits} bits" in found["vectors"].value
     assert re.match(r"\d+\.\d+\.\d+, LLVM \d+\.", found["llvmlite"].value)
     assert found["threads"].value.startswith("3 threads")
-    assert found["targets"].value.startswith("native")
+    assert found["targets"].value == "native (default), numpy, reference"
 
 
 def test_settings_that_slow_programs_down_have_advice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +74,22 @@ def test_a_machine_without_native_code_is_diagnosed(monkeypatch: pytest.MonkeyPa
     def fail() -> None:
         raise CompileError("llvmlite is not installed")
 
+    monkeypatch.setenv("RELAXPY_TARGET", "numpy")
     monkeypatch.setattr(module, "host", fail)
     monkeypatch.setattr(module, "llvm", fail)
     found = relaxpy.doctor()
-    assert found["targets"].value == "numpy, reference"
+    assert found["targets"].value == "numpy (default), reference"
     assert found["targets"].advice == "native: llvmlite is not installed"
+    assert found["vectors"].advice == "llvmlite is not installed"
     assert found["llvmlite"].advice == "pip install relaxpy[native]"
+
+
+def test_the_target_that_the_environment_selects_is_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RELAXPY_TARGET", "numpy")
+    found = relaxpy.doctor()["targets"]
+    assert found.value == "native, numpy (default), reference"
+    assert found.advice == "native: RELAXPY_TARGET is numpy"
+    monkeypatch.setenv("RELAXPY_TARGET", "gpu")
+    assert relaxpy.doctor()["targets"].advice.startswith("RELAXPY_TARGET is 'gpu'")

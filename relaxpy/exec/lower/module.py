@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
@@ -42,6 +42,9 @@ class Backend(Protocol):
     def link(self, namespace: dict[str, Any]) -> None:
         """Replace the work of kernels in the names of the module's text."""
 
+    def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
+        """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
+
 
 class NumpyBackend:
     """All kernels run as their text says."""
@@ -54,6 +57,9 @@ class NumpyBackend:
 
     def link(self, namespace: dict[str, Any]) -> None:
         """Nothing: the kernels are those of the text."""
+
+    def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
+        """Nothing: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

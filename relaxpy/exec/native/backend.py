@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from relaxpy.exec.kernel import Kernel, compile_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
@@ -14,6 +14,7 @@ from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.objects import compile_assembly
 from relaxpy.exec.native.price import check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.tree import program_of
@@ -85,3 +86,11 @@ class NativeBackend:
         library = compile_module(self.module, [*exports, PYTHON])
         for name, (symbol, signature) in self.claimed.items():
             namespace[name] = make_entry(library, symbol, signature.params, namespace[name])
+
+    def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
+        """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
+        if name not in self.claimed:
+            return None
+        module = self.module.copy()
+        del module.functions[entry_name(self.claimed[name][0])]  # which is not about the kernel
+        return module.text() if kind == "llvm" else compile_assembly(module.text())
