@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,19 @@ from tests.fuzz.relay_texts import mutant, write
 from tests.fuzz.today import COUNT, SEED
 from tests.relay_programs import prelude
 
+PASSES = [
+    relay.transform.DeadCodeElimination(inline_once=True),
+    relay.transform.DefuseOps(),
+    relay.transform.EliminateCommonSubexpr(),
+    relay.transform.EtaExpand(expand_constructor=True, expand_global_var=True),
+    relay.transform.FoldConstant(),
+    relay.transform.FuseOps(2),
+    relay.transform.LambdaLift(),
+    relay.transform.PartialEvaluate(),
+    relay.transform.ToANormalForm(),
+    relay.transform.ToBasicBlockNormalForm(),
+    relay.transform.ToGraphNormalForm(),
+]
 ARGS = (
     np.array([[1, -2, 3], [0, 2, -1]], "float32"),
     np.array([[2, 0, -3], [1, 1, 4]], "int32"),
@@ -61,6 +75,23 @@ def test_programs_with_data_types_run_the_same_in_all_executors(k: int) -> None:
         assert same(evaluated(module, "vm"), evaluated(module, "debug"))
     except Exception as error:
         error.add_note(f"seed {SEED}.{k}\n{text}")
+        raise
+
+
+@pytest.mark.parametrize("k", range(-(-COUNT // 20)))
+def test_passes_keep_the_values_of_random_programs(k: int) -> None:
+    """RLY-106, RLY-108: three passes one after the other, from all that there are."""
+    text = write(f"{SEED}.{k}", with_data=k % 2 == 0)
+    chosen = random.Random(f"{SEED}.{k}").sample(PASSES, 3)
+    try:
+        module = relay.parse(text, init_module=prelude())
+        result = module
+        for step in chosen:
+            result = step(result)
+        assert str(result["main"].checked_type) == str(module["main"].checked_type)
+        assert same(evaluated(result, "debug"), evaluated(module, "debug"))
+    except Exception as error:
+        error.add_note(f"seed {SEED}.{k}, {chosen}\n{text}")
         raise
 
 

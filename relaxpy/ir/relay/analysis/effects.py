@@ -44,7 +44,7 @@ class Effects:
             visited.add(id(node))
             if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
                 return True
-            if isinstance(node, rl.Function) and node is not root:
+            if isinstance(node, rl.Function):
                 continue  # it is evaluated where it is called
             if isinstance(node, rl.Call):
                 bodies = self.bodies_called(node.op)

@@ -9,3 +9,5 @@ from relaxpy.ir.relay.op import (
     quantized as quantized,
     tensor as tensor,
 )
+
+from relaxpy.ir.relay.op import gradients as gradients  # isort: skip  # of all operators before

@@ -14,6 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.expr import RelayExpr
 from relaxpy.ir.relay.op.relations import RELATIONS, Relation, relation_of
 from relaxpy.ir.relay.ty import FuncType, Type, TypeRelation, TypeVar
@@ -22,6 +23,16 @@ Translate: TypeAlias = Callable[[tuple[rx.Expr, ...], Attrs], rx.Expr]
 """The Relax expression of a call: of its operands, Relax variables, and its attributes."""
 Compute: TypeAlias = Callable[[Attrs, Sequence[Any], Type | None], Sequence[Any]]
 """The `te` tensors of a call: of its attributes, of `te` operands and of the result type."""
+
+
+Emit: TypeAlias = Callable[[BlockBuilder, tuple[rx.Expr, ...], Attrs], rx.Expr]
+"""The Relax expression of a call, for which a builder receives bindings."""
+Gradient: TypeAlias = Callable[[RelayExpr, RelayExpr], Sequence[RelayExpr]]
+"""The gradients of the operands of a call: of the call, and of the gradient of its result."""
+GRADIENT: Final = ".gradient"
+"""The end of the names of the operators that compute gradients."""
+
+GRADIENT_COLUMN: Final = "FPrimalGradient"
 
 
 class Missing(Enum):
@@ -49,6 +60,7 @@ class OpRecord:
     relation: Relation | None = None
     relation_name: str = ""
     translate: Translate | None = None
+    emit: Emit | None = None
     compute: Compute | None = None
     is_stateful: bool = False
     description: str = ""
@@ -227,8 +239,8 @@ class Op(RelayExpr):
 
 
 def list_op_names() -> list[str]:
-    """Return the names of all registered operators."""
-    return list(Op._table)
+    """Return the names of all registered operators, apart from those that compute gradients."""
+    return [name for name in Op._table if not name.endswith(GRADIENT)]
 
 
 def is_op_name(name: str) -> bool:
@@ -255,3 +267,21 @@ def register_compute(name: str, compute: Compute | None = None) -> Any:
         return function
 
     return enter if compute is None else enter(compute)
+
+
+@user_facing
+def register_gradient(op_name: str, fgradient: Gradient | None = None, level: int = 10) -> Any:
+    """Set the gradient of an operator; without a function, return a decorator.
+
+    The function receives the call and the gradient of its result, and returns a list with that of
+    each operand. `level` exists for programs of TVM.
+
+    Errors:
+        UnknownNameError (also ValueError, KeyError): there is no such operator.
+    """
+
+    def enter(function: Gradient) -> Gradient:
+        Op.get(op_name).set_attr(GRADIENT_COLUMN, function)
+        return function
+
+    return enter if fgradient is None else enter(fgradient)

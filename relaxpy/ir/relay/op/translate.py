@@ -26,6 +26,8 @@ def translated(
     """
     if record.translate is not None:
         return record.translate(args, attrs)
+    if record.emit is not None:
+        return record.emit(builder, args, attrs)
     compute = record.compute
     if compute is None:
         raise RuntimeCheckError(

@@ -62,8 +62,8 @@ def _is_constant(expr: rl.RelayExpr) -> bool:
 
 def _folded(node: Node) -> Node | None:
     match node:
-        case rl.Call(op=Op() as op, args=args) if args and not op.record.is_stateful:
-            return _evaluated(node, op) if all(map(_is_constant, args)) else None
+        case rl.Call():
+            return evaluated_call(node)
         case rl.TupleGetItem(tuple_value=rl.Tuple(fields=fields), index=index):
             known = all(is_atom(field) or _is_constant(field) for field in fields)
             return fields[index] if known and index < len(fields) else None
@@ -73,7 +73,13 @@ def _folded(node: Node) -> Node | None:
             return None
 
 
-def _evaluated(call: rl.Call, op: Op) -> rl.RelayExpr | None:
+def evaluated_call(call: rl.Call) -> rl.RelayExpr | None:
+    """Return the value of a call of an operator on constants; None if it stays a call."""
+    op = call.op
+    if not isinstance(op, Op) or op.record.is_stateful or not call.args:
+        return None
+    if not all(map(_is_constant, call.args)):
+        return None
     values = [_value(arg) for arg in call.args]
     try:
         result = hooks.call("relay_operator", op, values, call.attrs, call.checked_type_)

@@ -20,6 +20,8 @@ PASSES = [
     transform.FoldConstant(),
     transform.Inline(),
     transform.LambdaLift(),
+    transform.FuseOps(),
+    transform.PartialEvaluate(),
     transform.RemoveUnusedFunctions(),
     transform.SimplifyInference(),
     transform.ToBasicBlockNormalForm(),
