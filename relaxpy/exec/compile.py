@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.errors import MisuseError, WellFormedError
+from relaxpy.errors import CompileError, MisuseError, WellFormedError
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
 from relaxpy.exec.native.backend import NativeBackend
+from relaxpy.exec.native.machine import obstacle
+from relaxpy.exec.native.objects import recorded
+from relaxpy.exec.native.pool import pool_object
+from relaxpy.exec.native.saved import LoadedCode, load_code, saved_code
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
@@ -93,12 +97,8 @@ def compile(
         if diagnostics:
             raise WellFormedError(diagnostics)
         module = result
-    module = module.clone()  # since users may change theirs
-    check_runnable(module, kernels=name == "reference")
-    program = Program(module, name, requested, executable_of_text)
-    if name == "reference":
-        return _for_reference(program)
-    return _with_backend(program, not_native)
+    program = Program(module.clone(), name, requested, executable_of_text)  # users may change it
+    return _compiled(program, not_native)
 
 
 @user_facing
@@ -141,13 +141,17 @@ def build(
 
 
 @user_facing
-def load_executable(path: str | PathLike[str]) -> Executable:
+def load_executable(path: str | PathLike[str], *, native_code: bool = False) -> Executable:
     """Load the executable that `Executable.save` wrote, and compile it again for its target.
 
-    No code of the file is run, and the program is checked as `compile` does.
+    No code of the file is run, and the program is checked as `compile` does. With `native_code`,
+    the machine code of the file runs, if it is for this processor: then llvmlite needs not be
+    installed. That code can do whatever this process may do, so it has to be from somebody who is
+    trusted. `report()` shows why it was not used.
 
     Errors:
-        MisuseError (also ValueError): the file is not an executable, or has another version.
+        MisuseError (also ValueError): the file is not an executable, or has another version, or its
+            machine code, which was requested, is damaged.
         MisuseError (also TypeError): `path` is not a path.
         OSError: the file cannot be read.
     """
@@ -157,7 +161,7 @@ def load_executable(path: str | PathLike[str]) -> Executable:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         text = ""
-    return _load(text, str(path))
+    return _load(text, str(path), native_code=native_code)
 
 
 @lru_cache(maxsize=4)
@@ -170,7 +174,7 @@ def executable_of_text(text: str) -> Executable:
     return _load(text, "the text")
 
 
-def _load(text: str, source: str) -> Executable:
+def _load(text: str, source: str, *, native_code: bool = False) -> Executable:
     """Compile the program of a saved text, which messages call `source`."""
     try:
         table = json.loads(text)
@@ -192,7 +196,23 @@ def _load(text: str, source: str) -> Executable:
     diagnostics = check_well_formed(module)
     if diagnostics:
         raise WellFormedError(diagnostics)
-    return compile(module, str(table.get("target")), relax_pipeline=None)
+    code = load_code(table.get("native"), source) if native_code else LoadedCode()
+    requested = target_kind(str(table.get("target")))
+
+    def compiled(name: str, not_native: str) -> Executable:
+        program = Program(with_instance(module), name, requested, executable_of_text, keep=code)
+        return _compiled(program, not_native, code.problem)
+
+    if code.objects:
+        try:
+            return compiled("native", "")
+        except CompileError as error:
+            if not obstacle():
+                raise
+            # Without llvmlite, kernels for which the file has no code cannot be native.
+            reason = error.diagnostic.message
+            code = LoadedCode(problem=f"the machine code of the file is not used: {reason}")
+    return compiled(*(default_target() if requested == DEFAULT else (requested, "")))
 
 
 def _as_module(mod: object) -> IRModule:
@@ -220,6 +240,14 @@ def _as_module(mod: object) -> IRModule:
     )
 
 
+def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
+    """The executable of a program, whose target has been decided."""
+    check_runnable(program.module, kernels=program.target == "reference")
+    if program.target == "reference":
+        return _for_reference(program)
+    return _with_backend(program, not_native, remark)
+
+
 def _for_reference(program: Program) -> Executable:
     module = program.module
     rows = tuple(
@@ -236,7 +264,7 @@ def _for_reference(program: Program) -> Executable:
     return _executable(program, functions(None), module.script, report, functions, None)
 
 
-def _with_backend(program: Program, not_native: str) -> Executable:
+def _with_backend(program: Program, not_native: str, remark: str) -> Executable:
     module = program.module
     new_backend: Callable[[], Backend] = (
         NativeBackend if program.target == "native" else NumpyBackend
@@ -246,7 +274,17 @@ def _with_backend(program: Program, not_native: str) -> Executable:
     def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
         return lower_module(module, new_backend, runtime, instrument).functions
 
-    report = ExecutionReport((*_kernel_rows(lowered), *_dynamic_rows(module)), not_native)
+    def machine_code() -> Mapping[str, Any] | None:
+        if new_backend is not NativeBackend:
+            return None
+        with recorded() as objects:
+            lower_module(module, new_backend, runtime)
+            pool_object()
+        return saved_code(objects)
+
+    rows = *_kernel_rows(lowered), *_dynamic_rows(module)
+    report = ExecutionReport(rows, not_native, remark)
+    program.machine_code = machine_code
     return _executable(program, lowered.functions, lowered.source, report, functions, new_backend)
 
 

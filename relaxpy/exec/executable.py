@@ -43,6 +43,8 @@ class Program:
     """The module and target of an executable, and the function that compiles its saved text.
 
     `saved_target` is the one that was requested: a default is decided again where it is loaded.
+    `machine_code` is the code that a file contains besides the program, in its JSON form, and
+    `keep` is what has to exist as long as the program does.
     """
 
     def __init__(
@@ -51,7 +53,10 @@ class Program:
         target: str,
         saved_target: str,
         reload: Callable[[str], Executable],
+        keep: object = None,
     ) -> None:
+        self.machine_code: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self.keep = keep
         self.module = module
         self.target = target
         self.saved_target = saved_target
@@ -64,8 +69,16 @@ class Program:
         Errors:
             MisuseError: the program contains an object without a JSON form.
         """
+        return json.dumps(self._table())
+
+    def text_with_code(self) -> str:
+        """The saved form with machine code, for the target native. Errors: as for `text`."""
+        code = self.machine_code()
+        return self.text if code is None else json.dumps({**self._table(), "native": code})
+
+    def _table(self) -> dict[str, Any]:
         table = {"format": FORMAT, "version": VERSION, "target": self.saved_target}
-        return json.dumps({**table, "module": save_json(self.module)})
+        return {**table, "module": save_json(self.module)}
 
 
 def _entry_of_text(reload: Callable[[str], Executable], text: str, name: str) -> EntryPoint:
@@ -301,13 +314,15 @@ class Executable(CopiedByReference):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the program to a file that `load_executable` reads: JSON with all constants.
 
+        For the target "native" the file also contains the machine code, with hashes.
+
         Errors:
             MisuseError: the program contains an object without a JSON form.
             OSError: the file cannot be written.
         """
-        Path(path).write_text(self._program.text, encoding="utf-8")
+        Path(path).write_text(self._program.text_with_code(), encoding="utf-8")
 
-    #: TVM's name for `save`. The file is JSON and not a library of machine code.
+    #: TVM's name for `save`. The file is JSON and not a library.
     export_library = save
 
     @override

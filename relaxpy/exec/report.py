@@ -27,11 +27,13 @@ class ReportRow:
 class ExecutionReport:
     """One row for each block of each kernel; `str` is a table.
 
-    `not_native` is the reason why the default target of this machine is not "native".
+    `not_native` is the reason why the default target of this machine is not "native", and `remark`
+    why machine code of a file is not used.
     """
 
     rows: tuple[ReportRow, ...]
     not_native: str = ""
+    remark: str = ""
 
     def __iter__(self) -> Iterator[ReportRow]:
         return iter(self.rows)
@@ -48,9 +50,14 @@ class ExecutionReport:
 
     @override
     def __str__(self) -> str:
-        remark = f"\nnot native: {self.not_native}" if self.not_native else ""
-        return f"{self._table}{remark}"
+        lines = [str(self._table), *self._remarks]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        remark = Table(("not native",), ((self.not_native,),), text_columns=1)
-        return self._table.html() + (remark.html() if self.not_native else "")
+        remarks = Table(("remarks",), tuple((text,) for text in self._remarks), text_columns=1)
+        return self._table.html() + (remarks.html() if self._remarks else "")
+
+    @property
+    def _remarks(self) -> tuple[str, ...]:
+        reason = f"not native: {self.not_native}" if self.not_native else ""
+        return tuple(filter(None, (reason, self.remark)))

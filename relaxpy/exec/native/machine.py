@@ -12,14 +12,6 @@ from relaxpy.errors import CompileError
 from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.processor import generator, processor
 
-OPTIONS: Final = {
-    "opt": 3,
-    "codemodel": "small",
-    "reloc": "pic",
-    "jit": True,
-}
-"""The options of code generation."""
-
 _FMA: Final = frozenset({"+avx2", "+fma"})
 """The least that processors of x86-64 have to have."""
 _LLVM_VERSION: Final = 20
@@ -92,7 +84,16 @@ def host() -> Machine:
     Errors:
         CompileError: llvmlite is not installed, or the processor has neither AVX2 and FMA nor NEON.
     """
-    return _machine(*(_stored_processor() or _processor(llvm())))
+    return _machine(*(_stored_processor() or _described.get("host") or _processor(llvm())))
+
+
+_described: Final[dict[str, tuple[str, str, str]]] = {}
+"""What `describe_host` was called with."""
+
+
+def describe_host(triple: str, cpu: str, features: str) -> None:
+    """Tell what LLVM calls this processor, so that `host` needs no llvmlite."""
+    _described["host"] = triple, cpu, features
 
 
 def _processor(binding: Any) -> tuple[str, str, str]:
@@ -168,4 +169,11 @@ def _machine(triple: str, cpu: str, features: str) -> Machine:
 def target_machine(machine: Machine) -> Any:
     """The code generator of llvmlite for `machine`, for one thread at a time."""
     target = llvm().Target.from_triple(machine.triple)
-    return target.create_target_machine(cpu=machine.cpu, features=machine.features, **OPTIONS)
+    return target.create_target_machine(
+        cpu=machine.cpu,
+        features=machine.features,
+        opt=3,
+        codemodel="small",
+        reloc="pic",
+        jit=True,
+    )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import count
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from typing_extensions import override
 
 from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.loader import LoadedObject, is_loadable
-from relaxpy.exec.native.machine import OPTIONS, Machine, host, llvm, target_machine
+from relaxpy.exec.native.machine import Machine, host, llvm, target_machine
 from relaxpy.exec.native.processor import generator
 
 _NUMBERS: Final = count()
@@ -44,16 +46,56 @@ class Library(Mapping[str, int]):
         return len(self._addresses)
 
 
+class TrustedObject:
+    """An object file that takes the place of generated code as long as this exists."""
+
+    __slots__ = ("__weakref__", "code")
+
+    def __init__(self, code: bytes) -> None:
+        self.code = code
+
+
+_TRUSTED: Final[WeakValueDictionary[str, TrustedObject]] = WeakValueDictionary()
+_RECORDED: Final[ContextVar[dict[str, bytes] | None]] = ContextVar("recorded", default=None)
+
+
+def trust(key: str, code: bytes) -> TrustedObject:
+    """Use `code` in place of what would be generated for `key`."""
+    return _TRUSTED.setdefault(key, TrustedObject(code))
+
+
+@contextmanager
+def recorded() -> Iterator[Mapping[str, bytes]]:
+    """The objects that this thread compiles, or finds compiled, by key."""
+    objects: dict[str, bytes] = {}
+    token = _RECORDED.set(objects)
+    try:
+        yield objects
+    finally:
+        _RECORDED.reset(token)
+
+
 def compile_object(text: str, machine: Machine | None = None) -> bytes:
     """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before."""
     machine = machine or host()
-    parts = text, machine.triple, machine.cpu, machine.features, repr(OPTIONS), generator()
-    key = disk_cache.key_of("object", *parts) if generator() else ""
-    code = disk_cache.load(key) if key else None
+    key = disk_cache.key_of("object", text, machine.triple, machine.cpu, machine.features)
+    trusted, objects = _TRUSTED.get(key), _RECORDED.get()
+    code = _stored_object(key, text, machine) if trusted is None else trusted.code
+    if objects is not None:
+        objects[key] = code
+    return code
+
+
+def _stored_object(key: str, text: str, machine: Machine) -> bytes:
+    """The object from the disk, or else a new one, which is stored."""
+    version = generator()
+    file = disk_cache.key_of(key, version) if version else ""
+    code = disk_cache.load(file) if file else None
     if code is None:
         code = _generate("emit_object", text, machine)
-        if key:
-            disk_cache.store(key, code)
+        if file:
+            disk_cache.store(file, code)
+    assert code is not None
     return code
 
 

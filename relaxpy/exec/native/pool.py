@@ -208,11 +208,9 @@ class Pool:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        architecture = host().triple.split("-")[0]
-        text = _TEXT.format(triple=host().triple, spins=_SPINS, pause=_PAUSE[architecture])
-        self._library = link_object(compile_object(text), ["run", *_SIZES])
+        self._library = link_object(pool_object(), ["run", *_SIZES])
         libc = ctypes.CDLL(None)
-        self._set("futex", _FUTEX[architecture])
+        self._set("futex", _FUTEX[host().triple.split("-")[0]])
         for name, function in (
             *(("syscall", libc.syscall), ("create", libc.pthread_create)),
             ("yield", libc.sched_yield),
@@ -235,6 +233,13 @@ class Pool:
         """A forked child has none of the workers, and no loop is running in it."""
         for name in ("job", "sleepers", "busy", "started"):
             self._set(name, 0)
+
+
+def pool_object() -> bytes:
+    """The object file of the code of the pool."""
+    triple = host().triple
+    pause = _PAUSE[triple.split("-")[0]]
+    return compile_object(_TEXT.format(triple=triple, spins=_SPINS, pause=pause))
 
 
 @cache

@@ -6,6 +6,7 @@ which are stored, too, and hold as long as Linux describes it in the same words.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import cache
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ _FIELDS: Final = frozenset(
     )
 )
 """The fields of Linux, for x86-64 and aarch64, that say what a processor is."""
+_SETTINGS: Final = ("machine.py", "objects.py")
+"""The files of this package with the options of LLVM."""
 
 
 @cache
@@ -41,15 +44,18 @@ def processor() -> str:
 
 @cache
 def generator() -> str:
-    """The version of the installed llvmlite and its library; empty if that is not known."""
+    """The installed llvmlite and what is asked of it; empty if that is not known."""
     spec = find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return ""
     folder = os.path.dirname(spec.origin)
+    own = [os.path.join(os.path.dirname(__file__), name) for name in _SETTINGS]
+    state = hashlib.sha256()
     try:
-        with open(os.path.join(folder, "_version.py"), encoding="utf-8") as file:
-            version = file.read()
+        for path in (os.path.join(folder, "_version.py"), *own):
+            with open(path, "rb") as file:
+                state.update(file.read())
         library = os.stat(os.path.join(folder, "binding", "libllvmlite.so"))
     except OSError:
         return ""
-    return f"{version}{library.st_size} {library.st_mtime_ns}"
+    return f"{state.hexdigest()} {library.st_size} {library.st_mtime_ns}"

@@ -189,6 +189,7 @@ def test_several_processes_write_the_same_files(place: Path) -> None:
 @pytest.fixture
 def fresh_machine() -> Iterator[None]:
     machine.host.cache_clear()
+    machine._described.clear()
     yield
     machine.host.cache_clear()
 

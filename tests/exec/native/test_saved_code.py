@@ -1,0 +1,160 @@
+"""Machine code in files of executables is loaded on request, if it fits and is whole."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError
+from relaxpy.exec.native import objects, saved
+from relaxpy.exec.native.machine import host
+from relaxpy.script import from_source
+
+ROOT = Path(__file__).parents[3]
+TEXT = """
+@R.function
+def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+    return R.nn.softmax(R.matmul(R.exp(x), w))
+"""
+ARGS = np.ones((3, 8), "float32"), np.eye(8, dtype="float32")
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not host().triple.startswith("x86_64"), reason="ELF for x86-64"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    relaxpy.compile(from_source(TEXT), target="native").save(tmp_path / "model.json")
+    return tmp_path / "model.json"
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that LLVM compiles during a test."""
+    texts: list[str] = []
+    generate = objects._generate
+
+    def record(method: str, text: str, machine: Any) -> Any:
+        texts.append(text)
+        return generate(method, text, machine)
+
+    monkeypatch.setattr(objects, "_generate", record)
+    return texts
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the part of a file with machine code."""
+    table = json.loads(path.read_text(encoding="utf-8"))
+    edit(table["native"])
+    path.write_text(json.dumps(table), encoding="utf-8")
+
+
+def test_code_is_loaded_on_request_alone(path: Path, generated: list[str]) -> None:
+    expected = relaxpy.load_executable(path)["main"](*ARGS)
+    assert len(generated) == 1
+    loaded = relaxpy.load_executable(path, native_code=True)
+    np.testing.assert_array_equal(loaded["main"](*ARGS), expected)
+    assert len(generated) == 1
+    assert loaded.target == "native"
+    assert loaded.report().remark == ""
+    del loaded
+    relaxpy.load_executable(path)
+    assert len(generated) == 2
+
+
+def test_other_programs_do_not_use_the_code(path: Path, generated: list[str]) -> None:
+    loaded = relaxpy.load_executable(path, native_code=True)
+    other = from_source(TEXT.replace("R.exp(x)", "R.tanh(x)"))
+    relaxpy.compile(other, target="native")
+    assert len(generated) == 1
+    assert loaded.target == "native"
+
+
+def test_code_for_another_processor_is_generated_again(path: Path, generated: list[str]) -> None:
+    change(path, lambda native: native.update(processor="another"))
+    loaded = relaxpy.load_executable(path, native_code=True)
+    assert len(generated) == 1
+    reason = "the machine code of the file is for another processor"
+    assert loaded.report().remark == reason
+    assert reason in str(loaded.report())
+    assert reason in loaded.report()._repr_html_()
+    loaded["main"](*ARGS)
+
+
+def entry(native: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = next(iter(native["objects"].values()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda n: entry(n).update(code=entry(n)["code"].replace("A", "B", 1)), "the hash of"),
+        (lambda n: entry(n).update(sha256="0"), "the hash of an object is .*, expected 0"),
+        (lambda n: entry(n).update(code="#"), "not in base64"),
+        (lambda n: entry(n).pop("sha256"), "no hash"),
+        (lambda n: n.update(objects=[]), "not of the form"),
+        (lambda n: n.update(machine=["x86_64"]), "not of the form"),
+        (lambda n: entry(n).update(code="AAAA", sha256=saved._hash(b"\0\0\0")), "ELF"),
+    ],
+)
+def test_damaged_code_is_an_error_where_it_is_requested(
+    path: Path, edit: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    change(path, edit)
+    with pytest.raises(MisuseError, match=f"machine code in .*json is damaged: .*{says}") as error:
+        relaxpy.load_executable(path, native_code=True)
+    assert "load it without `native_code=True`" in str(error.value)
+    relaxpy.load_executable(path)["main"](*ARGS)
+
+
+def test_a_file_without_code_says_so(tmp_path: Path) -> None:
+    relaxpy.compile(from_source(TEXT), target="numpy").save(tmp_path / "model.json")
+    assert "native" not in json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))
+    loaded = relaxpy.load_executable(tmp_path / "model.json", native_code=True)
+    assert loaded.report().remark == "the file has no machine code"
+    assert loaded.target == "numpy"
+
+
+WITHOUT_LLVMLITE = """
+import sys
+sys.modules["llvmlite"] = None
+import numpy as np, relaxpy
+loaded = relaxpy.load_executable(sys.argv[1], native_code=True)
+print(loaded.target, loaded.report().remark)
+print(loaded["main"](np.ones((3, 8), "float32"), np.eye(8, dtype="float32")).tolist())
+"""
+
+
+def test_code_runs_where_llvmlite_is_not_installed(path: Path) -> None:
+    def run() -> list[str]:
+        command = [sys.executable, "-c", WITHOUT_LLVMLITE, str(path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    expected = str(relaxpy.load_executable(path)["main"](*ARGS).tolist())
+    assert run() == ["native ", expected]
+    # Code for a kernel is missing, and the target is not requested.
+    table = json.loads(path.read_text(encoding="utf-8"))
+    table["target"] = "cpu"
+    stored = table["native"]["objects"]
+    table["native"]["objects"] = {"another": next(iter(stored.values()))}
+    path.write_text(json.dumps(table), encoding="utf-8")
+    target, result = run()
+    reason = 'target "native" generates code with llvmlite: it is not installed'
+    assert target == f"numpy the machine code of the file is not used: {reason}"
+    found = np.array(json.loads(result))
+    np.testing.assert_allclose(found, json.loads(expected), rtol=1e-6)
+
+
+def test_a_pickle_has_no_machine_code() -> None:
+    executable = relaxpy.compile(from_source(TEXT), target="native")
+    [text] = executable.__reduce__()[1]
+    assert "native" not in json.loads(text)
