@@ -23,8 +23,13 @@ def even(extent: int, most: int) -> int:
     return max(1, -(-extent // count))
 
 
-def cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
-    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors."""
+def cover(
+    columns: int, lanes: int, most: int, *, scalars: bool
+) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
+    """The cost, full blocks and the last block of `columns` in blocks of `most` vectors.
+
+    A last column is a scalar if `scalars`, else a vector with a mask.
+    """
     width = lanes * most
     count, rest = divmod(columns, width)
     tail = [lanes] * (rest // lanes)
@@ -33,6 +38,8 @@ def cover(columns: int, lanes: int, most: int) -> tuple[float, tuple[int, ...], 
         last = lanes
         while last > 4 and rest <= last // 2:
             last //= 2
+        # Not a mask of one lane: LLVM 22 stores too many bytes of integers that are truncated.
+        last = 1 if rest == 1 and scalars else last
         tail.append(last)
     # A tile of 8 rows loads 8 scalars, and as many vectors as it has.
     costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]

@@ -173,7 +173,10 @@ class TileEmitter:
         if isinstance(self.columns, Value):
             # Powers of two are the most likely extents.
             return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
-        candidates = [cover(self.columns, lanes, n) for n in range(most, max(0, most - 2), -1)]
+        candidates = [
+            cover(self.columns, lanes, n, scalars=not self.pairs)
+            for n in range(most, max(0, most - 2), -1)
+        ]
         _, full, tail = min(candidates, key=lambda c: c[0])
         return full, tail
 

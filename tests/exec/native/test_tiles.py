@@ -84,6 +84,22 @@ def test_datatypes(subscripts: str, dtype: str, out: str) -> None:
     run(subscripts, {"m": 21, "n": 37, "k": 1030}, dtype, out)
 
 
+@pytest.mark.parametrize("n", [1, 33, 49])
+def test_only_the_last_column_of_narrow_integers_is_stored(n: int) -> None:
+    a, b = (numbers(s, "float32") for s in ((6, 30), (30, n)))
+    whole = np.full((6, n + 1), 77, "int16")
+    c = whole[:, :n]
+
+    def upper(value: Value) -> Value:
+        f = value.function
+        return f.cast("trunc", f.arithmetic("lshr", f.cast("bitcast", value, "i32"), 16), "i16")
+
+    Kernel("mk,kn->mn", (a, b, c), finish=upper)(a, b, c)
+    assert (whole[:, n] == 77).all()
+    assert (c != 77).all()
+    run("mk,kn->mn", {"m": 6, "n": n, "k": 30}, "int8", "int32", accumulator=I32)
+
+
 @pytest.mark.parametrize("subscripts", ORDERS)
 @pytest.mark.parametrize("k", [1, 70, 1101])
 def test_bytes_are_accumulated_in_wide_integers(subscripts: str, k: int) -> None:
