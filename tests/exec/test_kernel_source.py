@@ -55,9 +55,10 @@ def native() -> relaxpy.Executable:
 
 def test_the_tree_shows_loops_and_what_they_store(native: relaxpy.Executable) -> None:
     assert native.kernel_source("rows", "tree").splitlines() == [
-        "each i < n:",
-        "    over j < 64:",
-        "        B[i] = add(B[i], T.exp(A[i, j])), from T.float32(0.0)",
+        "tasks of i < n:",
+        "    each lo <= i < hi:",
+        "        over j < 64:",
+        "            B[i] = add(B[i], T.exp(A[i, j])), from T.float32(0.0)",
     ]
     tree = native.kernel_source("recurrence", kind="tree")
     assert tree.startswith("for i < 8:")
@@ -87,7 +88,7 @@ def test_machine_code_is_that_of_the_kernel_alone(native: relaxpy.Executable) ->
 def test_kernels_of_numpy_have_a_tree_and_no_machine_code() -> None:
     numpy = relaxpy.compile(Module, target="numpy")
     assert "def rows(" in numpy.kernel_source("rows", "python")
-    assert numpy.kernel_source("rows", "tree").startswith("each i < n")
+    assert numpy.kernel_source("rows", "tree").startswith("tasks of i < n")
     with pytest.raises(MisuseError, match="kernel 'rows' has no asm source: it runs on NumPy"):
         numpy.kernel_source("rows", "asm")
 

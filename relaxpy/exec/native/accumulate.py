@@ -6,6 +6,7 @@ from relaxpy.exec.kernel.plan.updates import Combine, reduction_identity
 from relaxpy.exec.native.frame import value_type
 from relaxpy.exec.native.llvm import Function, Type, Value
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.tir.expr import FloatImm, IntImm
 
 _BITS = {"and": "and", "or": "or", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
@@ -31,6 +32,16 @@ def _identity(combine: Combine, dtype: DataType) -> float:
     if combine == "and" or combine == "bitwise_and":
         return 1 if dtype.is_bool else -1
     return 0
+
+
+def identity_of(combine: Combine, dtype: DataType) -> IntImm | FloatImm:
+    """The identity of `combine` as an expression."""
+    if combine in ("min", "max") and not dtype.is_bool:
+        return reduction_identity(combine, dtype)
+    number = _identity(combine, dtype)
+    if dtype.is_float:
+        return FloatImm(dtype, number)
+    return IntImm(dtype, int(number) % (1 << dtype.bits) if dtype.family == "uint" else int(number))
 
 
 def combined(combine: Combine, dtype: DataType, a: Value, b: Value) -> Value:

@@ -17,6 +17,7 @@ from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly
 from relaxpy.exec.native.price import check_price
 from relaxpy.exec.native.signature import Signature, signature_of
+from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.tree import program_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -67,6 +68,7 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         check_price(program)
+        program = in_tasks(program)
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()

@@ -115,7 +115,9 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
         return None
     found = [affine(_position(o), variables) for o in operands]
     linear = [x for x in found if x is not None]
-    if len(linear) < len(found) or any(any(loads(x.offset.expr())) for x in linear):
+    if len(linear) < len(found) or any(
+        next(loads(x.offset.expr()), None) is not None for x in linear
+    ):
         return None
     zero = as_poly(0)
     dimensions = [

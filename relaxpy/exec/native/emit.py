@@ -10,8 +10,9 @@ from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
 from relaxpy.exec.native.obligations import Obligation, obligations
+from relaxpy.exec.native.parallel import slots
 from relaxpy.exec.native.signature import Signature
-from relaxpy.exec.native.tree import For, Program, Rows, Tree
+from relaxpy.exec.native.tree import For, Program, Rows, Tasks, Tree
 from relaxpy.exec.native.tree_loops import TreeLoops
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -155,30 +156,40 @@ class KernelEmitter:
         """
         frame, f = self.frame, self.function
         rows = {
-            b: tree for t in self.program.trees for tree in _rows_in(t) for b in tree.step.local
+            b: (tree, in_tasks)
+            for t in self.program.trees
+            for tree, in_tasks in _rows_in(t)
+            for b in tree.step.local
         }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
         elided, shared = self.program.elided, self.plan.shared
         needed = {
             shared.get(e.buffer, e.buffer) for e in self.plan.nest.local if e.buffer not in elided
-        }
-        for entry in self.plan.nest.local:
-            buffer = entry.buffer
+        }.union(self.program.partial)
+        for buffer in (*(e.buffer for e in self.plan.nest.local), *self.program.partial):
             if buffer in shared or buffer not in needed:
                 continue
             if buffer.strides:
                 raise RefusedError(f"the local buffer {buffer.name} has strides")
-            count = _count(buffer, rows.get(buffer))
+            tree, in_tasks = rows.get(buffer, (None, False))
+            count = _count(buffer, tree)
             type = storage_type(buffer.dtype)
             number = count.constant
             if number is not None and number * type.bits // 8 <= _STACK_BYTES:
-                frame.pointers[buffer] = f.alloca(type, max(number, 1))
+                if in_tasks:
+                    self.loops.scratch[buffer] = number
+                else:
+                    frame.pointers[buffer] = f.alloca(type, max(number, 1))
                 continue
             size = frame.index(count * (type.bits // 8))
             size = f.select(f.compare("sgt", size, 0), size, f.const(I64, 0)) + 63
+            size = f.arithmetic("and", size, -64)
             offsets[buffer] = total
-            total = total + f.arithmetic("and", size, -64)
+            if in_tasks:
+                self.loops.scratch[buffer] = size
+                size = size * slots(f)
+            total = total + size
         memory = f.call("malloc", POINTER, total + 64) if offsets else None
         pointers = []
         for buffer, offset in offsets.items():
@@ -198,10 +209,13 @@ def _count(buffer: Buffer, rows: Rows | None) -> IndexPoly:
     return count
 
 
-def _rows_in(tree: Tree) -> Iterator[Rows]:
+def _rows_in(tree: Tree) -> Iterator[tuple[Rows, bool]]:
+    """The blocks of rows in `tree`, and whether they run in tasks."""
     match tree:
         case Rows():
-            yield tree
+            yield tree, False
+        case Tasks(body=Rows() as rows):
+            yield rows, True
         case For(body=body):
             for inner in body:
                 yield from _rows_in(inner)

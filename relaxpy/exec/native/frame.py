@@ -80,6 +80,11 @@ class Frame(ABC):
         self._now: dict[object, Value] = {}
         self._busy: tuple[Container[Buffer], int] | None = None
 
+    @property
+    def variables(self) -> Mapping[Var, Value]:
+        """The variables that are known here."""
+        return self._variables
+
     # ---- levels
 
     @contextmanager

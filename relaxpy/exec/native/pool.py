@@ -4,7 +4,8 @@ A loop opens a job in an atomic word, which holds its number and how many worker
 Workers wait for a job, first actively for about a quarter of a millisecond, then asleep. A job
 ends when all its tasks are done and each worker that joined has left: nobody waits for a worker
 that did not wake in time. A loop that finds the pool busy, by another thread of Python or since it
-is inside a task, runs alone. The workers start at the first loop, also in a forked child.
+is inside a task, runs alone. The workers start at the first loop, also in a forked child. Each
+thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot 0.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ target triple = "{triple}"
 @create = global ptr null
 @yield = global ptr null
 
-define internal void @work(ptr %body, ptr %context, i64 %tasks) nounwind {{
+define internal void @work(ptr %body, ptr %context, i64 %tasks, i64 %slot) nounwind {{
 entry:
   br label %head
 head:
@@ -48,14 +49,15 @@ head:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task)
+  call void %body(ptr %context, i64 %task, i64 %slot)
   br label %head
 done:
   ret void
 }}
 
-define internal ptr @worker(ptr %unused) nounwind {{
+define internal ptr @worker(ptr %argument) nounwind {{
 entry:
+  %slot = ptrtoint ptr %argument to i64
   br label %head
 head:
   %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %joined ]
@@ -76,7 +78,7 @@ joined:
   %body = load ptr, ptr @body
   %context = load ptr, ptr @context
   %tasks = load i64, ptr @tasks
-  call void @work(ptr %body, ptr %context, i64 %tasks)
+  call void @work(ptr %body, ptr %context, i64 %tasks, i64 %slot)
   atomicrmw sub ptr @job, i64 1 release
   br label %head
 wait:
@@ -112,8 +114,9 @@ head:
   %more = icmp slt i64 %count, %workers
   br i1 %more, label %do, label %done
 do:
-  %failed = call i32 %create(ptr %thread, ptr null, ptr @worker, ptr null)
   %next = add i64 %count, 1
+  %slot = inttoptr i64 %next to ptr
+  %failed = call i32 %create(ptr %thread, ptr null, ptr @worker, ptr %slot)
   br label %head
 done:
   ret void
@@ -131,7 +134,7 @@ serial:
   %more = icmp slt i64 %task, %tasks
   br i1 %more, label %do, label %done
 do:
-  call void %body(ptr %context, i64 %task)
+  call void %body(ptr %context, i64 %task, i64 0)
   %following = add i64 %task, 1
   br label %serial
 try:
@@ -168,7 +171,7 @@ wake:
   call i64 (i64, ...) %call(i64 %futex, ptr %upper, i64 129, i32 %count)
   br label %help
 help:
-  call void @work(ptr %body, ptr %context, i64 %tasks)
+  call void @work(ptr %body, ptr %context, i64 %tasks, i64 0)
   %next = add i64 %number, 2
   %closed = shl i64 %next, 32
   %yield = load ptr, ptr @yield
@@ -223,7 +226,10 @@ class Pool:
 
     @property
     def run(self) -> int:
-        """The address of `void run(void (*body)(void *, int64), void *context, int64 tasks)`."""
+        """The address of `void run(void (*body)(void *, int64, int64), void *, int64 tasks)`.
+
+        The arguments of a body are the context, the number of a task, and the slot of a thread.
+        """
         return self._library["run"]
 
     def _set(self, name: str, value: int) -> None:
@@ -253,8 +259,9 @@ def pool() -> Pool:
 
 
 def connect(variable: int) -> None:
-    """Store the function of the pool at the address of a module's variable."""
-    ctypes.c_void_p.from_address(variable).value = pool().run
+    """Store the function of the pool and its number of threads at a module's variable."""
+    words = (ctypes.c_uint64 * 2).from_address(variable)
+    words[0], words[1] = pool().run, pool().threads
 
 
 def thread_count() -> int:

@@ -29,17 +29,22 @@ from relaxpy.exec.kernel.plan.steps import (
 )
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, Member, fused, group_of, lane_axis, tests_within
+from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """A statement in each iteration of `axes`, in order, if the `tests` hold."""
+    """A statement in each iteration of `axes`, in order, if the `tests` hold.
+
+    The order of the axes in `independent` makes no difference.
+    """
 
     statement: Statement
     axes: tuple[Axis, ...]
     tests: tuple[PrimExpr, ...]
+    independent: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +69,25 @@ class Rows:
     body: tuple[Group | Ordered, ...]
 
 
-Tree: TypeAlias = Ordered | For | Rows | Group
+@dataclass(frozen=True, slots=True, eq=False)
+class Tasks:
+    """`body` in parallel: in each iteration of `outer` for each block of iterations of `axis`.
+
+    A block has `size` iterations, from `low` to below `high`, and takes `cost` picoseconds. One
+    task executes several of them, unless each block has a `number`.
+    """
+
+    outer: tuple[Axis, ...]
+    axis: Axis
+    size: int
+    low: Var
+    high: Var
+    body: Group | Ordered | Rows
+    cost: IndexPoly
+    number: Axis | None = None
+
+
+Tree: TypeAlias = Ordered | For | Rows | Group | Tasks
 _T = TypeVar("_T", bound="Tree")
 
 
@@ -78,7 +101,7 @@ class Memory:
         """The buffer whose memory `buffer` uses."""
         return self.plan.shared.get(buffer, buffer)
 
-    def independent(self, step: ArrayStep, serial: Sequence[Axis]) -> frozenset[Var]:
+    def independent(self, step: ArrayStep | Scalar, serial: Sequence[Axis]) -> frozenset[Var]:
         """The variables of a step whose iterations may run in any order, inside `serial`."""
         initial: list[Access] = []
         if isinstance(step, (Reduce, Contract)) and step.initial is not None:
@@ -96,6 +119,8 @@ class Program:
     trees: tuple[Tree, ...]
     elided: frozenset[Buffer]
     written: frozenset[Buffer]
+    partial: tuple[Buffer, ...] = ()
+    """Further local buffers."""
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer whose memory `buffer` uses."""
@@ -140,7 +165,8 @@ def _tree(step: Step, root: Memory, serial: tuple[Axis, ...]) -> Tree:
             ordered = ()
         case _:
             assert_never(step)
-    return Ordered(step.statement, ordered, tests_within(step.statement.axes, serial))
+    tests = tests_within(step.statement.axes, serial)
+    return Ordered(step.statement, ordered, tests, root.independent(step, serial))
 
 
 _ROW_ELEMENTS = 64
@@ -211,7 +237,7 @@ def _groups(trees: Iterable[Tree]) -> Iterator[Group]:
                 yield tree
             case For(body=body) | Rows(body=body):
                 yield from _groups(body)
-            case Ordered():
+            case Ordered() | Tasks():
                 pass
 
 

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from relaxpy.exec.kernel.nest.nodes import Store
+from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.native import cost
+from relaxpy.exec.native.contraction import Size, ceil_div, combine, digits, total
+from relaxpy.exec.native.frame import storage_type
 from relaxpy.exec.native.group_loops import GroupLoops
 from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.items import Items
-from relaxpy.exec.native.llvm import Value
-from relaxpy.exec.native.tree import For, Ordered, Rows, Tree
+from relaxpy.exec.native.llvm import I8, I64, Function, Value
+from relaxpy.exec.native.parallel import parallel
+from relaxpy.exec.native.tree import For, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.tir.buffer import Buffer
 
 
 class TreeLoops(GroupLoops):
-    """Emits the loop trees of a kernel."""
+    """Emits the loop trees of a kernel.
+
+    `scratch` has the local buffers of tasks: the number of elements of those that a task allocates,
+    or else the bytes of each of the areas for the threads.
+    """
+
+    def __init__(self, program: Program, frame: Values) -> None:
+        super().__init__(program, frame)
+        self.scratch: dict[Buffer, Value | int] = {}
 
     def tree(self, tree: Tree) -> None:
         """Emit one tree."""
@@ -28,6 +43,8 @@ class TreeLoops(GroupLoops):
                 self.loop(axis, lambda: self._sequence(body))
             case Rows():
                 self._rows(tree)
+            case Tasks():
+                self._tasks(tree)
 
     def _sequence(self, trees: Sequence[Tree]) -> None:
         for tree in trees:
@@ -63,7 +80,7 @@ class TreeLoops(GroupLoops):
             first = (as_poly(step.low) + row.offset) * strides[row.axis] * -1
             frame.blocks[buffer] = strides, first
         self.share()
-        self.proofs[step.low] = step.axis
+        self.proofs[step.low] = self.proofs.get(step.axis.start, step.axis)
 
         def block(index: Value) -> None:
             end = index + tree.size
@@ -71,7 +88,7 @@ class TreeLoops(GroupLoops):
                 last = f.index(stop)
                 end = f.select(f.compare("slt", end, last), end, last)
             known = {step.low: index, tree.row: index, step.high: end}
-            with frame.level(known), frame.within(step.axis):
+            with frame.level(known), self.opened(step.axis):
                 for inner in tree.body:
                     self.tree(inner)
 
@@ -87,3 +104,96 @@ class TreeLoops(GroupLoops):
                 frame.pointers[buffer] = frame.pointers[owner]
                 if owner in frame.blocks:
                     frame.blocks[buffer] = frame.blocks[owner]
+
+    def _tasks(self, tree: Tasks) -> None:
+        """A parallel loop, in whose tasks all is known that is known here."""
+        frame, f = self.frame, self.function
+        extents = [self._extent(axis) for axis in tree.outer]
+        extents.append(ceil_div(f, self._extent(tree.axis), tree.size))
+        blocks = total(f, extents)
+        share = 1 if tree.number is not None else self._share(tree, blocks)
+        sizes = (*extents, blocks, share, *self.scratch.values())
+        values = [*frame.pointers.values(), *frame.variables.values()]
+        values += [n for n in sizes if isinstance(n, Value)]
+        captured = {v.name: v for v in values if v.name.startswith("%")}
+
+        def body(inner: Function, task: Value, *arguments: Value) -> None:
+            passed = dict(zip(captured, arguments, strict=True))
+
+            def value(outer: Value) -> Value:
+                return passed.get(outer.name, Value(inner, outer.type, outer.name))
+
+            def size(outer: Size) -> Size:
+                return value(outer) if isinstance(outer, Value) else outer
+
+            pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
+            local = tree.body.step.local if isinstance(tree.body, Rows) else frozenset()
+            for buffer in local & self.scratch.keys():
+                count = self.scratch[buffer]
+                if isinstance(count, Value):
+                    area = inner.params[-1] * value(count)
+                    pointers[buffer] = inner.element(pointers[buffer], area, I8)
+                else:
+                    pointers[buffer] = inner.alloca(storage_type(buffer.dtype), max(count, 1))
+            variables = {var: value(known) for var, known in frame.variables.items()}
+            there = Values(inner, pointers, variables, frame.written, frame.shape_vars)
+            there.axes, there.blocks = list(frame.axes), dict(frame.blocks)
+            loops = TreeLoops(self.program, there)
+            loops.proofs = dict(self.proofs)
+            first = task * size(share)
+            last = inner.intrinsic("smin", first + size(share), size(blocks))
+            loops.blocks(tree, first, last, [size(n) for n in extents])
+
+        rounded = combine(f, "add", blocks, combine(f, "add", share, -1))
+        parallel(f, combine(f, "sdiv", rounded, share), list(captured.values()), body)
+        frame.forget()
+
+    def _extent(self, axis: Axis) -> Size:
+        """The number of iterations of an axis."""
+        start, stop = self.bounds(axis)
+        if not isinstance(start, Value) and not isinstance(stop, Value):
+            return max(stop - start, 0)
+        f = self.function
+        return f.intrinsic("smax", f.index(stop) - start, 0)
+
+    def _share(self, tree: Tasks, blocks: Size) -> Size:
+        """The number of blocks of a task."""
+        f, constant = self.function, tree.cost.constant
+        if constant is not None and not isinstance(blocks, Value):
+            return max(1, cost.GRAIN // max(constant, 1), -(-blocks // cost.MOST_TASKS))
+        time = f.intrinsic("smax", self.frame.index(tree.cost), 1)
+        least = f.intrinsic("smax", f.new(I64, f"sdiv i64 {cost.GRAIN}, {time.name}"), 1)
+        return f.intrinsic("smax", least, f.index(ceil_div(f, blocks, cost.MOST_TASKS)))
+
+    def blocks(self, tree: Tasks, first: Value, last: Value, extents: Sequence[Size]) -> None:
+        """The blocks of a task."""
+        f, axis = self.function, tree.axis
+        start, stop = map(f.index, self.bounds(axis))
+
+        def run(low: Value, high: Value, outer: Sequence[Value], number: Value) -> None:
+            known = {tree.low: low, tree.high: f.intrinsic("smin", high, stop)}
+            known |= {a.var: value for a, value in zip(tree.outer, outer, strict=True)}
+            self.proofs[tree.low] = self.proofs.get(axis.start, axis)
+            with ExitStack() as stack:
+                if tree.number is not None:
+                    known[tree.number.var] = number
+                    stack.enter_context(self.frame.within(tree.number))
+                stack.enter_context(self.frame.level(known))
+                for enclosing in tree.outer:
+                    stack.enter_context(self.opened(enclosing))
+                self.tree(tree.body)
+
+        def block(number: Value) -> None:
+            *indices, inner = digits(f, number, extents)
+            outer = [
+                f.index(combine(f, "add", self.bounds(a)[0], index))
+                for a, index in zip(tree.outer, indices, strict=True)
+            ]
+            low = start + combine(f, "mul", inner, tree.size)
+            run(low, low + tree.size, outer, number)
+
+        if tree.outer or tree.number is not None:
+            f.loop(first, last, 1, (), lambda number: block(number))
+        else:
+            run(start + first * tree.size, start + last * tree.size, (), first)
+        self.frame.forget()

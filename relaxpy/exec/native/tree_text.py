@@ -21,7 +21,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import For, Ordered, Program, Rows, Tree
+from relaxpy.exec.native.tree import For, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -31,8 +31,9 @@ _INDENT = "    "
 def tree_text(program: Program) -> str:
     """The loops of a kernel, and what each iteration stores.
 
-    `for` runs in the order of the text, and `each` in any order. A target with `over` accumulates
-    over these loops. Buffers in registers are not in memory.
+    `for` runs in the order of the text, `each` in any order, and `tasks` in parallel, each from
+    `lo` to below `hi`. A target with `over` accumulates over these loops. Buffers in registers are
+    not in memory.
     """
     lines = [line for tree in program.trees for line in _tree(tree)]
     if program.elided:
@@ -49,6 +50,10 @@ def _tree(tree: Tree) -> Iterator[str]:
             blocks = f" in blocks of {size}" if size > 1 else ""
             yield f"each {_axis(step.axis)}{blocks}:"
             yield from _indented(line for inner in body for line in _tree(inner))
+        case Tasks(outer=outer, axis=axis, size=size, body=inner):
+            blocks = f" in blocks of {size}" if size > 1 else ""
+            yield f"tasks of {', '.join(map(_axis, (*outer, axis)))}{blocks}:"
+            yield from _indented(_tree(inner))
         case Group():
             yield from _group(tree)
         case Ordered(statement=statement, axes=axes, tests=tests):

@@ -1,0 +1,234 @@
+"""Divides the outermost loops of a kernel into tasks that run in parallel.
+
+The tasks follow from the sizes of the kernel alone, and so do the sums that tasks compute in part:
+results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.native import cost
+from relaxpy.exec.native.accumulate import identity_of
+from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.cost import time_of
+from relaxpy.exec.native.groups import Group, Member, lane_axis
+from relaxpy.exec.native.tree import For, Memory, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import IntImm, Var
+from relaxpy.ir.tir.substitution import mentions
+
+_UNKNOWN = 64
+"""The extent that axes of unknown extent are taken to have."""
+_MANY = 64
+"""The number of blocks that balances the load of many threads."""
+_LANES = 256
+"""The least number of consecutive elements in a block."""
+_LEAST_STRETCHES = 2
+_FEW = 16
+"""Up to so many blocks, an accumulation is divided instead of its results."""
+_SHARE = 16
+"""The least number of elements that are accumulated into a partial result."""
+
+
+def in_tasks(program: Program) -> Program:
+    """`program` with parallel loops where they are worth their overhead."""
+    memory = Memory(program.plan)
+    partial: list[Buffer] = []
+    trees = tuple(t for tree in program.trees for t in _outermost(tree, memory, partial))
+    return replace(
+        program,
+        trees=trees,
+        partial=tuple(partial),
+        written=program.written | frozenset(partial),
+    )
+
+
+def _outermost(tree: Tree, memory: Memory, partial: list[Buffer]) -> Iterator[Tree]:
+    if isinstance(tree, Group):
+        stretches = _stretches(tree, memory)
+        if stretches is not None:
+            tasks, buffers, total = stretches
+            partial += buffers
+            yield tasks
+            yield total if time_of(total, memory, ()).constant is None else _divided(total, memory)
+            return
+    yield _divided(tree, memory)
+
+
+def _divided(tree: Tree, memory: Memory) -> Tree:
+    match tree:
+        case For(axis=axis, body=body):
+            return For(axis, tuple(_divided(inner, memory) for inner in body))
+        case Rows(step=step, size=size):
+            if not _is_worth(time_of(tree, memory, ()).constant):
+                return tree
+            low, high, axis = *_block(), step.axis
+            rows = replace(step, axis=Axis(axis.var, low, high))
+            time = time_of(tree, memory, [axis]) * size
+            return Tasks((), axis, size, low, high, replace(tree, step=rows), time)
+        case Group() | Ordered():
+            return _of_axes(tree, memory)
+        case Tasks():
+            return tree
+
+
+def _of_axes(tree: Group | Ordered, memory: Memory) -> Tree:
+    """The loops of a group, or of statements in order, in tasks."""
+    along = None
+    if isinstance(tree, Group):
+        if product_of(tree, memory) is not None:
+            return tree
+        along = lane_axis(tree)
+    if not _is_worth(time_of(tree, memory, ()).constant):
+        return tree
+    choice = _choice(_free_axes(tree), along)
+    if choice is None:
+        return tree
+    outer, axis, size = choice
+    low, high = _block()
+    time = time_of(tree, memory, [*outer, axis]) * size
+    block = Axis(axis.var, low, high)
+    axes = tuple(block if a is axis else a for a in tree.axes if all(a is not o for o in outer))
+    return Tasks(tuple(outer), axis, size, low, high, replace(tree, axes=axes), time)
+
+
+def _is_worth(time: int | None) -> bool:
+    """Whether to run tasks for a time in picoseconds, which may be unknown."""
+    return time is None or time >= 2 * cost.GRAIN
+
+
+def _block() -> tuple[Var, Var]:
+    return Var("lo", INT64), Var("hi", INT64)
+
+
+def _free_axes(tree: Group | Ordered) -> list[Axis]:
+    """The axes that can be divided: they run in any order, and their bounds are known before."""
+    variables = {a.var for a in (tree.all_axes if isinstance(tree, Group) else tree.axes)}
+    return [a for a in tree.axes if a.var in tree.independent and _is_fixed(a, variables)]
+
+
+def _is_fixed(axis: Axis, variables: Iterable[Var]) -> bool:
+    bounds = (axis.start, axis.stop)
+    return not any(mentions(b, set(variables)) or next(loads(b), None) is not None for b in bounds)
+
+
+def _choice(axes: Sequence[Axis], along: Axis | None) -> tuple[list[Axis], Axis, int] | None:
+    """The outer axes of tasks, the axis that is divided, and the size of its blocks."""
+    ordered = [a for a in axes if a is not along]
+    ordered += [a for a in axes if a is along]
+    blocks = 1
+    for number, axis in enumerate(ordered):
+        extent = _extent(axis)
+        size = _LANES if axis is along else 1
+        if number and axis.extent.constant is not None:
+            # Fewer blocks than iterations, since each of them computes the outer indices.
+            size = max(size, extent // -(-_MANY // blocks))
+        total = blocks * -(-extent // size)
+        if total >= _FEW or axis is ordered[-1]:
+            return (ordered[:number], axis, size) if total > 1 else None
+        blocks = total
+    return None
+
+
+def _extent(axis: Axis) -> int:
+    extent = axis.extent.constant
+    return _UNKNOWN if extent is None else max(extent, 1)
+
+
+def _stretches(group: Group, memory: Memory) -> tuple[Tasks, list[Buffer], Group] | None:
+    """An accumulation in stretches, the buffers of their results, and how these are combined.
+
+    None if the results themselves can be divided, or if there is too little to accumulate.
+    """
+    if not group.reduces or product_of(group, memory) is not None:
+        return None
+    axes, along = group.axes, lane_axis(group)
+    variables = {a.var for a in group.all_axes}
+    if not all(_is_fixed(a, variables) for a in group.all_axes) or group.is_ordered:
+        return None
+    if not all(_can_split(m, group, memory) for m in group.members):
+        return None
+    results = math.prod(map(_extent, axes))
+    if any(along is a for a in axes):
+        results //= _LANES
+    time = time_of(group, memory, ())
+    if results > _FEW or not _is_worth(time.constant):
+        return None
+    axis = next((a for a in group.over if _extent(a) >= _FEW and a is not along), group.over[-1])
+    if axis.var not in group.independent:
+        return None
+    size = _size(group, axis, along, memory)
+    if _extent(axis) <= size and axis.extent.constant is not None:
+        return None
+    return _split(group, axis, size, memory)
+
+
+def _can_split(member: Member, group: Group, memory: Memory) -> bool:
+    """Whether a member can run in stretches of a loop of accumulations."""
+    if member.combine is None:
+        return True
+    inner = group.over
+    is_certain = all(a.extent.is_at_least(1, memory.plan.shape_vars) for a in inner)
+    return member.always or is_certain
+
+
+def _size(group: Group, axis: Axis, along: Axis | None, memory: Memory) -> int:
+    """The iterations of `axis` in a stretch."""
+    time = time_of(group, memory, [axis]).constant
+    size = _SHARE if time is None else max(_SHARE, 2 * cost.GRAIN // max(time, 1))
+    extent = axis.extent.constant
+    if extent is not None:
+        size = max(size, -(-extent // cost.MOST_TASKS))
+    unit = _LANES if axis is along else 8
+    return -(-size // unit) * unit
+
+
+def _split(
+    group: Group, axis: Axis, size: int, memory: Memory
+) -> tuple[Tasks, list[Buffer], Group]:
+    low, high = _block()
+    count = ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
+    shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in group.axes))]
+    number, every = (Axis(Var("stretch", INT64), IntImm(INT64, 0), shape[0]) for _ in range(2))
+    members: list[Member] = []
+    totals: list[Member] = []
+    buffers: list[Buffer] = []
+    position = [(as_poly(a.var) - as_poly(a.start)).expr() for a in group.axes]
+    for member in group.members:
+        if member.combine is None:
+            members.append(member)
+            continue
+        dtype = member.target.dtype
+        wide = "float32" if dtype.is_float and dtype.bits == 16 else str(dtype)
+        buffer = decl_buffer(shape, wide, f"{member.target.name}_parts")
+        buffers.append(buffer)
+        first = identity_of(member.combine, buffer.dtype)
+        members.append(
+            replace(
+                member,
+                target=buffer,
+                indices=(number.var, *position),
+                initial=first,
+                always=True,
+            )
+        )
+        totals.append(replace(member, value=BufferLoad(buffer, (every.var, *position)), guards=()))
+    block = Axis(axis.var, low, high)
+    over = tuple(block if a is axis else a for a in group.over)
+    part = replace(group, over=over, members=tuple(members))
+    time = time_of(group, memory, [axis]) * size
+    tasks = Tasks((), axis, size, low, high, part, time, number)
+    total = replace(
+        group,
+        over=(every,),
+        members=tuple(totals),
+        independent=group.independent | {every.var},
+    )
+    return tasks, buffers, total

@@ -1,0 +1,201 @@
+"""Loops in parallel tasks compute the same bits with each number of threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyError, RuntimeCheckError
+from relaxpy.exec.native import cost, pool
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+from tests.exec.native.test_kernels import COLUMN, PROGRAMS, ROWS, floats, function
+from tests.fuzz.kernels.compare import examine
+from tests.fuzz.kernels.generate import generate
+from tests.fuzz.today import SEED
+
+RNG = np.random.default_rng(21)
+pool_of = cache(pool.Pool)
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loops of few microseconds are divided, and run on three threads."""
+    monkeypatch.setattr(cost, "GRAIN", 200_000)
+    monkeypatch.setattr(pool, "pool", lambda: pool_of(3))
+    return
+
+
+def compiled(program: Any, threads: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(pool, "pool", lambda: pool_of(threads))
+    return relaxpy.compile(program, target="native")
+
+
+def tree_of(program: Any) -> str:
+    executable = relaxpy.compile(program, target="native")
+    names = dict.fromkeys(row.kernel for row in executable.report())
+    return "\n".join(executable.kernel_source(name, kind="tree") for name in names)
+
+
+MORE = {
+    "R.sum(x0)": (ROWS,),
+    "R.nn.max_pool2d(x0, pool_size=(2, 2), padding=(1, 1))": ('(3, 40, 33, 37), "float32"',),
+    "R.nn.conv2d(x0, x1, padding=(1, 1))": (
+        '(2, 5, 40, 37), "float32"',
+        '(7, 5, 3, 3), "float32"',
+    ),
+    "R.permute_dims(x0, (0, 3, 1, 2))": ('(3, 31, 37, 40), "float32"',),
+    "R.mean(x0, axis=[0, 2])": ('(50, 5, 200), "float16"',),
+    "R.max(x0, axis=[0])": ('(2000, 33), "int8"',),
+    "R.prod(x0)": ('(9, 4000), "float64"',),
+    "R.nn.softmax(x0)": ('(40, 9000), "float32"',),
+    "R.take(x0, R.astype(x1, 'int64'), axis=0)": ('(300, 60), "float32"', '(500,), "uint8"'),
+}
+ALL = PROGRAMS | MORE
+
+
+def arguments(params: tuple[str, ...]) -> list[np.ndarray]:
+    arrays = []
+    for param in params:
+        shape, dtype = eval(f"({param})", {"n": 0})
+        if shape == "n" or "n" in param.split(",")[0]:
+            shape = (300, 67)
+        values = RNG.standard_normal(shape) if "float" in dtype else RNG.integers(0, 100, shape)
+        arrays.append(values.astype(dtype))
+    return arrays
+
+
+@pytest.mark.parametrize("body", ALL)
+def test_results_have_the_same_bits_for_each_number_of_threads(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = ALL[body]
+    func = function(body, *params)
+    args = arguments(params)
+    found = [
+        compiled(func, n, monkeypatch)["main"](*args)
+        for n in ((1, 2, 8) if body in MORE else (1, 3))
+    ]
+    expected = relaxpy.compile(func, target="numpy")["main"](*args)
+    for result in found[1:]:
+        assert result.tobytes() == found[0].tobytes()
+    # Sums of at most 36,000 terms of order 1 in another order.
+    tolerance = 1e-2 if expected.dtype == np.float16 else 1e-4
+    np.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
+
+
+def test_random_kernels_have_the_same_bits_and_do_what_their_text_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cost, "GRAIN", 3_000)
+    for number in range(4):
+        seed = f"{SEED}/tasks/{number}"
+        program = generate(seed)
+        failures = examine(program, ("native",), trip=False).failures
+        assert not failures, f"seed {seed}: {failures[0]}\n\n{program.standalone()}"
+        func = from_source(program.text)
+        results: list[list[bytes] | str] = []
+        for threads in (1, 3, 8):
+            executable = compiled(func, threads, monkeypatch)
+            args, memories = program.calls[0].build()
+            try:
+                executable[func.attrs["global_symbol"]](*args)
+                results.append([memory.tobytes() for memory in memories])
+            except RelaxpyError as error:
+                results.append(str(error))
+        assert all(result == results[0] for result in results), seed
+
+
+@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17, 33, 257])
+def test_tasks_do_not_reach_beyond_arrays(rows: int) -> None:
+    func = function(
+        "R.add(R.divide(x0, R.sum(x0, axis=1, keepdims=True)), R.sum(x0, axis=0))",
+        '("n", 67), "float32"',
+    )
+    assert "tasks of" in tree_of(func)
+    executable = relaxpy.compile(func, target="native")
+    array = np.abs(floats(rows, 67)) + 1
+    expected = array / array.sum(1, keepdims=True) + array.sum(0)
+    for at_end in (False, True):
+        found = executable["main"](guarded(array, at_end=at_end))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_sums_with_few_results_run_in_stretches_that_are_combined_in_order() -> None:
+    func = function("R.sum(R.astype(x0, 'int64'))", '("n", 1000), "int32"')
+    text = tree_of(func)
+    assert "_parts[" in text
+    assert "over stretch <" in text
+    executable = relaxpy.compile(func, target="native")
+    for rows in (0, 1, 7, 8, 9, 500, 2001):
+        array = RNG.integers(-(2**31), 2**31, (rows, 1000)).astype(np.int32)
+        assert executable["main"](array) == array.sum(dtype=np.int64)
+
+
+OVERLAP = """
+@T.prim_func
+def main(A: T.Buffer((20000,), "float32"), I: T.Buffer((20000,), "int64")):
+    T.func_attr({"global_symbol": "main"})
+    for i in range(20000):
+        A[i] = A[i] + T.float32(1)
+    for i in range(20000):
+        A[i] = A[i] * T.Cast("float32", I[I[i]])
+"""
+
+
+def test_an_error_is_found_before_any_task_starts() -> None:
+    func = from_source(OVERLAP)
+    assert "tasks of" in tree_of(func)
+    executable = relaxpy.compile(func, target="native")
+    a, index = np.zeros(20000, np.float32), np.full(20000, 3)
+    executable["main"](a, index)
+    assert (a == 3).all()
+    index[15000] = 20000
+    with pytest.raises(RuntimeCheckError, match="outside dimension 0 of buffer I"):
+        executable["main"](a, index)
+    assert (a == 4).all()  # by the kernel of NumPy, which reports the error, alone
+
+
+def test_iterations_that_meet_each_other_are_not_divided() -> None:
+    func = from_source(
+        """
+@T.prim_func
+def main(A: T.Buffer((200, 300), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(199, 300):
+        A[i, j] = A[i + 1, j] + T.float32(1)
+"""
+    )
+    assert "tasks of j < 300" in tree_of(func)
+    array = floats(200, 300)
+    expected = array.copy()
+    expected[:199] = array[1:] + 1
+    relaxpy.compile(func, target="native")["main"](array)
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_several_threads_of_python_call_kernels_at_a_time() -> None:
+    func = function("R.nn.softmax(R.add(R.nn.gelu(x0), x1))", ROWS, COLUMN)
+    executable = relaxpy.compile(func, target="native")
+    inputs = [(floats(200 + n, 67), floats(67)) for n in range(4)]
+    expected = [executable["main"](*args) for args in inputs]
+    found: list[bool] = []
+
+    def work(number: int) -> None:
+        for _ in range(40):
+            result = executable["main"](*inputs[number])
+            found.append(np.array_equal(result, expected[number]))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 160
+    assert all(found)
