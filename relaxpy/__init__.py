@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relaxpy import (
         arith,
+        error,
         errors,
         ir,
         relax,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         topi,
         transform,
     )
+    from relaxpy.errors import RelaxpyError as TVMError
     from relaxpy.exec.compile import compile, compile as build, load_executable
     from relaxpy.exec.doctor import doctor
     from relaxpy.exec.executable import Executable
@@ -44,6 +46,7 @@ __all__ = [
     "Device",
     "Executable",
     "IRModule",
+    "TVMError",
     "VirtualMachine",
     "__version__",
     "arith",
@@ -53,6 +56,7 @@ __all__ = [
     "cuda",
     "device",
     "doctor",
+    "error",
     "errors",
     "explain",
     "get_global_func",
@@ -78,6 +82,7 @@ _LOCATIONS = {
     "Device": "relaxpy.ir.core.device:Device",
     "Executable": "relaxpy.exec.executable:Executable",
     "IRModule": "relaxpy.ir.module:IRModule",
+    "TVMError": "relaxpy.errors:RelaxpyError",
     "VirtualMachine": "relaxpy.exec.vm:VirtualMachine",
     "arith": "relaxpy.arith",
     "build": "relaxpy.exec.compile:compile",
@@ -86,6 +91,7 @@ _LOCATIONS = {
     "cuda": "relaxpy.ir.core.device:cuda",
     "device": "relaxpy.ir.core.device:device",
     "doctor": "relaxpy.exec.doctor:doctor",
+    "error": "relaxpy.error",
     "errors": "relaxpy.errors",
     "explain": "relaxpy.rules:explain",
     "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",

@@ -10,7 +10,7 @@ from relaxpy.exec.runtime.registry import (
     register_func as register_global_func,
     remove_global_func,
 )
-from relaxpy.exec.runtime.tensors import empty, tensor
+from relaxpy.exec.runtime.tensors import Tensor, empty, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
@@ -23,6 +23,7 @@ __all__ = [
     "Device",
     "Executable",
     "ShapeTuple",
+    "Tensor",
     "VMInstrumentReturnKind",
     "VirtualMachine",
     "category_of",

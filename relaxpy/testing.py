@@ -1,9 +1,74 @@
-"""Assertions for tests of programs and their results."""
+"""Assertions for tests of programs and their results, and what test files of TVM tell pytest.
+
+The latter needs pytest, which is imported when one of its names is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from relaxpy.exec.runtime.compare import assert_allclose
 from relaxpy.ir.equality.structural import assert_structural_equal
 
+if TYPE_CHECKING:
+    from relaxpy.pytest_helpers import (
+        device_enabled,
+        enabled_targets,
+        fixture,
+        main,
+        parameter,
+        parametrize_targets,
+        requires_cublas,
+        requires_cuda,
+        requires_cudagraph,
+        requires_cudnn,
+        requires_cutlass,
+        requires_gpu,
+        requires_hexagon,
+        requires_llvm,
+        requires_llvm_minimum_version,
+        requires_metal,
+        requires_nccl,
+        requires_opencl,
+        requires_package,
+        requires_rocm,
+        requires_rpc,
+        requires_tensorcore,
+        requires_vulkan,
+        uses_gpu,
+    )
+
 __all__ = [
     "assert_allclose",
     "assert_structural_equal",
+    "device_enabled",
+    "enabled_targets",
+    "fixture",
+    "main",
+    "parameter",
+    "parametrize_targets",
+    "requires_cublas",
+    "requires_cuda",
+    "requires_cudagraph",
+    "requires_cudnn",
+    "requires_cutlass",
+    "requires_gpu",
+    "requires_hexagon",
+    "requires_llvm",
+    "requires_llvm_minimum_version",
+    "requires_metal",
+    "requires_nccl",
+    "requires_opencl",
+    "requires_package",
+    "requires_rocm",
+    "requires_rpc",
+    "requires_tensorcore",
+    "requires_vulkan",
+    "uses_gpu",
 ]
+
+if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("relaxpy.pytest_helpers"), name)

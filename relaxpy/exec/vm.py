@@ -15,8 +15,10 @@ from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unknown_attribute
 from relaxpy.exec.executable import EntryPoint, Executable
+from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, ProfileReport
 from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
 
 
@@ -33,6 +35,32 @@ class SavedFunction:
         """Call the function; return its result, or None if results are not included."""
         result = self.machine[self.func_name](*self.args)
         return result if self.include_return else None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFunction:
+    """A function of a machine. Tensors that it returns have the methods of those of TVM."""
+
+    entry: EntryPoint
+
+    @user_facing
+    def __call__(self, *args: object, **kwargs: object) -> Value:
+        """Call the function.
+
+        Errors:
+            RuntimeCheckError: the number of arguments is wrong, or a check of the program failed.
+            FunctionSignatureError: an argument does not match its parameter.
+        """
+        return as_tensors(self.entry(*args, **kwargs), (*args, *kwargs.values()))
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters and the result."""
+        return self.entry.signature
+
+    @override
+    def __repr__(self) -> str:
+        return repr(self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +145,7 @@ class VirtualMachine:
             UnknownNameError (also KeyError, ValueError): there is no such function.
         """
         saved = self._saved.get(name) if isinstance(name, str) else None
-        return saved or self._function(name)
+        return saved or MachineFunction(self._function(name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._saved or name in self._executable
@@ -294,7 +322,7 @@ class VirtualMachine:
         """
         if not isinstance(closure, FunctionValue):
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
-        return closure.call_with(args, from_user=True)
+        return as_tensors(closure.call_with(args, from_user=True), args)
 
     @user_facing
     def save_function(
@@ -355,4 +383,4 @@ class VirtualMachine:
             raise UnknownNameError(
                 f"{func_name} has no outputs yet", hint=f"call invoke_stateful({func_name!r})"
             )
-        return self._outputs[func_name]
+        return as_tensors(self._outputs[func_name], self._inputs[func_name])

@@ -6,8 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import relaxpy
 from relaxpy.errors import MisuseError
-from relaxpy.runtime import cpu, cuda, device, empty, tensor
+from relaxpy.relax.testing.vm import check_saved_func
+from relaxpy.runtime import Tensor, cpu, cuda, device, empty, tensor
+from relaxpy.script import ir as I, relax as R
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,7 @@ def test_a_tensor_has_the_elements_and_memory_of_its_own(
 ) -> None:
     result = tensor(value, where)
     np.testing.assert_array_equal(result, np.array(value))
-    assert (type(result), result.dtype.name) == (np.ndarray, dtype)
+    assert (type(result), result.dtype.name) == (Tensor, dtype)
     assert not np.shares_memory(result, value)
 
 
@@ -52,3 +55,57 @@ def test_an_empty_tensor_has_the_shape_and_datatype() -> None:
 def test_misuse_is_named(make: Any, message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         make()
+
+
+def test_tensors_have_the_methods_of_those_of_tvm() -> None:
+    x = tensor([[1, 2], [3, 4]])
+    copy = x.numpy()
+    assert (type(copy), copy.tolist()) == (np.ndarray, [[1, 2], [3, 4]])
+    copy[:] = 0
+    assert x.tolist() == [[1, 2], [3, 4]]
+    assert x.device == cpu()
+    assert x.copyfrom([[5, 6], [7, 8]]) is x
+    target = np.zeros((2, 2), "float32")
+    assert x.copyto(target) is target
+    assert target.tolist() == [[5, 6], [7, 8]]
+    other = x.copyto(cpu())
+    assert not np.shares_memory(other, x)
+    np.testing.assert_array_equal(other, x)
+    with pytest.raises(MisuseError, match=r"expected elements of shape \(2, 2\), found \(2,\)"):
+        x.copyfrom([1, 2])
+    with pytest.raises(MisuseError, match=r"expected elements of shape \(3,\), found \(2, 2\)"):
+        x.copyto(np.zeros(3))
+
+
+def test_a_machine_returns_tensors_and_the_arguments_themselves() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")):
+            return (x, (R.add(x, y), y))
+
+    machine = relaxpy.VirtualMachine(relaxpy.compile(Module))
+    x, y = np.ones(2, "float32"), tensor(np.ones(2, "float32"))
+    first, (total, second) = machine["main"](x, y)
+    assert first is x
+    assert second is y
+    assert isinstance(total, Tensor)
+    assert total.numpy().tolist() == [2, 2]
+    assert machine["main"](y=y, x=y)[0] is y
+    assert relaxpy.compile(Module)["main"](x, x)[0] is x
+
+
+def test_the_functions_of_tests_are_registered() -> None:
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(x: R.Tensor((1, 2), "float32"), y: R.Tensor((1, 2), "float32")):
+            a = R.call_packed("test.vm.add", x, y, sinfo_args=R.Tensor((1, 2), "float32"))
+            b = R.call_packed("test.vm.mul", a, y, sinfo_args=R.Tensor((1, 2), "float32"))
+            return R.call_dps_packed("test.vm.tile", b, R.Tensor((1, 4), "float32"))
+
+    machine = relaxpy.VirtualMachine(relaxpy.compile(Module))
+    x, y = tensor(np.float32([[1, 2]])), tensor(np.float32([[3, 4]]))
+    result = check_saved_func(machine, "main", x, y)
+    assert result.numpy().tolist() == [[12, 24, 12, 24]]
+    assert "main_saved" in machine

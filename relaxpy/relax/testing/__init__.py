@@ -6,4 +6,5 @@ from relaxpy.relax.testing import (
     nn as nn,
     runtime_builtin as runtime_builtin,
     transform as transform,
+    vm as vm,
 )
