@@ -187,7 +187,7 @@ def _rebuilds(function: Callable[..., tir.PrimExpr], expr: tir.PrimExpr, *args: 
         match expr:
             case tir.Div():
                 return not expr.dtype.is_int
-            case tir.FloorDiv():
+            case tir.FloorDiv() | tir.FloorMod():
                 return expr.dtype.is_int
             case tir.Min() | tir.Max():
                 return expr.a is not expr.b

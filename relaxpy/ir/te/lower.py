@@ -10,11 +10,11 @@ from typing import TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
+from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.tensor import (
     ComputeOp,
     ExternOp,
@@ -285,7 +285,9 @@ class _Lowering:
             block_axes.append(IterVar(dom, variable, axis.iter_type))
             values[axis.var] = ops.cast_to(variable, axis.var.dtype)
         if not block_axes:
-            block_axes.append(IterVar(Range(0, 1), Var("vi"), IterVarKind.DataPar))
+            dtype = INT64 if self.wide else DataType("int32")
+            dom = Range(ops.const(0, dtype), ops.const(1, dtype))
+            block_axes.append(IterVar(dom, Var("vi", dtype), IterVarKind.DataPar))
         return tuple(block_axes), values
 
     def _element(self, op: ComputeOp, index: int) -> _Stage:

@@ -37,9 +37,8 @@ def pad(
     def element(*index: PrimExpr) -> PrimExpr:
         is_inside, source = [], []
         for i, low, high, size in zip(index, before, after, data.shape, strict=True):
-            if not is_const(low, 0):
+            if not (is_const(low, 0) and is_const(high, 0)):
                 is_inside.append(ops.compare(tir.GE, i, low))
-            if not is_const(high, 0):
                 is_inside.append(ops.compare(tir.LT, i, ops.add(low, size)))
             source.append(i if is_const(low, 0) else ops.sub(i, low))
         value = data(*source)

@@ -378,7 +378,7 @@ def take(
 def _valid_index(position: PrimExpr, extent: PrimExpr, mode: TakeMode) -> PrimExpr:
     if mode == "clip":
         last = ops.sub(extent, ops.const(1, "int64"))
-        return ops.minimum(ops.maximum(position, ops.const(0, "int64")), last)
+        return ops.minimum(ops.maximum(ops.const(0, "int64"), position), last)
     if mode == "wrap":  # the extent may be 0
         return tir.FloorMod(position, ops.maximum(extent, ops.const(1, "int64")))
     return position

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.compile import compile
+from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
@@ -18,6 +19,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.op.definition.registry import registered_ops
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source
 from tests.ir.relax.op.cases import CASES, WITHOUT_ROWS, Case
 from tests.ir.relax.op.comparison import check, define
 from tests.rows import of_the_day
@@ -79,6 +81,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_the_kernel_computes_the_definition(case: Case, symbolic: bool) -> None:
     module = program(case, symbolic=symbolic)
     lowered = LegalizeOps()(module)
+    assert_structural_equal(from_source(lowered.script()), lowered)
     calls = [node for node in walk(lowered["main"]) if isinstance(node, rx.Call)]
     with np.errstate(all="ignore"):
         definition = define(case.expected, case.inputs)

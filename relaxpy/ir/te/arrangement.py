@@ -1,19 +1,21 @@
-"""Sums and products in the order of an original expression."""
+"""Sums, products and comparisons arranged as in an original expression."""
 
 from __future__ import annotations
 
 from functools import reduce
 
+from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
-from relaxpy.ir.tir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from relaxpy.ir.tir.expr import EQ, GE, LE, LT, NE, Add, CmpExpr, IntImm, Mul, PrimExpr, Sub, Var
 
 
 def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
-    """Order the integer terms and factors of `expr` as they occur in `original`.
+    """Arrange `expr`, which is simplified, as `original` is, where that is as simple.
 
-    A term that `original` does not have is ordered by its first variable; literals come last, and a
-    sum starts with a negative term only if all its terms are negative.
+    Integer terms and factors are in the order in which they occur in `original`. A term that it
+    does not have is ordered by its first variable; literals come last, and a sum starts with a
+    negative term only if all its terms are negative. A comparison keeps its sides and its operator.
     """
     if expr is original:
         return expr
@@ -28,7 +30,11 @@ def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
         below = (positions[v] for v in walk(node) if isinstance(v, Var) and v in positions)
         return min(below, default=len(positions))
 
+    comparisons = [(c, simplify(c)) for c in walk(original) if isinstance(c, CmpExpr)]
+
     def rule(node: Node) -> Node | None:
+        if isinstance(node, CmpExpr):
+            return next((_arranged(node, c) for c, form in comparisons if form.same_as(node)), None)
         if not isinstance(node, (Add, Sub, Mul)) or not node.dtype.is_int:
             return None
         if isinstance(node, Mul):
@@ -64,6 +70,20 @@ def _positions(root: PrimExpr) -> dict[Node, int]:
             positions[node] = len(positions)
             stack += reversed([child for child in children(node) if isinstance(child, PrimExpr)])
     return positions
+
+
+def _arranged(simplified: CmpExpr, original: CmpExpr) -> CmpExpr:
+    """An equality with the sides of the original; `a < b + 1` as `a <= b` where that is one."""
+    match original, simplified:
+        case EQ() | NE(), _:
+            a, b = (ordered_as(simplify(side), side) for side in (original.a, original.b))
+            sides = type(original)(a, b)
+            return sides if len(list(walk(sides))) <= len(list(walk(simplified))) else simplified
+        case LE() | GE(), LT(a=a, b=b) if a.dtype.is_int:
+            lower = any(isinstance(term, IntImm) for term, _ in _terms(a))
+            return LE(simplify(a + 1), b) if lower else LE(a, simplify(b - 1))
+        case _:
+            return simplified
 
 
 def _factors(product: PrimExpr) -> list[PrimExpr]:
