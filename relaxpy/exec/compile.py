@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
@@ -260,7 +261,7 @@ def _for_reference(program: Program) -> Executable:
         evaluator = ReferenceEvaluator(module, instrument)
         return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
-    report = ExecutionReport(rows)
+    report = _report(module, rows)
     return _executable(program, functions(None), module.script, report, functions, None)
 
 
@@ -282,8 +283,7 @@ def _with_backend(program: Program, not_native: str, remark: str) -> Executable:
             pool_object()
         return saved_code(objects)
 
-    rows = *_kernel_rows(lowered), *_dynamic_rows(module)
-    report = ExecutionReport(rows, not_native, remark)
+    report = _report(module, _kernel_rows(lowered), not_native, remark)
     program.machine_code = machine_code
     return _executable(program, lowered.functions, lowered.source, report, functions, new_backend)
 
@@ -317,6 +317,12 @@ def _executable(
     )
 
 
+def _report(
+    module: IRModule, rows: Iterable[ReportRow], not_native: str = "", remark: str = ""
+) -> ExecutionReport:
+    return ExecutionReport((*rows, *_dynamic_rows(module)), not_native, remark)
+
+
 def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
     rows = []
     for name, call in dynamic_calls(module):
@@ -327,8 +333,16 @@ def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
 
 
 def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
-    return tuple(
+    rows = (
         ReportRow(name, block.block, block.method, block.reason)
         for name, kernel in lowered.kernels.items()
         for block in kernel.report
+    )
+    if not lowered.problem:
+        return tuple(rows)
+    return tuple(
+        replace(
+            row, method=row.method.removeprefix("native, "), reason=row.reason or lowered.problem
+        )
+        for row in rows
     )

@@ -223,7 +223,8 @@ def test_reference_evaluator_predicts_as_plain_numpy(digits, weights) -> None:
     np.testing.assert_allclose(probabilities, expected_probabilities, rtol=2e-5, atol=1e-7)
 
 
-def test_softmax_asks_for_no_size_in_its_rows(executable) -> None:
+def test_softmax_asks_for_no_size_in_its_rows() -> None:
+    executable = relaxpy.compile(model.Digits, "numpy")
     source = executable.source.partition("def fused_dense_softmax_unchecked")[2]
     text = source.partition("def fused_dense_softmax(")[0]
     assert text.count("initial=") == 2

@@ -70,7 +70,7 @@ class Sizes:
 def test_a_kernel_that_is_called_without_checks_knows_the_shape_variables(
     sizes: tuple[int, int],
 ) -> None:
-    executable = relaxpy.compile(Sizes)
+    executable = relaxpy.compile(Sizes, "numpy")
     assert "plus_size_unchecked(" in executable.source
     n, m = sizes
     y = executable["main"](X[:n], relaxpy.runtime.ShapeTuple((m,)))

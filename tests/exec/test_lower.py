@@ -35,7 +35,7 @@ X = rx.Var("x", tensor((N, 2)))
 
 def source_of(mod: IRModule | rx.Function, name: str = "main") -> str:
     """The text of one generated function, checks of arguments and docstring left out."""
-    tree = ast.parse(compile(mod, relax_pipeline=None).source)
+    tree = ast.parse(compile(mod, "numpy", relax_pipeline=None).source)
     [found] = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     return "\n".join(ast.unparse(s) for s in found.body[1:])
 
@@ -88,8 +88,8 @@ def test_tensors_die_after_their_last_use_in_branches_too() -> None:
     assert re.search(r"\n    double_unchecked\(b, d\)\n    del b\n    r = d\n", text)
     assert "\ndel a\n" in text
     x = np.ones((3, 2), "float32")
-    assert compile(mod, relax_pipeline=None)["main"](x, np.array(True)).max() == 16
-    assert compile(mod, relax_pipeline=None)["main"](x, np.array(False)).max() == 8
+    assert compile(mod, "numpy", relax_pipeline=None)["main"](x, np.array(True)).max() == 16
+    assert compile(mod, "numpy", relax_pipeline=None)["main"](x, np.array(False)).max() == 8
 
 
 def test_captured_variables_are_not_deleted() -> None:
@@ -102,15 +102,15 @@ def test_captured_variables_are_not_deleted() -> None:
     text = source_of(mod)
     assert "del" not in text
     assert "y = f()" in text, "a local function that is only called needs no closure"
-    assert compile(mod, relax_pipeline=None)["main"](np.ones((1, 2), "float32")).max() == 2
+    assert compile(mod, "numpy", relax_pipeline=None)["main"](np.ones((1, 2), "float32")).max() == 2
 
 
 def test_functions_of_one_text_may_use_the_same_local_names() -> None:
     a = function([X], [], X, name="a")
     b = function([rx.Var("x", tensor((N, 2)))], [], X.struct_info.shape, name="b")
-    text = compile(module(a=a), relax_pipeline=None).source
+    text = compile(module(a=a), "numpy", relax_pipeline=None).source
     assert "def a(x)" in text
-    both = compile(module(a=a, b=function([rx.Var("x")], [], rx.PrimValue(1), name="b")))
+    both = compile(module(a=a, b=function([rx.Var("x")], [], rx.PrimValue(1), name="b")), "numpy")
     assert "def a(x)" in both.source
     assert "def b(x)" in both.source
     assert b.attrs["global_symbol"] == "b"
@@ -125,7 +125,7 @@ def test_literal_sizes_are_written_in_place_and_odd_ones_evaluated() -> None:
 
 
 def test_the_source_is_what_runs() -> None:
-    ex = compile(chain(1), relax_pipeline=None)
+    ex = compile(chain(1), "numpy", relax_pipeline=None)
     function_ = ex["main"]._run
     assert inspect.getsource(function_) in ex.source
     with pytest.raises(RuntimeCheckError) as caught:
@@ -139,7 +139,9 @@ def test_a_whole_text_has_kernels_functions_and_datatypes() -> None:
     gv, w = rx.GlobalVar("mm"), rx.Var("w", tensor((2, 3)))
     main = function([X, w], [], call_tir(gv, [X, w], tensor((N, 3))))
     ex = compile(
-        IRModule({gv: matmul(size_var("n"), 2, 3, "mm"), "main": main}), relax_pipeline=None
+        IRModule({gv: matmul(size_var("n"), 2, 3, "mm"), "main": main}),
+        "numpy",
+        relax_pipeline=None,
     )
     tree = ast.parse(ex.source)
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
@@ -158,7 +160,7 @@ def test_texts_of_programs_never_break_out_of_the_generated_text(
     x = rx.Var(parameter, tensor((tir.Var(parameter, "int64"),)))
     main = function([x], [], rx.Tuple((x, rx.StringImm(text))), name=name or "f")
     array = np.zeros(2, "float32")
-    ex = compile(IRModule({name or "f": main}), relax_pipeline=None)
+    ex = compile(IRModule({name or "f": main}), "numpy", relax_pipeline=None)
     first, second = ex[name or "f"](array)
     assert first is array
     assert second == text
@@ -179,7 +181,7 @@ def overflowing() -> IRModule:
 
 
 def test_kernels_whose_arguments_are_known_to_fit_check_nothing() -> None:
-    ex = compile(overflowing(), relax_pipeline=None)
+    ex = compile(overflowing(), "numpy", relax_pipeline=None)
     tree = ast.parse(ex.source)
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     assert list(functions) == ["power_unchecked", "power", "main"]
@@ -211,7 +213,7 @@ def test_functions_called_from_a_program_keep_the_settings_of_its_caller() -> No
     register_func("test.settings", settings)
     try:
         with np.errstate(over="raise"):
-            ex = compile(mod, relax_pipeline=None)
+            ex = compile(mod, "numpy", relax_pipeline=None)
             ex["main"](np.full((1, 2), 1000, "float32"))
     finally:
         remove_global_func("test.settings")
@@ -235,7 +237,7 @@ def test_what_is_not_known_to_fit_is_checked() -> None:
     assert text.count("call_of_power.arguments(a, y)\n") == 2
     assert "\npower_unchecked(a, y)\n" in text
     assert "\npower_unchecked(a, v)\n" in text
-    main = compile(mod, relax_pipeline=None)["main"]
+    main = compile(mod, "numpy", relax_pipeline=None)["main"]
     with pytest.raises(RuntimeCheckError, match="dimension 0 is 2, but k = 3"):
         main(np.zeros((2, 2), "float32"), np.zeros((3, 2), "float32"))
 
@@ -259,4 +261,4 @@ def test_programs_deeper_than_python_indents_are_refused() -> None:
         body = rx.SeqExpr((rx.BindingBlock((chosen,)),), r)
     deep = rx.Function((c, x), body, None, True, {"global_symbol": "main"})
     with pytest.raises(CompileError, match="nest deeper than Python's 100 levels"):
-        compile(deep, relax_pipeline=None)
+        compile(deep, "numpy", relax_pipeline=None)

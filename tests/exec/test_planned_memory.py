@@ -183,7 +183,7 @@ C = 'c = R.vm.alloc_tensor(s, 0, R.shape([4]), "float32")\n'
 )
 def test_storage_exists_where_its_tensors_share_it(body: str, is_needed: bool) -> None:
     mod = planned(body)
-    executable = relaxpy.compile(mod, relax_pipeline=None)
+    executable = relaxpy.compile(mod, "numpy", relax_pipeline=None)
     assert ("new_storage" in executable.source) is is_needed
     if "(s, 4" in body:
         with pytest.raises(RuntimeCheckError, match="at byte 4 leaves the storage, which has 16"):
@@ -196,7 +196,7 @@ def test_storage_exists_where_its_tensors_share_it(body: str, is_needed: bool) -
 @pytest.mark.rule("EV-27")
 def test_kernels_on_new_tensors_are_called_without_checks() -> None:
     def source(body: str) -> str:
-        text = relaxpy.compile(planned(body), relax_pipeline=None).source
+        text = relaxpy.compile(planned(body), "numpy", relax_pipeline=None).source
         return text[text.index("def main(") :]
 
     assert "exp_unchecked(x, a" in source(A + "return a")

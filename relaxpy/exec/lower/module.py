@@ -39,8 +39,11 @@ class Backend(Protocol):
     ) -> Kernel:
         """The kernel of `func`."""
 
-    def link(self, namespace: dict[str, Any]) -> None:
-        """Replace the work of kernels in the names of the module's text."""
+    def link(self, namespace: dict[str, Any]) -> str:
+        """Replace the work of kernels in the names of the module's text.
+
+        The result is the reason why they run as the text says all the same, or is empty.
+        """
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
@@ -55,8 +58,9 @@ class NumpyBackend:
         """The kernel of `func`."""
         return compile_kernel(func, name, unchecked_name, functions)
 
-    def link(self, namespace: dict[str, Any]) -> None:
-        """Nothing: the kernels are those of the text."""
+    def link(self, namespace: dict[str, Any]) -> str:
+        """Nothing is replaced: the kernels are those of the text."""
+        return ""
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
         """Nothing: there is none."""
@@ -64,11 +68,15 @@ class NumpyBackend:
 
 @dataclass(frozen=True, slots=True)
 class LoweredModule:
-    """The text of a module, its Relax functions in Python, and its PrimFuncs as values."""
+    """The text of a module, its Relax functions in Python, and its PrimFuncs as values.
+
+    With a `problem`, all kernels run as the text says, whatever their reports do.
+    """
 
     source: str
     functions: Mapping[str, Callable[..., Value]]
     kernels: Mapping[str, Kernel]
+    problem: str
 
 
 class ModuleLowering:
@@ -267,7 +275,7 @@ def lower_module(
             f"the loops of a kernel nest deeper than Python does: {error.msg}",
             hint='fuse loops, or use target="reference"',
         ) from None
-    backend.link(namespace)
+    problem = backend.link(namespace)
     plain_functions = dict(namespace)
     if instrument is not None:
         _instrument_calls(lowering, namespace, instrument)
@@ -284,7 +292,7 @@ def lower_module(
         if name in lowering.value_names:
             namespace[lowering.value_names[name]] = value
         functions[name] = value if isinstance(value, PrimFuncValue) else plain
-    return LoweredModule(source, functions, kernels)
+    return LoweredModule(source, functions, kernels, problem)
 
 
 def _instrument_calls(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, compile_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
 from relaxpy.exec.native.emit import KernelEmitter
@@ -15,7 +17,7 @@ from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly
-from relaxpy.exec.native.price import check_price
+from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.tree import program_of
@@ -74,20 +76,38 @@ class NativeBackend:
         before = self.module.copy()
         try:
             KernelEmitter(self.module, symbol, program, signature).emit()
+            check_length(f for n, f in self.module.functions.items() if n not in before.functions)
         except BaseException:
             self.module = before
             raise
         emit_entry(self.module, symbol, signature.params)
         self.claimed[name] = symbol, signature
 
-    def link(self, namespace: dict[str, Any]) -> None:
-        """Replace the claimed kernels in the names of a text by native code."""
+    def link(self, namespace: dict[str, Any]) -> str:
+        """Replace the claimed kernels in the names of a text by native code.
+
+        Where that fails, there is a warning, and the result is the reason.
+        """
         if not self.claimed:
-            return
+            return ""
+        try:
+            self._link(namespace)
+        except RelaxpyError:
+            raise
+        except (OSError, RuntimeError) as error:  # memory that may not be executed; LLVM
+            problem = f"native code cannot be linked: {error}"
+            warnings.warn(f"kernels run on NumPy, since {problem}", RuntimeWarning, stacklevel=2)
+            return problem
+        return ""
+
+    def _link(self, namespace: dict[str, Any]) -> None:
         exports = [s for symbol, _ in self.claimed.values() for s in (symbol, entry_name(symbol))]
         library = compile_module(self.module, [*exports, PYTHON])
-        for name, (symbol, signature) in self.claimed.items():
-            namespace[name] = make_entry(library, symbol, signature.params, namespace[name])
+        entries = {
+            name: make_entry(library, symbol, signature.params, namespace[name])
+            for name, (symbol, signature) in self.claimed.items()
+        }
+        namespace.update(entries)
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TypeAlias
 
 from typing_extensions import override
@@ -110,6 +111,8 @@ class Value:
 
 
 Operand: TypeAlias = Value | int | float
+_SHORT = 512
+"""Functions of fewer values have no long blocks."""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 Carried: TypeAlias = Sequence[Value]
@@ -208,6 +211,13 @@ class Function:
     def text(self) -> str:
         """The function as LLVM IR."""
         return "\n".join([*self._head, *_flat(self._top), "}"])
+
+    def longest_block(self) -> int:
+        """The number of instructions of the longest basic block; 0 if all are short."""
+        if self._count < _SHORT:
+            return 0
+        starts = [n for n, line in enumerate(_flat(self._top)) if line.endswith(":")]
+        return max(b - a for a, b in pairwise((0, *starts, sum(1 for _ in _flat(self._top)))))
 
     def slot(self) -> Slot:
         """This position, where instructions can be inserted later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,11 @@ from relaxpy.exec.native.processor import generator
 _NUMBERS: Final = count()
 _LOCK: Final = threading.RLock()
 """Held while llvmlite works: several threads may not generate or link code at a time."""
+if hasattr(os, "register_at_fork"):
+    # A child gets no generator that another thread was using.
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
 
 
 class Library(Mapping[str, int]):

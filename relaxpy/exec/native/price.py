@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from relaxpy.exec.kernel.plan.steps import Contract, flatten_steps
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.groups import group_of
+from relaxpy.exec.native.llvm import Function
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.substitution import mentions
 
 _SMALL_PRODUCT = 1 << 15
 """Multiplications up to which a product of matrices takes less time than a call of BLAS."""
+
+_LONGEST_BLOCK = 4000
+"""Instructions between two jumps up to which LLVM takes less than a second."""
 
 
 def check_price(program: Program) -> None:
@@ -30,6 +36,19 @@ def check_price(program: Program) -> None:
             count = count * axis.extent
         if count.constant is None or count.constant > _SMALL_PRODUCT:
             raise RefusedError("a product of matrices runs on BLAS")
+
+
+def check_length(functions: Iterable[Function]) -> None:
+    """Check that functions of a kernel compile in less than a second.
+
+    The time that LLVM takes grows with the square of the longest basic block.
+
+    Errors:
+        RefusedError: they take longer.
+    """
+    longest = max(function.longest_block() for function in functions)
+    if longest > _LONGEST_BLOCK:
+        raise RefusedError(f"{longest} instructions without a loop take long to compile")
 
 
 def _reuses(step: Contract) -> bool:

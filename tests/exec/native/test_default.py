@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import relaxpy
 from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native import machine
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.target import Target
 
 
@@ -147,3 +148,66 @@ def test_machines_where_native_code_is_not_the_default(monkeypatch: pytest.Monke
     assert obstacle(version=(15, 0, 7)) == "llvmlite: it has LLVM 15, expected LLVM 20 or newer"
     assert obstacle(features="+sse4.2") == "the processor a-processor has no AVX2 and FMA"
     assert "not tested on aarch64-linux" in str(obstacle(triple="aarch64-linux"))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("LLVM is wrong"), OSError("no memory")])
+def test_what_cannot_be_linked_runs_on_numpy_with_a_warning(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("relaxpy.exec.native.backend.compile_module", fail)
+    with pytest.warns(RuntimeWarning, match=f"run on NumPy, .* cannot be linked: {error}"):
+        ex = relaxpy.compile(Double)
+    assert ex["main"](X).tolist() == [0, 2, 4]
+    [row] = ex.report()
+    assert (row.method, row.reason) == ("elementwise", f"native code cannot be linked: {error}")
+
+
+def test_several_threads_compile_at_once() -> None:
+    def run(number: int) -> float:
+        text = Double.script().replace("R.add(x, x)", f'R.add(x, R.const({number}, "float32"))')
+        return float(relaxpy.compile(from_source(text))["main"](X)[2])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(12))) == [2.0 + n for n in range(12)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_compiles_and_runs_while_its_parent_was_compiling() -> None:
+    program = f"""
+import os, threading, time, warnings
+warnings.simplefilter("ignore")
+{PROGRAM}
+run = relaxpy.compile(mod, "native")["main"]
+x = np.ones(3, "float32")
+over = threading.Event()
+def work():
+    while not over.is_set():
+        relaxpy.compile(mod, "native")
+thread = threading.Thread(target=work)
+thread.start()
+for _ in range(4):
+    time.sleep(0.02)
+    child = os.fork()
+    if child == 0:
+        assert run(x).tolist() == relaxpy.compile(mod, "native")["main"](x).tolist() == [2, 2, 2]
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+over.set()
+thread.join()
+"""
+    assert shown_by(program) == ["7"] * 4
+
+
+def test_long_kernels_without_loops_run_on_numpy() -> None:
+    def kernel(count: int) -> Any:
+        lines = "\n".join(f"    b[{n}] = a[{n}] * T.float32({n})" for n in range(count))
+        vectors = "a: T.Buffer((2000,), 'float32'), b: T.Buffer((2000,), 'float32')"
+        return from_source(f"@T.prim_func\ndef main({vectors}):\n{lines}\n")
+
+    [row, *_] = relaxpy.compile(kernel(1000)).report()
+    assert row.method == "single element"
+    assert row.reason.endswith("instructions without a loop take long to compile")
+    assert "native" in next(iter(relaxpy.compile(kernel(20)).report())).method
