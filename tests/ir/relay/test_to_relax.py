@@ -228,15 +228,6 @@ def test_data_types_and_cells_are_refused_with_each_expression() -> None:
     assert "Cons constructs an instance of a data type" in message
 
 
-def test_polymorphic_closures_and_operators_as_values_are_refused() -> None:
-    """RLY-96, RLY-97."""
-    assert "polymorphic" in refused(
-        "def @main() { let %id = fn(%x) { %x }; (%id(1), %id(True)) }", "RLY-97"
-    )
-    assert "add is used as a value" in refused("def @main() { let %f = add; %f(1, 2) }", "RLY-96")
-    assert "@id is polymorphic" in refused("def @main() { @compose(@id, @id)(1) }", "RLY-97")
-
-
 def test_a_function_that_refers_to_one_without_translation_is_refused() -> None:
     """RLY-5: the reason is that of the function it refers to."""
     text = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span
 from relaxpy.ir.core.trampoline import Task, run
@@ -21,6 +21,7 @@ from relaxpy.ir.relay.op.translate import translated
 from relaxpy.ir.relay.to_relax.struct_infos import StructInfos, UntranslatableError
 from relaxpy.ir.relay.ty import FuncType, Type
 
+_OTHERS: Final = ("Primitive", "global_symbol")
 Callee = Callable[[str, tuple[Any, ...]], rx.GlobalVar]
 """The Relax function of a function of the module, for type arguments."""
 
@@ -74,6 +75,11 @@ def located(node: rl.RelayExpr) -> Iterator[None]:
 def function_sinfo(params: Sequence[rx.Var], result: rx.StructInfo) -> rx.FuncStructInfo:
     """Return the struct info of a function of these parameters."""
     return rx.FuncStructInfo(tuple(p.struct_info for p in params if p.struct_info), result)
+
+
+def kept_attrs(function: rl.Function) -> dict[str, Any]:
+    """Return the attributes of a function, except for those that mean something else in Relax."""
+    return {key: value for key, value in function.attrs.items() if key not in _OTHERS}
 
 
 class FunctionTranslation:
@@ -204,7 +210,9 @@ class FunctionTranslation:
         self.builder.begin_scope(params)
         value = yield self._body(node, params)
         body = self.builder.end_scope(value)
-        return self.builder.emit(rx.Function(params, body, result, span=node.span), var=var)  # type: ignore[arg-type]
+        attrs = kept_attrs(node)
+        function = rx.Function(params, body, result, attrs=attrs, span=node.span)  # type: ignore[arg-type]
+        return self.builder.emit(function, var=var)
 
     def _call(self, node: rl.Call) -> rx.Expr:
         if isinstance(node.op, Op):

@@ -18,6 +18,13 @@ def obstacles(function: rl.Function) -> list[Diagnostic]:
     return found
 
 
+def is_polymorphic(expr: rl.RelayExpr) -> bool:
+    """Return whether an expression is a function with parameters that stand for any type."""
+    return isinstance(expr, rl.Function) and any(
+        param.kind is TypeKind.Type for param in expr.type_params
+    )
+
+
 def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
     """Return why an expression, apart from its operands, has no translation."""
     operands = (*same_scope(node), *scope_roots(node))
@@ -35,8 +42,8 @@ def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
         case rl.Match(clauses=clauses):
             if any(isinstance(p, rl.PatternConstructor) for c in clauses for p in walk(c.lhs)):
                 reasons.append(("a match takes instances of data types apart", "RLY-52", None))
-        case rl.Function(type_params=params):
-            if is_local and any(param.kind is TypeKind.Type for param in params):
+        case rl.Function():
+            if is_local and is_polymorphic(node):
                 ty = node.checked_type
                 reasons.append((f"a closure is polymorphic, of type {ty}", "RLY-97", None))
             for param in node.params:

@@ -19,9 +19,11 @@ from relaxpy.ir.relay.to_relax.functions import (
     FunctionTranslation,
     Obstacles,
     function_sinfo,
+    kept_attrs,
     signature,
 )
 from relaxpy.ir.relay.to_relax.obstacles import obstacles
+from relaxpy.ir.relay.to_relax.preparation import prepared
 from relaxpy.ir.relay.to_relax.struct_infos import StructInfos, UntranslatableError
 from relaxpy.ir.relay.ty import TypeKind
 
@@ -96,7 +98,7 @@ class ModuleTranslation:
     """The functions of a typed module that were translated, and the `obstacles` of the others."""
 
     def __init__(self, module: RelayModule) -> None:
-        self.module = module
+        self.module, self.owners = prepared(module)
         self.builder = BlockBuilder(suppress_warnings=True)
         self.names: dict[_Key, rx.GlobalVar] = {}
         self.instances: defaultdict[str, int] = defaultdict(int)
@@ -196,15 +198,19 @@ class ModuleTranslation:
         except Obstacles as error:
             self._refuse(key, error.diagnostics)
         else:
-            attrs = {"global_symbol": gvar.name_hint} if not key[1] else {}
+            attrs = kept_attrs(function)
+            if not key[1] and key[0] not in self.owners:
+                attrs["global_symbol"] = gvar.name_hint
             defined = rx.Function(params, body, result, True, attrs, span=function.span)  # type: ignore[arg-type]
             self.builder.update_func(gvar, defined)
 
     def obstacles_by_name(self) -> dict[str, tuple[Diagnostic, ...]]:
         """Return the obstacles of the functions by name; those of all instances together."""
         named: defaultdict[str, dict[Diagnostic, None]] = defaultdict(dict)
+        of_parts = set(map(_no_translation, self.owners))
         for (name, _), diagnostics in self.obstacles.items():
-            named[name].update(dict.fromkeys(diagnostics))
+            own = [d for d in diagnostics if d.message not in of_parts]
+            named[self.owners.get(name, name)].update(dict.fromkeys(own))
         return {name: tuple(found) for name, found in named.items()}
 
     def result(self) -> IRModule:

@@ -1,0 +1,304 @@
+"""Rewrites Relay functions so that they have translations: instances, and scopes nested little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from relaxpy.errors import MisuseError, RelayTypeError
+from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.traverse import map_children, rename, rewrite, walk
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
+from relaxpy.ir.relay.analysis.variables import bound_vars, free_type_vars, free_vars
+from relaxpy.ir.relay.infer.module import infer_module
+from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.to_relax.obstacles import is_polymorphic, obstacles
+from relaxpy.ir.relay.transform.fuse_ops import defused
+from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
+from relaxpy.ir.relay.transform.passes import map_functions
+from relaxpy.ir.relay.ty import FuncType, TypeKind, TypeVar
+
+MAX_DEPTH: Final = 12
+"""The number of branches and local functions inside each other in a function of Relax."""
+_MAX_INSTANCES: Final = 64
+
+
+def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
+    """Return a typed module for translation, and what functions new ones are parts of, by name.
+
+    Operators and polymorphic functions that are values become functions that call them. Local
+    polymorphic functions are replaced by their instances. Branches that are nested deeply become
+    functions of the module.
+    """
+    result = _inferred(module, defused)
+    with suppress(RelayTypeError):  # the use of a value does not say its whole type
+        result = _inferred(result, partial(_expanded, module=result))
+    for _ in range(_MAX_INSTANCES):
+        new = _inferred(result, _specialised)
+        if new is result:
+            break
+        result = new
+    outlining = _Outlining(result)
+    return outlining.result(), outlining.owners
+
+
+def _inferred(module: RelayModule, transform: Callable[[rl.Function], rl.RelayExpr]) -> RelayModule:
+    """Return the typed module of transformed functions; the given one if none changed."""
+    new = map_functions(module, transform)
+    return module if new is module else infer_module(new)
+
+
+# Functions as values
+
+
+def _expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
+    """Return a function in which values that are operators or polymorphic are `fn`s."""
+    polymorphic = {
+        node.var
+        for node in walk(function)
+        if isinstance(node, rl.Let) and is_polymorphic(node.value)
+    }
+
+    def value(node: Any) -> Any:
+        match node:
+            case Op(record=record) as op:
+                try:
+                    attrs = Attrs(record.text_attrs({}))
+                except MisuseError:  # an attribute that has no default
+                    return op
+                return _function_of(op, len(record.operands), attrs)
+            case rl.GlobalVar(name_hint=name) if name in module and is_polymorphic(module[name]):
+                return _function_of(node, len(module[name].params), Attrs())
+            case rl.Var() if node in polymorphic and isinstance(node.checked_type_, FuncType):
+                return _function_of(node, len(node.checked_type_.arg_types), Attrs())
+            case _:
+                return node
+
+    def wrapped(function: Any) -> rl.Function:
+        return _function_of(function, len(function.params), Attrs())
+
+    def rule(node: Node) -> Node | None:
+        match node:
+            case rl.Call(args=args):
+                new = tuple(wrapped(arg) if is_polymorphic(arg) else value(arg) for arg in args)
+                same = all(a is b for a, b in zip(new, args, strict=True))
+                return None if same else replace(node, args=new)
+            case rl.Let(value=bound, body=body):
+                new_value, new_body = value(bound), value(body)
+                same = new_value is bound and new_body is body
+                return None if same else replace(node, value=new_value, body=new_body)
+            case rl.Function():
+                new_body = value(node.body)
+                return None if new_body is node.body else replace(node, body=new_body)
+            case rl.Pattern():
+                return None
+            case rl.RelayExpr() | rl.Clause():
+                return map_children(value, node)
+            case _:
+                return None
+
+    result = rewrite(function, rule)
+    assert isinstance(result, rl.RelayExpr)
+    return result
+
+
+def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:
+    params = tuple(rl.Var(f"a{number}") for number in range(count))
+    return rl.Function(params, rl.Call(callee, params, attrs, span=callee.span), span=callee.span)
+
+
+# Instances of local functions
+
+
+def _specialised(function: rl.Function) -> rl.RelayExpr:
+    """Return a function in which calls of local polymorphic functions call instances of these.
+
+    It is the function itself if there are none, or none whose types are known.
+    """
+    lets = [node for node in walk(function) if isinstance(node, rl.Let)]
+    for let in lets:
+        if is_polymorphic(let.value):
+            new = _instances(function, let)
+            if new is not None:
+                return new
+
+    def rule(node: Node) -> Node | None:
+        match node:
+            case rl.Call(op=rl.Function() as callee) if is_polymorphic(callee) and node.type_args:
+                instance = _instance(callee, node.type_args)
+                return replace(node, op=instance, type_args=_others(callee, node.type_args))
+            case _:
+                return None
+
+    result = rewrite(function, rule)
+    assert isinstance(result, rl.RelayExpr)
+    return result
+
+
+def _instances(function: rl.Function, let: rl.Let) -> rl.RelayExpr | None:
+    """Return a function with a let for each instance of a polymorphic one; None if that fails."""
+    callee = let.value
+    assert isinstance(callee, rl.Function)
+    inside = {id(node) for node in walk(callee)}
+    calls = [n for n in walk(function) if isinstance(n, rl.Call) and n.op is let.var]
+    names: dict[tuple[Any, ...], rl.Var] = {}
+    for call in calls:
+        args = call.type_args
+        if id(call) in inside:
+            if args not in ((), callee.type_params):
+                return None  # polymorphic recursion
+            continue
+        if len(args) != len(callee.type_params):
+            return None
+        if args not in names:
+            names[args] = rl.Var(f"{let.var.name_hint}_{len(names)}", span=let.var.span)
+    if len(names) > _MAX_INSTANCES:
+        return None
+
+    def rule(node: Node) -> Node | None:
+        if isinstance(node, rl.Call) and node.op is let.var and node.type_args in names:
+            args = node.type_args
+            return replace(node, op=names[args], type_args=_others(callee, args))
+        if not isinstance(node, rl.Let) or node.var is not let.var:
+            return None
+        result = node.body
+        for args, var in reversed(names.items()):
+            instance = _instance(rename(callee, {let.var: var}), args)
+            result = rl.Let(var, _without_type_args(instance, var), result, span=let.span)
+        return result
+
+    new = rewrite(function, rule)
+    assert isinstance(new, rl.RelayExpr)
+    return new
+
+
+def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
+    """Return an instance whose calls of itself have no type arguments any more."""
+
+    def rule(node: Node) -> Node | None:
+        is_call = isinstance(node, rl.Call) and node.op is var
+        return replace(node, type_args=()) if is_call else None  # type: ignore[type-var]
+
+    result = rewrite(function, rule)
+    assert isinstance(result, rl.RelayExpr)
+    return result
+
+
+def _instance(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
+    """Return a copy of a function, with variables of its own, for these type arguments."""
+    types: dict[Node, Node] = {
+        param: arg
+        for param, arg in zip(function.type_params, args, strict=True)
+        if param.kind is TypeKind.Type
+    }
+    rest = tuple(param for param in function.type_params if param not in types)
+    mono = rename(replace(function, type_params=rest, checked_type_=None), types)
+    variables = {
+        var: rl.Var(var.name_hint, var.type_annotation, span=var.span) for var in bound_vars(mono)
+    }
+    inside = [n for n in walk(mono) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
+    return rename(mono, variables, inside)
+
+
+def _others(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of the type parameters that an instance still has."""
+    pairs = zip(function.type_params, args, strict=True)
+    return tuple(arg for param, arg in pairs if param.kind is not TypeKind.Type)
+
+
+# Scopes that are nested deeply
+
+
+class _Outlining:
+    """A module in which no function nests scopes deeply; `owners` are those of new ones."""
+
+    def __init__(self, module: RelayModule) -> None:
+        self.module = module
+        self.owners: dict[str, str] = {}
+
+    def result(self) -> RelayModule:
+        """Return the typed module, the given one if no function nests scopes deeply."""
+        deep = [
+            name
+            for name, function in self.module.functions_by_name.items()
+            if not obstacles(function) and max(_depths(function).values()) > MAX_DEPTH
+        ]
+        if not deep:
+            return self.module
+        module = self.module.clone()
+        for name in deep:
+            module[name] = basic_block_normal_form(module[name], module)
+        self.module = infer_module(module)
+        for name in deep:
+            self._outline(name)
+        return infer_module(self.module)
+
+    def _outline(self, name: str) -> None:
+        """Replace the bodies of deep branches and functions by calls, from the inside out."""
+        function = self.module[name]
+        depths = _depths(function)
+        done: dict[Node, Any] = {}
+
+        for node in Scopes(function).nodes:
+            new: Any = _with_children(node, done)
+            nests = isinstance(node, rl.If) or (
+                isinstance(node, rl.Function) and node is not function
+            )
+            if nests and depths[id(node)] % MAX_DEPTH == 0:
+                bodies: dict[Node, Node] = {
+                    root: self._called(name, root) for root in scope_roots(new) if not is_atom(root)
+                }
+                new = _with_children(new, bodies)
+            done[node] = new
+        self.module[name] = done[function]
+
+    def _called(self, owner: str, body: rl.RelayExpr) -> rl.Call:
+        """Return the call of a new function that has this body."""
+        number = len(self.owners)
+        while (name := f"{owner}_{number}") in self.module:
+            number += 1
+        free = free_vars(body)
+        params = {v: rl.Var(v.name_hint, v.type_annotation or v.checked_type_) for v in free}
+        function = rl.Function(
+            tuple(params.values()), rename(body, params), body.checked_type_, span=body.span
+        )
+        types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
+        if types:
+            function = replace(rename(function, types), type_params=tuple(types.values()))
+        self.owners[name] = owner
+        self.module[name] = function
+        return rl.Call(
+            self.module.get_global_var(name),
+            tuple(free),
+            span=body.span,
+            checked_type_=body.checked_type_,
+        )
+
+
+def _with_children(node: Node, table: Mapping[Node, Node]) -> Node:
+    """Return a node with other operands; those of clauses too."""
+
+    def renewed(child: Node) -> Node:
+        if isinstance(child, rl.Clause):
+            return map_children(renewed, child)
+        return table.get(child, child)
+
+    return map_children(renewed, node)
+
+
+def _depths(function: rl.Function) -> Mapping[int, int]:
+    """Return how many branches and functions each expression is nested in."""
+    scopes = Scopes(function)
+    depths: dict[int, int] = {}
+    of_scope = {id(scopes.outermost): 0}
+    for node in reversed(scopes.nodes):
+        depth = depths[id(node)] = of_scope[id(scopes.of[id(node)])]
+        deeper = depth + isinstance(node, (rl.If, rl.Function))
+        for scope in scopes.inner.get(id(node), ()):
+            of_scope[id(scope)] = deeper
+    return depths

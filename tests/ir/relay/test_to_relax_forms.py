@@ -1,0 +1,146 @@
+"""Programs that the translation rewrites first: deep ones, and functions that are values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax, relay
+from relaxpy.errors import TransformError
+from tests.relay_programs import prelude
+
+DEPTH = 300
+
+
+def nested(step: str, depth: int = DEPTH, numbers: int = 3) -> str:
+    """A function whose body is a step around a step, and so on; `K` is one of a few numbers."""
+    body = "%x"
+    for k in range(depth):
+        body = step.replace("K", f"{k % numbers}f").replace("BODY", body)
+    return f"def @main(%x: float32) {{ {body} }}"
+
+
+def assert_same(text: str, *args: Any, module: relay.IRModule | None = None) -> relaxpy.IRModule:
+    """The translation gives what the evaluator gives."""
+    typed = relay.parse(text, init_module=module)
+    translated = relay.to_relax(typed)
+    assert relax.analysis.check_well_formed(translated) == []
+    found = relaxpy.compile(translated)["main"](*args)
+    expected = relay.create_executor("debug", mod=typed).evaluate()(*args)
+    for one, other in zip(flat(found), flat(expected), strict=True):
+        np.testing.assert_allclose(one, other, 1e-6)
+    return translated
+
+
+def flat(value: Any) -> list[Any]:
+    return [part for field in value for part in flat(field)] if type(value) is tuple else [value]
+
+
+@pytest.mark.rule("RLY-50")
+@pytest.mark.parametrize(
+    "step",
+    [
+        "if (%x < K) { %x + K } else { BODY }",
+        "if (%x > K) { BODY } else { %x - K }",
+        "if ((if (%x > K) { True } else { False })) { BODY } else { %x }",
+        "(let %y = BODY; %y + 1f)",
+        "(let %y = (if (%x > K) { BODY } else { K }); %y + 1f)",
+        "fn() { BODY }()",
+        "(let %f = fn(%y: float32) { if (%y > K) { BODY } else { %y } }; %f(%x))",
+        "(match ((%x, K)) { (%a, %b) => BODY + %b, })",
+    ],
+)
+def test_programs_nest_as_deeply_as_they_want(step: str) -> None:
+    assert_same(nested(step, 60 if "let %f" in step else DEPTH), np.array(500, "float32"))
+
+
+@pytest.mark.rule("RLY-110")
+def test_what_deep_branches_share_is_evaluated_once() -> None:
+    text = nested("if (%x > K) { BODY } else { %0 * K }", 30, 30)
+    text = text.replace("{ if", "{ %0 = exp(%x)\n if", 1).replace("{ %x }", "{ %0 }", 1)
+    for number in (-1.0, 20.0, 50.0):
+        translated = assert_same(text, np.array(number, "float32"))
+        assert str(translated).count("R.exp(") == 1
+
+
+def test_parts_of_deep_functions_may_be_polymorphic_in_dimensions() -> None:
+    body = "%x"
+    for k in range(30):
+        body = f"if (%k < {k}) {{ %x + {k}f }} else {{ {body} }}"
+    text = f"""def @f<n: ShapeVar>(%k: int32, %x: Tensor[(n, 2), float32]) {{ {body} }}
+               def @main(%k: int32, %x: Tensor[(?, 2), float32]) {{ @f(%k, %x) }}"""
+    assert_same(text, np.array(20, "int32"), np.ones((3, 2), "float32"))
+
+
+@pytest.mark.rule("RLY-96")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn(%x: float32) { let %f = nn.relu; %f(%x) + %f(1f) }",
+        "fn(%x: float32) { (if (%x < 1f) { add } else { subtract })(%x, 2f) }",
+        "fn(%x: float32) { let %t = (exp, multiply); (%t.0(%x), %t.1(%x, %x)) }",
+        "fn(%x: float32) { @compose(negative, exp)(%x) }",
+        "fn(%x: float32) { @flip(subtract)(%x, 3f) }",
+        "fn(%x: float32) { (match ((exp, %x)) { (%f, %y) => %f(%y), }) }",
+    ],
+)
+def test_operators_are_values(text: str) -> None:
+    assert_same(text, np.array(2, "float32"), module=prelude())
+
+
+def test_an_operator_without_a_default_is_refused_as_a_value() -> None:
+    module = relay.parse("fn(%x: float32) { let %f = clip; %f(%x) }")
+    with pytest.raises(TransformError, match=r"the operator clip is used as a value \[RLY-96\]"):
+        relay.to_relax(module)
+
+
+@pytest.mark.rule("RLY-97")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn(%x: float32) { let %id = fn<t>(%y: t) -> t { %y }; (%id(%x), %id((1, %x)), %id(2f)) }",
+        "fn(%x: float32) { let %id = fn(%y) { %y }; %id(%id)(%x) }",
+        "fn(%x: float32) { (fn<t>(%y: t) -> t { %y })(%x) }",
+        "fn(%x: float32) { @compose(fn<t>(%y: t) -> t { %y }, @id)(%x) }",
+        "fn(%x: float32) { let %two = fn<t>(%f: fn(t) -> t, %y: t) -> t { %f(%f(%y)) };"
+        "%two(fn(%y: float32) { %y * 2f }, %x) + cast(%two(fn(%n: int32) { %n + 1 }, 3), "
+        'dtype="float32") }',
+        "fn(%x: float32) { let %pair = fn<a>(%y: a) { let %other = fn<b>(%z: b) { (%y, %z) };"
+        "(%other(1), %other(%y)) }; (%pair(%x), %pair(True)) }",
+        "fn(%x: float32) { let %n = fn<t>(%k: int32, %y: t) -> t "
+        "{ if (%k == 0) { %y } else { %n(%k - 1, %y) } }; (%n(3, %x), %n(2, (%x, 1))) }",
+        "fn(%x: float32) { let %unused = fn<t>(%y: t) { %y }; %x }",
+    ],
+)
+def test_polymorphic_closures_have_instances(text: str) -> None:
+    assert_same(text, np.array(2, "float32"), module=prelude())
+
+
+@pytest.mark.rule("RLY-97")
+def test_polymorphic_recursion_is_reported() -> None:
+    text = """def @main(%x: float32) {
+      let %f = fn<t>(%k: int32, %y: t) -> int32 {
+        if (%k == 0) { 1 } else { %f(%k - 1, (%y, %y)) } };
+      %f(3, %x) }"""
+    with pytest.raises(TransformError, match="a closure is polymorphic"):
+        relay.to_relax(relay.parse(text))
+
+
+@pytest.mark.rule("RLY-82")
+def test_attributes_of_functions_are_kept() -> None:
+    text = """def @main(%x: float32, Compiler="dnnl", level=3) {
+      let %f = fn(%y: float32, tag="inner") { %y }; %f(%x) }"""
+    translated = relay.to_relax(relay.parse(text))
+    attrs = translated["main"].attrs
+    assert (attrs["Compiler"], attrs["level"]) == ("dnnl", 3)
+    assert attrs["global_symbol"] == "main"
+    assert 'R.func_attr({"tag": "inner"})' in translated.script()
+
+
+def test_fused_operators_are_translated_in_their_places() -> None:
+    module = relay.parse("fn(%x: float32) { exp(%x) + 1f }")
+    fused = relay.transform.FuseOps(2)(module)
+    assert relaxpy.ir.structural_equal(relay.to_relax(fused), relay.to_relax(module))
