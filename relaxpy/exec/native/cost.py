@@ -14,7 +14,7 @@ from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, lane_axis
-from relaxpy.exec.native.tree import For, Memory, Ordered, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Memory, Ordered, Rows, Tasks, Tree
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -60,6 +60,11 @@ def time_of(tree: Tree, memory: Memory, without: Sequence[Axis]) -> IndexPoly:
             return rows * _total(body, memory, inner)
         case Tasks():
             return as_poly(0)
+        case Late(obligations=required):
+            times = (
+                _iterations(o.axes, without) * (_ITERATION + _of_value(o.index)) for o in required
+            )
+            return sum(times, as_poly(0))
         case _:
             assert_never(tree)
 
@@ -68,8 +73,14 @@ def _total(trees: Iterable[Tree], memory: Memory, without: Sequence[Axis]) -> In
     return sum((time_of(tree, memory, without) for tree in trees), as_poly(0))
 
 
-def _axes(tree: Group | Ordered) -> tuple[Axis, ...]:
-    return tree.all_axes if isinstance(tree, Group) else tree.axes
+def _axes(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
+    match tree:
+        case Group():
+            return tree.all_axes
+        case Ordered():
+            return tree.axes
+        case Late(obligations=required):
+            return tuple(axis for o in required for axis in o.axes)
 
 
 def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.steps import flatten_steps, reads
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
+from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
-from relaxpy.exec.native.obligations import Obligation, obligations
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import slots
 from relaxpy.exec.native.signature import Signature
-from relaxpy.exec.native.tree import For, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.exec.native.tree_loops import TreeLoops
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -28,7 +29,8 @@ _STACK_BYTES = 1 << 14
 class KernelEmitter:
     """Emits `program` as a function `name` whose parameters are those of `signature`.
 
-    The function returns 0, or 1 if it has done nothing since an obligation does not hold.
+    The function returns 0, or not if an obligation does not hold. Then what it reads is as before,
+    though it may have written to what it only writes.
     """
 
     def __init__(self, module: Module, name: str, program: Program, signature: Signature) -> None:
@@ -61,8 +63,7 @@ class KernelEmitter:
             RefusedError: a part of the kernel has no native form.
         """
         f = self.function
-        required = obligations(self.plan, self.program.written)
-        failed = self._failed(required)
+        failed = self._failed(self.program.early)
         if failed.name == "false":
             [status] = self._work()
         else:
@@ -71,20 +72,78 @@ class KernelEmitter:
         return f
 
     def _work(self) -> list[Value]:
-        """Run the trees with memory for local buffers; 1 if there is none."""
-        f = self.function
-        memory, pointers = self._allocate()
+        """Run the trees with memory for local buffers; 1 if there is none, or if they fail."""
+        f, frame = self.function, self.frame
+        if self._fails_late():
+            frame.failure = f.alloca(I8, 1)
+            f.store(f.const(I8, 0), frame.failure)
+        saved = self._overwritten() if frame.failure is not None else []
+        memory, pointers, copies = self._allocate(saved)
         if memory is None:
             self._trees(pointers)
-            return [f.const(I32, 0)]
+            return [self._status()]
         absent = f.new(BOOL, f"icmp eq {memory}, null")
 
         def run() -> list[Value]:
+            for buffer, copy in zip(saved, copies, strict=True):
+                self._copy(buffer, copy, frame.pointers[buffer])
             self._trees(pointers)
+            status = self._status()
+            if saved:
+                f.branch(f.compare("ne", status, 0), restore)
             f.call("free", VOID, memory)
-            return [f.const(I32, 0)]
+            return [status]
+
+        def restore() -> None:
+            for buffer, copy in zip(saved, copies, strict=True):
+                self._copy(buffer, frame.pointers[buffer], copy)
 
         return f.branch(absent, lambda: [f.const(I32, 1)], run)
+
+    def _fails_late(self) -> bool:
+        """Whether the trees test obligations."""
+
+        def tests(tree: Tree) -> bool:
+            match tree:
+                case Late():
+                    return True
+                case Ordered(checked=checked):
+                    return checked
+                case For(body=body) | Rows(body=body):
+                    return any(map(tests, body))
+                case Tasks(body=inner):
+                    return tests(inner)
+                case Group():
+                    return False
+
+        return any(map(tests, self.program.trees))
+
+    def _status(self) -> Value:
+        f, failure = self.function, self.frame.failure
+        return f.const(I32, 0) if failure is None else f.cast("zext", f.load(I8, failure), "i32")
+
+    def _overwritten(self) -> list[Buffer]:
+        """The arguments that the kernel reads and writes, which NumPy needs as they were.
+
+        Errors:
+            RefusedError: one of them is not contiguous.
+        """
+        root, written = self.program.root, self.program.written
+        steps = flatten_steps(self.plan.steps)
+        read = {root(a.buffer) for step in steps for a in reads(step)}
+        result = [b for b in self.plan.func.buffer_map.values() if b in written and b in read]
+        for buffer in result:
+            if buffer.strides:
+                raise RefusedError(
+                    f"what it computes may be invalid, and {buffer.name} has strides"
+                )
+        return result
+
+    def _copy(self, buffer: Buffer, target: Value, source: Value) -> None:
+        f, name = self.function, "llvm.memcpy.p0.p0.i64"
+        f.module.declare(name, VOID, ["ptr", "ptr", "i64", "i1 immarg"])
+        size = self.frame.index(_bytes(buffer))
+        f.put(f"call void @{name}({target}, {source}, {size}, i1 false)")
 
     def _trees(self, pointers: Sequence[Value]) -> None:
         with self.frame.level():
@@ -108,7 +167,8 @@ class KernelEmitter:
             )
             if key not in done:
                 done.add(key)
-                failed = self._fails(obligation, obligation.axes, failed)
+                bad = self.loops.failed(obligation, obligation.axes)
+                failed = f.arithmetic("or", failed, bad)
         return failed
 
     def _argument_tests(self) -> Iterator[Value]:
@@ -133,26 +193,10 @@ class KernelEmitter:
         for offset in self.offsets:
             yield f.compare("ne", frame.index(offset), 0)
 
-    def _fails(self, obligation: Obligation, axes: Sequence[Axis], failed: Value) -> Value:
-        frame, f = self.frame, self.function
-        if axes:
-            [result] = self.loops.loop(
-                axes[0], lambda found: [self._fails(obligation, axes[1:], found)], [failed]
-            )
-            return result
-        value = frame.index(obligation.index)
-        if obligation.size is None:
-            bad = f.compare("eq", value, 0)
-        else:
-            bad = f.compare("uge", value, frame.extent(obligation.size))
-        for test in obligation.path:
-            bad = f.arithmetic("and", bad, frame.value(test))
-        return f.arithmetic("or", failed, bad)
-
-    def _allocate(self) -> tuple[Value | None, list[Value]]:
+    def _allocate(self, saved: Sequence[Buffer]) -> tuple[Value | None, list[Value], list[Value]]:
         """Give memory to the local buffers: the stack, or a block, which is returned.
 
-        Pointers into that are returned, too.
+        Pointers into that are returned, too, and those of as much memory as `saved` have.
         """
         frame, f = self.frame, self.function
         rows = {
@@ -190,14 +234,25 @@ class KernelEmitter:
                 self.loops.scratch[buffer] = size
                 size = size * slots(f)
             total = total + size
-        memory = f.call("malloc", POINTER, total + 64) if offsets else None
+        copies: list[Value] = []
+        for buffer in saved:
+            copies.append(total)
+            total = total + f.arithmetic("and", frame.index(_bytes(buffer)) + 63, -64)
+        memory = f.call("malloc", POINTER, total + 64) if offsets or copies else None
         pointers = []
         for buffer, offset in offsets.items():
             assert memory is not None
             frame.pointers[buffer] = f.element(memory, offset, I8)
             pointers.append(frame.pointers[buffer])
         self.loops.share()
-        return memory, pointers
+        if memory is not None:
+            copies = [f.element(memory, offset, I8) for offset in copies]
+        return memory, pointers, copies
+
+
+def _bytes(buffer: Buffer) -> IndexPoly:
+    """The size of an argument that is contiguous."""
+    return _count(buffer, None) * (storage_type(buffer.dtype).bits // 8)
 
 
 def _count(buffer: Buffer, rows: Rows | None) -> IndexPoly:

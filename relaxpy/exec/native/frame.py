@@ -73,6 +73,10 @@ class Frame(ABC):
         """Values that the present iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers of which only some rows exist, and the position of index 0."""
+        self.failure: Value | None = None
+        """The address of a byte that is not 0 if an obligation failed after the first write."""
+        self.bound: dict[Var, Value] = {}
+        """The variables whose values have the types of their datatypes."""
         self._variables: dict[Var, Value] = dict(sizes)
         self._levels: dict[str, int] = {}
         self._slots: list[Slot] = [function.slot()]
@@ -202,6 +206,10 @@ class Frame(ABC):
         return self.apply("and", lambda x, y: self.function.arithmetic("and", x, y), a, b)
 
     # ---- variables and indices
+
+    def knows(self, var: Var) -> bool:
+        """Whether a variable has a value here."""
+        return var in self._variables
 
     def variable(self, var: Var) -> Value:
         """The value of a variable: an i64 if it is a size or the index of a loop.

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.accumulate import combined, identity
 from relaxpy.exec.native.contract import Operand, emit_product, product_of
-from relaxpy.exec.native.frame import Lanes, RefusedError, storage_type
+from relaxpy.exec.native.frame import Lanes, storage_type
 from relaxpy.exec.native.groups import Group, Member, lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
@@ -261,16 +261,19 @@ class GroupLoops(Loops):
         return self.frame.widened(self.frame.load(load), member.target.dtype)
 
     def _store_value(self, member: Member, value: Value) -> None:
-        """Store the value of an accumulation.
-
-        Errors:
-            RefusedError: the element may be outside.
-        """
+        """Store the value of an accumulation, unless the element is outside."""
         frame, target = self.frame, member.target
         inside = frame.unproved(target, member.indices)
-        if inside is not None and frame.lanes is None:
-            raise RefusedError("an accumulation into an element that may be outside")
-        frame.store(target, member.indices, frame.narrowed(value, target.dtype), inside)
+        narrow = frame.narrowed(value, target.dtype)
+        if inside is None or frame.lanes is not None:
+            frame.store(target, member.indices, narrow, inside)
+            return
+
+        def perform() -> None:
+            with frame.conditionally():
+                frame.store(target, member.indices, narrow)
+
+        self.function.branch(inside, perform)
 
 
 def _is_swept(group: Group) -> bool:

@@ -8,11 +8,15 @@ from itertools import pairwise
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.frame import Lanes
-from relaxpy.exec.native.llvm import I64, Function, Value
+from relaxpy.exec.native.llvm import I64, Function, Type, Value
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Program
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr
+
+_TESTED = 8
+"""The iterations in which an obligation is tested at once."""
 
 
 class Loops:
@@ -64,6 +68,26 @@ class Loops:
         frame.pin(results)
         frame.forget()
         return results
+
+    def failed(self, obligation: Obligation, axes: Sequence[Axis]) -> Value:
+        """Whether an obligation does not hold in an iteration of nested loops."""
+        frame, f = self.frame, self.function
+        if not axes:
+            return frame.fails(obligation)
+
+        def chunk(lanes: Lanes, number: int, found: Value) -> Sequence[Value]:
+            with frame.level(lanes=lanes):
+                bad = frame.wide(frame.fails(obligation), _TESTED)
+                if lanes.mask is not None:
+                    bad = f.arithmetic("and", bad, lanes.mask)
+                return [f.arithmetic("or", found, bad)]
+
+        def last(found: Value) -> Sequence[Value]:
+            return self.chunks(axes[-1], _TESTED, 1, chunk, [found])
+
+        first = f.const(Type("i1", _TESTED), 0)
+        [found] = self.nested(axes[:-1], last, [first])
+        return f.fold_lanes(found, lambda a, b: f.arithmetic("or", a, b))
 
     def nested(
         self,

@@ -1,7 +1,8 @@
-"""What must hold for a kernel to run natively, and is not proved: tested before its first write.
+"""What must hold for a kernel to run natively, and is not proved.
 
-That are indices inside their dimensions and divisors other than zero. Where one fails, the kernel
-of NumPy runs instead, which reports the error.
+That are indices inside their dimensions, divisors other than zero, and assertions. They are tested
+before the first write, or, if they depend on what the kernel itself computes, before the statement
+that needs them. Where one fails, the kernel of NumPy runs instead, which reports the error.
 """
 
 from __future__ import annotations
@@ -15,16 +16,27 @@ from relaxpy.exec.kernel.nest.nodes import (
     Axis,
     Bind,
     Branch,
+    Check,
     Item,
+    Jump,
     Loop,
     Store,
     WhileLoop,
     expressions,
     loads,
+    walk_items,
 )
-from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.steps import Blocked, Contract, Plan, Reduce, Serial, Step
-from relaxpy.exec.native.frame import RefusedError
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound
+from relaxpy.exec.kernel.plan.steps import (
+    ArrayStep,
+    Blocked,
+    Contract,
+    Plan,
+    Reduce,
+    Scalar,
+    Serial,
+    Step,
+)
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
@@ -38,7 +50,7 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 class Obligation:
     """In each iteration of `axes` where all of `path` holds: 0 <= `index` < `size`.
 
-    Without a size, `index` is a divisor, which is not zero.
+    Without a size, `index` is a divisor, which is not zero, or an assertion, which holds.
     """
 
     axes: tuple[Axis, ...]
@@ -46,28 +58,55 @@ class Obligation:
     index: PrimExpr
     size: PrimExpr | None
 
+    def reads(self) -> Iterator[Buffer]:
+        """The buffers that a test of the obligation reads."""
+        bounds = (bound for axis in self.axes for bound in (axis.start, axis.stop))
+        sizes = () if self.size is None else (self.size,)
+        for expr in (*bounds, *self.path, self.index, *sizes):
+            yield from (load.buffer for load in loads(expr))
 
-def obligations(plan: Plan, written: Container[Buffer]) -> list[Obligation]:
-    """The obligations of all steps; `written` are the buffers that the kernel writes.
 
-    Errors:
-        RefusedError: one of them depends on what the kernel itself computes.
-    """
+@dataclass(frozen=True, slots=True, eq=False)
+class Obligations:
+    """The obligations that can be tested first, and for each step those that it has to test."""
+
+    early: tuple[Obligation, ...]
+    late: Mapping[Step, tuple[Obligation, ...]]
+
+
+def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
+    """The obligations of all steps; `written` are the buffers that the kernel writes."""
     buffers = [*plan.func.buffer_map.values(), *(entry.buffer for entry in plan.nest.local)]
     shapes = [size for buffer in buffers for size in buffer.shape]
-    found = [o for size in shapes for o in _of_value(size, (), (), plan.shape_vars)]
-    found += [o for step in plan.steps for o in _of_step(step, (), plan.shape_vars)]
-    return [_testable(o, written) for o in found]
+    early = [o for size in shapes for o in of_value(size, (), (), plan.shape_vars)]
+    late: dict[Step, tuple[Obligation, ...]] = {}
+    for step, own in _of_steps(plan.steps, (), plan.shape_vars):
+        known = [] if _may_jump(step) else [_early(o, written) for o in own]
+        if own and (not known or any(o is None for o in known)):
+            late[step] = tuple(own)
+        else:
+            early += [o for o in known if o is not None]
+    return Obligations(tuple(early), late)
 
 
-def _testable(obligation: Obligation, written: Container[Buffer]) -> Obligation:
-    """The obligation without conditions on what the kernel computes, in the loops that matter."""
+def _may_jump(step: Step) -> bool:
+    """Whether an iteration of a step may skip others, so that nothing is tested for these."""
+    statement = getattr(step, "statement", None)
+    items = walk_items(statement.items) if isinstance(statement, Compound) else ()
+    return any(isinstance(item, Jump) for item in items)
+
+
+def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | None:
+    """The obligation without conditions on what the kernel computes, in the loops that matter.
+
+    It is None if the obligation itself depends on what the kernel computes.
+    """
 
     def is_known(expr: PrimExpr) -> bool:
         return not any(load.buffer in written for load in loads(expr))
 
     if not is_known(obligation.index):
-        raise RefusedError("it computes an index or a divisor that may be invalid")
+        return None
     path = tuple(filter(is_known, obligation.path))
     needed: list[Axis] = []
     uses = [obligation.index, *path]
@@ -76,35 +115,38 @@ def _testable(obligation: Obligation, written: Container[Buffer]) -> Obligation:
             needed.insert(0, axis)
             uses += (axis.start, axis.stop)
     if not all(map(is_known, uses)):
-        raise RefusedError("it computes the bounds of a loop with an index that may be invalid")
+        return None
     variables = {axis.var for axis in needed}
     unknown = {axis.var for axis in obligation.axes} - variables
     path = tuple(test for test in path if not mentions(test, unknown))
     return Obligation(tuple(needed), path, obligation.index, obligation.size)
 
 
+def _of_steps(
+    steps: Iterable[Step], outer: tuple[Axis, ...], shape_vars: Container[Var]
+) -> Iterator[tuple[Step, list[Obligation]]]:
+    for step in steps:
+        match step:
+            case Serial(axis=axis, steps=members):
+                bounds = (axis.start, axis.stop)
+                yield step, [o for e in bounds for o in of_value(e, outer, (), shape_vars)]
+                yield from _of_steps(members, (*outer, axis), shape_vars)
+            case Blocked(steps=members):
+                yield from _of_steps(members, outer, shape_vars)
+            case _:
+                yield step, list(_of_step(step, outer, shape_vars))
+
+
 def _of_step(
-    step: Step, outer: tuple[Axis, ...], shape_vars: Container[Var]
+    step: ArrayStep | Scalar, outer: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
-    match step:
-        case Serial(axis=axis, steps=steps):
-            for expr in (axis.start, axis.stop):
-                yield from _of_value(expr, outer, (), shape_vars)
-            for member in steps:
-                yield from _of_step(member, (*outer, axis), shape_vars)
-            return
-        case Blocked(steps=steps):
-            for member in steps:
-                yield from _of_step(member, outer, shape_vars)
-            return
-        case _:
-            statement = step.statement
+    statement = step.statement
     inside = tuple(a for a in outer if all(a.var is not own.var for own in statement.axes))
     axes = (*inside, *statement.axes)
     if isinstance(statement, Assignment):
         yield from _of_assignment(statement, axes, shape_vars)
         if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            yield from _of_value(step.initial, axes, (), shape_vars)
+            yield from of_value(step.initial, axes, (), shape_vars)
     else:
         yield from _of_items(statement.items, axes, (), {}, shape_vars)
 
@@ -114,29 +156,30 @@ def _of_assignment(
 ) -> Iterator[Obligation]:
     for number, axis in enumerate(axes):
         for bound in (axis.start, axis.stop):
-            yield from _of_value(bound, axes[:number], (), shape_vars)
+            yield from of_value(bound, axes[:number], (), shape_vars)
     path: tuple[PrimExpr, ...] = ()
     for guard in statement.guards:
-        yield from _of_value(guard, axes, path, shape_vars)
+        yield from of_value(guard, axes, path, shape_vars)
         path = (*path, *conjuncts(guard))
     for expr in (*statement.indices, statement.value):
-        yield from _of_value(expr, axes, path, shape_vars)
-    yield from _of_access(statement.target, statement.indices, axes, path, shape_vars)
+        yield from of_value(expr, axes, path, shape_vars)
+    yield from of_access(statement.target, statement.indices, axes, path, shape_vars)
 
 
-def _of_access(
+def of_access(
     buffer: Buffer,
     indices: Sequence[PrimExpr],
     axes: tuple[Axis, ...],
     path: tuple[PrimExpr, ...],
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
+    """The obligations of an access: each index that is not proved to be inside."""
     for index, size in zip(indices, buffer.shape, strict=True):
         if not is_inside(index, size, axes, shape_vars):
             yield Obligation(axes, path, index, size)
 
 
-def _of_value(
+def of_value(
     expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
     """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
@@ -168,7 +211,7 @@ def _of_value(
                 inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
         pending += inner
         if isinstance(node, BufferLoad):
-            yield from _of_access(node.buffer, node.indices, axes, conditions, shape_vars)
+            yield from of_access(node.buffer, node.indices, axes, conditions, shape_vars)
         elif (
             isinstance(node, BinaryOpExpr)
             and may_divide_by_zero(node)
@@ -191,7 +234,7 @@ def _of_items(
     bound = dict(bound)
     for item in items:
         for expr in expressions(item):
-            yield from _of_value(substitute(expr, bound), axes, path, shape_vars)
+            yield from of_value(substitute(expr, bound), axes, path, shape_vars)
         match item:
             case Loop(axis=axis, body=body):
                 start, stop = (substitute(e, bound) for e in (axis.start, axis.stop))
@@ -206,8 +249,10 @@ def _of_items(
                 yield from _of_items(body, axes, path, bound, shape_vars)
             case Store(buffer=buffer, indices=indices):
                 resolved = [substitute(i, bound) for i in indices]
-                yield from _of_access(buffer, resolved, axes, path, shape_vars)
+                yield from of_access(buffer, resolved, axes, path, shape_vars)
             case Bind(var=var, value=value):
                 bound[var] = substitute(value, bound)
+            case Check(condition=condition):
+                yield Obligation(axes, path, substitute(condition, bound), None)
             case _:
                 pass

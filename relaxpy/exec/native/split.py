@@ -16,7 +16,7 @@ from relaxpy.exec.native.accumulate import identity_of
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member, lane_axis
-from relaxpy.exec.native.tree import For, Memory, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Memory, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
@@ -75,7 +75,7 @@ def _divided(tree: Tree, memory: Memory) -> Tree:
             return Tasks((), axis, size, low, high, replace(tree, step=rows), time)
         case Group() | Ordered():
             return _of_axes(tree, memory)
-        case Tasks():
+        case Tasks() | Late():
             return tree
 
 

@@ -29,6 +29,7 @@ from relaxpy.exec.kernel.plan.steps import (
 )
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, Member, fused, group_of, lane_axis, tests_within
+from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -38,13 +39,23 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 class Ordered:
     """A statement in each iteration of `axes`, in order, if the `tests` hold.
 
-    The order of the axes in `independent` makes no difference.
+    The order of the axes in `independent` makes no difference. If the statement is `checked`, its
+    obligations are tested where they arise.
     """
 
     statement: Statement
     axes: tuple[Axis, ...]
     tests: tuple[PrimExpr, ...]
     independent: frozenset[Var] = frozenset()
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Late:
+    """Obligations of the tree that follows, which are tested here if the `tests` hold."""
+
+    obligations: tuple[Obligation, ...]
+    tests: tuple[PrimExpr, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +77,7 @@ class Rows:
     step: Blocked
     size: int
     row: Var
-    body: tuple[Group | Ordered, ...]
+    body: tuple[Group | Ordered | Late, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +98,7 @@ class Tasks:
     number: Axis | None = None
 
 
-Tree: TypeAlias = Ordered | For | Rows | Group | Tasks
+Tree: TypeAlias = Ordered | For | Rows | Group | Tasks | Late
 _T = TypeVar("_T", bound="Tree")
 
 
@@ -113,12 +124,16 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The trees of a kernel, in order. Those of its local buffers in `elided` need no memory."""
+    """The trees of a kernel, in order. Those of its local buffers in `elided` need no memory.
+
+    The obligations in `early` are tested before them.
+    """
 
     plan: Plan
     trees: tuple[Tree, ...]
     elided: frozenset[Buffer]
     written: frozenset[Buffer]
+    early: tuple[Obligation, ...]
     partial: tuple[Buffer, ...] = ()
     """Further local buffers."""
 
@@ -130,43 +145,17 @@ class Program:
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`."""
     root = Memory(plan)
-    trees = tuple(_trees(plan.steps, root, ()))
-    local = {entry.buffer for entry in plan.nest.local}
     steps = list(flatten_steps(plan.steps))
-    uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
-    elided = {b for g in _groups(trees) for b in _temporaries(g, uses) if b in local}
     written = {w.buffer for s in steps for w in s.statement.writes}
     owners = frozenset({*written, *map(root, written)})
-    same = {b for b, owner in plan.shared.items() if owner in owners}
-    return Program(plan, trees, frozenset(elided), owners | same)
-
-
-def _trees(steps: Sequence[Step], root: Memory, serial: tuple[Axis, ...]) -> Iterator[Tree]:
-    """The trees of steps; neighbouring groups are fused."""
-    trees = [_tree(step, root, serial) for step in steps]
-    yield from _fused_runs(trees, root)
-
-
-def _tree(step: Step, root: Memory, serial: tuple[Axis, ...]) -> Tree:
-    match step:
-        case Serial(axis=axis, steps=steps):
-            return For(axis, tuple(_trees(steps, root, (*serial, axis))))
-        case Blocked():
-            return _rows(step, root, serial)
-        case Map() | Reduce() | Contract():
-            return group_of(step, serial, root.independent(step, serial))
-        case Scan(axes=axes, axis=along):
-            ordered = (*(a for a in axes if a is not along), along)
-        case Scatter(axes=axes):
-            ordered = axes
-        case ArgReduce(axes=axes, extreme=extreme):
-            ordered = (*axes, extreme.axis)
-        case Scalar():
-            ordered = ()
-        case _:
-            assert_never(step)
-    tests = tests_within(step.statement.axes, serial)
-    return Ordered(step.statement, ordered, tests, root.independent(step, serial))
+    owners |= {b for b, owner in plan.shared.items() if owner in owners}
+    found = obligations(plan, owners)
+    trees = tuple(_Reader(root, found.late).trees(plan.steps, ()))
+    local = {entry.buffer for entry in plan.nest.local}
+    uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+    uses += Counter(b for o in found.late.values() for b in {b for x in o for b in x.reads()})
+    elided = {b for g in _groups(trees) for b in _temporaries(g, uses) if b in local}
+    return Program(plan, trees, frozenset(elided), owners, found.early)
 
 
 _ROW_ELEMENTS = 64
@@ -178,27 +167,79 @@ _COLUMNS = 256
 """The size of blocks whose rows are columns of memory."""
 
 
-def _rows(step: Blocked, root: Memory, serial: tuple[Axis, ...]) -> Tree:
-    body: list[Group | Ordered] = []
-    elements = 1
-    for member in step.steps:
-        tree = _tree(member, root, serial)
-        assert isinstance(tree, (Group, Ordered))
-        count = 1
-        for axis in tree.all_axes if isinstance(tree, Group) else tree.axes:
-            if axis.start is not step.low:
-                extent = axis.extent.constant
-                count *= _ROW_ELEMENTS if extent is None else max(extent, 1)
-        elements = max(elements, count)
-        body.append(tree)
-    size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
-    if any(isinstance(t, Group) and product_of(t, root) for t in body):
-        size = max(size, _PRODUCT_ROWS)
-    if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in body):
-        size = max(size, _COLUMNS)
-    if size == 1:
-        body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
-    return Rows(step, size, step.axis.var, tuple(_fused_runs(body, root)))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reader:
+    """Reads steps as trees; `late` are the obligations that steps have to test."""
+
+    root: Memory
+    late: Mapping[Step, tuple[Obligation, ...]]
+
+    def trees(self, steps: Sequence[Step], serial: tuple[Axis, ...]) -> Iterator[Tree]:
+        """The trees of steps; neighbouring groups are fused."""
+        trees = [tree for step in steps for tree in self._tree(step, serial)]
+        yield from _fused_runs(trees, self.root)
+
+    def _tree(self, step: Step, serial: tuple[Axis, ...]) -> Iterator[Tree]:
+        late = self.late.get(step, ())
+        match step:
+            case Serial(axis=axis, steps=steps):
+                if late:
+                    yield Late(late, ())
+                yield For(axis, tuple(self.trees(steps, (*serial, axis))))
+                return
+            case Blocked():
+                yield self._rows(step, serial)
+                return
+            case Map() | Reduce() | Contract():
+                tests = tests_within(step.statement.axes, serial)
+                writes = self.root(step.statement.target)
+                if isinstance(step, Map) and any(
+                    self.root(b) is writes for o in late for b in o.reads()
+                ):
+                    # An iteration needs what those before it store.
+                    yield Ordered(step.statement, step.axes, tests, checked=True)
+                    return
+                if late:
+                    yield Late(late, tests)
+                yield group_of(step, serial, self.root.independent(step, serial))
+                return
+            case Scan(axes=axes, axis=along):
+                ordered = (*(a for a in axes if a is not along), along)
+            case Scatter(axes=axes):
+                ordered = axes
+            case ArgReduce(axes=axes, extreme=extreme):
+                ordered = (*axes, extreme.axis)
+            case Scalar():
+                ordered = ()
+            case _:
+                assert_never(step)
+        tests = tests_within(step.statement.axes, serial)
+        free = self.root.independent(step, serial)
+        yield Ordered(step.statement, ordered, tests, free, checked=bool(late))
+
+    def _rows(self, step: Blocked, serial: tuple[Axis, ...]) -> Tree:
+        body: list[Group | Ordered | Late] = []
+        elements = 1
+        for member in step.steps:
+            for tree in self._tree(member, serial):
+                assert isinstance(tree, (Group, Ordered, Late))
+                body.append(tree)
+                if isinstance(tree, Late):
+                    continue
+                count = 1
+                for axis in tree.all_axes if isinstance(tree, Group) else tree.axes:
+                    if axis.start is not step.low:
+                        extent = axis.extent.constant
+                        count *= _ROW_ELEMENTS if extent is None else max(extent, 1)
+                elements = max(elements, count)
+        size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
+        if any(isinstance(t, Group) and product_of(t, self.root) for t in body):
+            size = max(size, _PRODUCT_ROWS)
+        if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in body):
+            size = max(size, _COLUMNS)
+        if size == 1:
+            body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
+        return Rows(step, size, step.axis.var, tuple(_fused_runs(body, self.root)))
 
 
 def _has_lanes_of(group: Group, step: Blocked) -> bool:
@@ -237,7 +278,7 @@ def _groups(trees: Iterable[Tree]) -> Iterator[Group]:
                 yield tree
             case For(body=body) | Rows(body=body):
                 yield from _groups(body)
-            case Ordered() | Tasks():
+            case Ordered() | Tasks() | Late():
                 pass
 
 

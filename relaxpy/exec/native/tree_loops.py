@@ -14,8 +14,9 @@ from relaxpy.exec.native.group_loops import GroupLoops
 from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.items import Items
 from relaxpy.exec.native.llvm import I8, I64, Function, Value
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
-from relaxpy.exec.native.tree import For, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -45,10 +46,19 @@ class TreeLoops(GroupLoops):
                 self._rows(tree)
             case Tasks():
                 self._tasks(tree)
+            case Late(obligations=required):
+                self.where(tree.tests, lambda: self._late(required))
 
     def _sequence(self, trees: Sequence[Tree]) -> None:
         for tree in trees:
             self.tree(tree)
+
+    def _late(self, required: Sequence[Obligation]) -> None:
+        """Test obligations of the tree that follows."""
+        with self.frame.level():
+            for obligation in required:
+                axes = [a for a in obligation.axes if not self.frame.knows(a.var)]
+                self.frame.fail(self.failed(obligation, axes))
 
     def _ordered(self, tree: Ordered) -> None:
         """A statement in each iteration, one after the other."""
@@ -59,10 +69,10 @@ class TreeLoops(GroupLoops):
 
     def _statement(self, tree: Ordered) -> None:
         statement = tree.statement
-        items = Items(self)
+        items = Items(self, checked=tree.checked)
         if isinstance(statement, Assignment):
             store = Store(statement.target, statement.indices, statement.value)
-            self.where(statement.guards, lambda: items.store(store))
+            items.guarded(statement.guards, store)
         else:
             items.items(statement.items)
 
@@ -113,7 +123,8 @@ class TreeLoops(GroupLoops):
         blocks = total(f, extents)
         share = 1 if tree.number is not None else self._share(tree, blocks)
         sizes = (*extents, blocks, share, *self.scratch.values())
-        values = [*frame.pointers.values(), *frame.variables.values()]
+        values = [*frame.pointers.values(), *frame.variables.values(), *frame.bound.values()]
+        values += [] if frame.failure is None else [frame.failure]
         values += [n for n in sizes if isinstance(n, Value)]
         captured = {v.name: v for v in values if v.name.startswith("%")}
 
@@ -138,6 +149,8 @@ class TreeLoops(GroupLoops):
             variables = {var: value(known) for var, known in frame.variables.items()}
             there = Values(inner, pointers, variables, frame.written, frame.shape_vars)
             there.axes, there.blocks = list(frame.axes), dict(frame.blocks)
+            there.bound.update((var, value(known)) for var, known in frame.bound.items())
+            there.failure = None if frame.failure is None else value(frame.failure)
             loops = TreeLoops(self.program, there)
             loops.proofs = dict(self.proofs)
             first = task * size(share)

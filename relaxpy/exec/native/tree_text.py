@@ -21,7 +21,8 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import For, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.obligations import Obligation
+from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -59,8 +60,19 @@ def _tree(tree: Tree) -> Iterator[str]:
         case Ordered(statement=statement, axes=axes, tests=tests):
             yield _head("for", axes, (), tests)
             yield from _indented(_statement(statement))
+        case Late(obligations=required, tests=tests):
+            for obligation in required:
+                yield _head("each", obligation.axes, (), tests)
+                yield from _indented((_obligation(obligation),))
         case _:
             assert_never(tree)
+
+
+def _obligation(obligation: Obligation) -> str:
+    test = f"{obligation.index} != 0"
+    if obligation.size is not None:
+        test = f"0 <= {obligation.index} < {obligation.size}"
+    return f"test {test}" + (f" where {_all(obligation.path)}" if obligation.path else "")
 
 
 def _group(group: Group) -> Iterator[str]:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.exec.native.frame import Frame, RefusedError, storage_type, value_type
-from relaxpy.exec.native.llvm import I64, Type, Value
+from relaxpy.exec.native.llvm import BOOL, I8, I64, Type, Value
 from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
+from relaxpy.exec.native.obligations import Obligation
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -71,16 +72,12 @@ class Values(Frame):
 
     def bind(self, var: Var, value: Value) -> None:
         """Let `var` have a value of its datatype from here on."""
-        self._bound[var] = value
-
-    @property
-    def _bound(self) -> dict[Var, Value]:
-        return self.__dict__.setdefault("_bound_values", {})  # type: ignore[no-any-return]
+        self.bound[var] = value
 
     @override
     def atom(self, atom: PrimExpr) -> Value:
         match atom:
-            case Var() if atom not in self._bound and atom.dtype.is_int:
+            case Var() if atom not in self.bound and atom.dtype.is_int:
                 return self.variable(atom)
             case IntImm(value=value):
                 return self.function.const(I64, value)
@@ -110,8 +107,8 @@ class Values(Frame):
                 if expr.dtype.is_int and number >= 1 << (kept.bits - 1) and not expr.dtype.is_bool:
                     number -= 1 << kept.bits  # LLVM has no signs
                 return self.function.const(kept, number)
-            case Var() if expr in self._bound:
-                return self._bound[expr]
+            case Var() if expr in self.bound:
+                return self.bound[expr]
             case Var():
                 return self._resized(self.variable(expr), DataType("int64"), value_type(expr.dtype))
             case BufferLoad(buffer=buffer, indices=indices):
@@ -123,7 +120,7 @@ class Values(Frame):
                 name = "and" if kind is And else "or"
                 return self.bits(name, self.value(a), self.value(b))
             case Not(a=a):
-                return self.bits("xor", self.value(a), self.function.const(Type("i1"), 1))
+                return self.negated(self.value(a))
             case Select(condition=test, true_value=yes, false_value=no):
                 return self.choice(self.value(test), self.value(yes), self.value(no))
             case Cast(value=inner, dtype=dtype):
@@ -216,12 +213,47 @@ class Values(Frame):
         if dtype.is_int and kind not in (Add, Sub, Mul):
             return self._divided(kind, a, b, signed=signed)
         if kind not in _ARITHMETIC:
-            raise RefusedError(f"{kind.__name__} of {dtype}")
+            return self.rounded(self._float_quotient(kind, a, b), dtype)
         name = _ARITHMETIC[kind]
         # The products and sums of the text are rounded one by one, as by NumPy.
         build = lambda x, y: _exact(name, x, y)  # noqa: E731
         key = f"{'f' if dtype.is_float else ''}{name}"
         return self.rounded(self.apply(key, build, a, b), dtype)
+
+    def _float_quotient(self, kind: type[PrimExpr], a: Value, b: Value) -> Value:
+        """The floor of the quotient of floats, or the remainder, from the exact remainder."""
+        f = self.function
+        remainder = self.function_value("fmod", [a, b])
+        if kind is Mod:
+            return remainder
+
+        def signs_differ(rest: Value, y: Value) -> Value:
+            differ = f.arithmetic("xor", f.compare("olt", rest, 0), f.compare("olt", y, 0))
+            return f.arithmetic("and", f.compare("une", rest, 0), differ)
+
+        def modulo(rest: Value, y: Value) -> Value:
+            signed = f.intrinsic("copysign", rest, y)
+            moved = f.select(signs_differ(rest, y), _exact("add", rest, y), rest)
+            moved = f.select(f.compare("oeq", rest, 0), signed, moved)
+            return f.select(f.compare("oeq", y, 0), rest, moved)
+
+        def quotient(x: Value, y: Value, rest: Value) -> Value:
+            whole = _exact("div", _exact("sub", x, rest), y)
+            less = _exact("sub", whole, f.like(x, f.const(Type(x.type.element), 1)))
+            whole = f.select(signs_differ(rest, y), less, whole)
+            floor = f.intrinsic("floor", whole)
+            half = f.compare("ogt", _exact("sub", whole, floor), 0.5)
+            above = _exact("add", floor, f.like(x, f.const(Type(x.type.element), 1)))
+            floor = f.select(half, above, floor)
+            exact, zero = _exact("div", x, y), f.const(x.type, 0)
+            floor = f.select(
+                f.compare("oeq", whole, 0), f.intrinsic("copysign", zero, exact), floor
+            )
+            return f.select(f.compare("oeq", y, 0), exact, floor)
+
+        if kind is FloorMod:
+            return self.apply("modulo", modulo, remainder, b)
+        return self.apply("floor quotient", quotient, a, b, remainder)
 
     def _divided(self, kind: type[PrimExpr], a: Value, b: Value, *, signed: bool) -> Value:
         """The quotient or the remainder of two integers."""
@@ -269,6 +301,35 @@ class Values(Frame):
             return f.select(negative, remainder + y, remainder)
         quotient = f.new(x.type, f"sdiv {x}, {y.name}")
         return f.select(negative, quotient - 1, quotient)
+
+    # ---- obligations
+
+    def fails(self, obligation: Obligation) -> Value:
+        """Whether an obligation does not hold in the present iteration."""
+        f, index = self.function, obligation.index
+        if obligation.size is not None:
+            value, size = self.index(index), self.extent(obligation.size)
+            bad: Value = self.apply("uge", lambda x, y: f.compare("uge", x, y), value, size)
+        elif index.dtype.is_bool:
+            bad = self.negated(self.value(index))
+        else:
+            bad = self.apply("is zero", lambda x: f.compare("eq", x, 0), self.value(index))
+        for test in obligation.path:
+            bad = self.bits("and", bad, self.value(test))
+        return bad
+
+    def negated(self, condition: Value) -> Value:
+        """Whether a condition does not hold."""
+        return self.bits("xor", condition, self.function.const(BOOL, 1))
+
+    def fail(self, bad: Value) -> None:
+        """Note that an obligation does not hold if `bad`."""
+        f = self.function
+        if self.failure is None:
+            self.failure = f.alloca(I8, 1)
+        failure = self.failure
+        # Tasks may fail at the same time, but no other value is ever stored.
+        f.branch(bad, lambda: f.store(f.const(I8, 1), failure))
 
     # ---- conversions
 

@@ -9,6 +9,7 @@ import pytest
 
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.native.entry import DTYPES
 from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
 from tests.fuzz.kernels.compare import examine
@@ -77,6 +78,24 @@ def test_programs_run_natively_and_agree_with_numpy(body: str) -> None:
         # Sums of at most 130 * 67 terms of order 1 in another order.
         tolerance = 1e-2 if found.dtype == np.float16 else 2e-5
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_remainders_and_floors_of_quotients_are_those_of_numpy(dtype: str) -> None:
+    pair = f'(4096,), "{dtype}"'
+    func = function("(R.mod(x0, x1), R.floor_mod(x0, x1), R.floor_divide(x0, x1))", pair, pair)
+    native, numpy = (relaxpy.compile(func, target=t) for t in ("native", "numpy"))
+    assert all(method.startswith("native") for method in methods(native))
+    special = [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3, -3, 0.5]
+    a, b = (RNG.standard_normal(4096) * 10.0 ** RNG.uniform(-3, 3, 4096) for _ in range(2))
+    a[:2000], b[:2000] = np.round(a[:2000]), np.round(b[:2000])
+    a[:100], b[:100] = np.repeat(special, 10), np.tile(special, 10)
+    args = [x.astype(DTYPES[dtype]) for x in (a, b)]
+    for found, expected in zip(native["main"](*args), numpy["main"](*args), strict=True):
+        one, other = found.astype("float64"), expected.astype("float64")
+        np.testing.assert_array_equal(one, other)
+        numbers = ~np.isnan(one)
+        np.testing.assert_array_equal(*(np.signbit(x[numbers]) for x in (one, other)))
 
 
 @pytest.mark.parametrize("columns", [1, 7, 15, 16, 17, 31, 33, 64, 65, 129, 200])

@@ -225,12 +225,18 @@ def flatten_steps(steps: Iterable[Step]) -> Iterator[ArrayStep | Scalar]:
             yield step
 
 
-def accesses(step: Step) -> Iterator[Access]:
-    """The reads and writes of `step`, including those of the initial value of an accumulation."""
+def reads(step: Step) -> Iterator[Access]:
+    """The reads of `step`, including those of the initial value of an accumulation."""
     for inner in flatten_steps((step,)):
         yield from inner.statement.reads
-        yield from inner.statement.writes
         if isinstance(inner, (Reduce, Contract)) and inner.initial is not None:
             variables = {a.var for a in inner.axes}
             for load in loads(inner.initial):
                 yield access(load.buffer, load.indices, variables)
+
+
+def accesses(step: Step) -> Iterator[Access]:
+    """The reads and writes of `step`, including those of the initial value of an accumulation."""
+    yield from reads(step)
+    for inner in flatten_steps((step,)):
+        yield from inner.statement.writes

@@ -1,0 +1,144 @@
+"""What native code cannot prove is tested; where it fails NumPy runs on the arrays as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.exec.native.claims import claim
+
+INT = np.arange(8)
+
+
+def test_an_index_that_the_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            'P = T.alloc_buffer((n,), "int64")',
+            "for i in range(n):",
+            "    P[i] = I[i] * T.int64(2)",
+            "for i in range(n):",
+            "    B[i] = A[P[i]]",
+        ],
+        'n: T.int64, A: T.Buffer((16,), "float32"), I: T.Buffer((n,), "int64"), '
+        'B: T.Buffer((n,), "float32")',
+    )
+    a = np.arange(16, dtype="float32")
+    for n in (0, 1, 8, 30):
+        index = np.arange(n) % 8
+        kernel.runs(n, a, index, np.zeros(n, "float32"))
+        for wrong in (8, -1, 2**61):
+            if n:
+                index[-1] = wrong
+                message = "outside dimension 0 of buffer A"
+                kernel.fails(message, n, a, index, np.full(n, -1, "float32"))
+
+
+def test_arrays_that_are_read_and_written_are_restored_for_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(8):",
+            "    A[i] = A[i] + T.int64(1)",
+            "for i in range(8):",
+            "    B[i] = B[i] + C[A[i]]",
+        ],
+        'A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), C: T.Buffer((9,), "int64")',
+    )
+    kernel.runs(INT, INT, np.arange(9))
+    # The error comes in the middle of the work, and leaves the same halves on both targets.
+    args = INT + np.eye(8, dtype=int)[7], INT, np.arange(9)
+    kernel.fails("outside dimension 0 of buffer C", *args, restored=True)
+
+
+def test_a_divisor_and_the_bound_of_a_loop_that_the_kernel_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(8):",
+            "    B[i] = A[i] - T.int64(3)",
+            "for i in range(8):",
+            "    for j in range(C[B[i] + T.int64(4)]):",
+            "        B[i] = B[i] + T.floordiv(T.int64(12), B[i])",
+        ],
+        'A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64"), C: T.Buffer((20,), "int64")',
+    )
+    ones = np.ones(20, "int64")
+    kernel.runs(INT + 4, np.zeros(8, "int64"), ones)
+    kernel.fails("zero", INT, np.zeros(8, "int64"), ones)
+    kernel.fails("outside dimension 0 of buffer C", INT - 3, np.zeros(8, "int64"), ones)
+    # Where a divisor would be zero, no iteration divides.
+    ones[4] = 0
+    kernel.runs(INT, np.zeros(8, "int64"), ones)
+
+
+def test_assertions_of_what_is_known_and_of_what_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            'assert n > 2, "n is too small"',
+            "for i in range(n):",
+            "    B[i] = A[i] * T.float32(2)",
+            'assert B[2] < T.float32(9), "B is too large"',
+            "for i in range(n):",
+            "    B[i] = B[i] + T.float32(1)",
+        ],
+        'n: T.int64, A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32")',
+    )
+    a = np.arange(5, dtype="float32")
+    kernel.runs(5, a, a * 0)
+    kernel.fails("n is too small", 2, a[:2], a[:2] * 0)
+    kernel.fails("B is too large", 5, a * 5, a * 0)
+    kernel.fails("B is too large", 5, a * np.nan, a * 0)
+
+
+def test_statements_after_a_jump_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(n):",
+            "    if A[i] == T.int64(1):",
+            "        continue",
+            "    B[i] = B[i] + T.int64(10)",
+            "    for j in range(n):",
+            "        if A[j] == T.int64(2):",
+            "            if j > 1:",
+            "                break",
+            "        B[j] = B[j] + A[A[j]]",
+            "    if A[i] == T.int64(3):",
+            "        break",
+            "    B[i] = B[i] + T.int64(100)",
+        ],
+        'n: T.int64, A: T.Buffer((n,), "int64"), B: T.Buffer((n,), "int64")',
+    )
+    rng = np.random.default_rng(3)
+    for n in (1, 4, 9, 9, 9, 9):
+        kernel.same(n, rng.integers(0, 4, n), np.zeros(n, "int64"))
+    kernel.runs(4, np.array([1, 0, 2, 99]), np.zeros(4, "int64"))
+    kernel.runs(4, np.array([0, 1, 2, 3]), np.zeros(4, "int64"))
+    kernel.fails("outside", 4, np.array([0, 1, 4, 3]), np.zeros(4, "int64"))
+
+
+def test_a_while_loop_that_leaves_its_array_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            'P = T.alloc_buffer((1,), "int64")',
+            "P[0] = T.int64(0)",
+            "while A[P[0]] == T.int64(0):",
+            "    P[0] = P[0] + T.int64(1)",
+            "    if P[0] == T.int64(6):",
+            "        break",
+            "B[0] = P[0]",
+        ],
+        'n: T.int64, A: T.Buffer((n,), "int64"), B: T.Buffer((1,), "int64")',
+    )
+    kernel.runs(5, np.array([0, 0, 0, 1, 0]), np.zeros(1, "int64"))
+    kernel.runs(8, np.zeros(8, "int64"), np.zeros(1, "int64"))
+    kernel.fails("outside dimension 0 of buffer A", 5, np.zeros(5, "int64"), np.zeros(1, "int64"))
