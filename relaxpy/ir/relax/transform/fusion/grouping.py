@@ -15,7 +15,11 @@ from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.analysis.effects import mutates
-from relaxpy.ir.relax.analysis.symbolic import free_symbolic_vars, used_shape_vars
+from relaxpy.ir.relax.analysis.symbolic import (
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    used_shape_vars,
+)
 from relaxpy.ir.relax.analysis.variables import binding_operands, free_vars, occurring_vars
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.block_builder.function_table import FunctionTable
@@ -43,7 +47,6 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
-from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 KERNEL_CALLS: Final = frozenset(("relax.call_tir", "relax.call_tir_inplace"))
 MAX_NAMES: Final = 16
@@ -321,7 +324,7 @@ class _FunctionOf:
     def build(self, attrs: Mapping[str, Attr]) -> tuple[Function, list[Expr]] | None:
         """The function and the arguments for it; None if a shape is a variable that it lacks."""
         inside = [replace(b, value=self._value(b.value)) for b in self.bindings]
-        table: dict[Expr, Var] = {a: p for a, p in self._params.items() if isinstance(a, Var)}
+        table = {arg: p for arg, p in self._params.items() if isinstance(arg, Var)}
         for var in self._defined:
             kind = Var if var in self.outputs else DataflowVar
             table[var] = kind(var.name_hint, var.struct_info, var.span)
@@ -334,14 +337,15 @@ class _FunctionOf:
             ),
             attrs=Attrs({**attrs, "Primitive": 1}),
         )
-        func = rename(func, table)
         sizes = ShapeExpr(tuple(free_symbolic_vars(func)))
         arguments = list(self._params)
         if sizes.values:
             param = Var("tir_vars", ShapeStructInfo(sizes.values))
             func = rebuild(func, params=(*func.params, param))
             arguments.append(sizes)
-        return None if free_vars(func) else (copy_with_new_vars(func), arguments)
+        if not table.keys() >= set(free_vars(func)):
+            return None
+        return rename(func, _with_new_shape_vars(table, func)), arguments
 
     def _value(self, value: Expr) -> Expr:
         """A value with parameters in place of what is not a variable and is passed."""
@@ -371,6 +375,20 @@ class _FunctionOf:
         if arg not in self._params:
             self._params[arg] = Var(name, arg.struct_info)
         return self._params[arg]
+
+
+def _with_new_shape_vars(table: Mapping[Var, Var], func: Function) -> dict[Node, Node]:
+    """The table that also renames the shape variables of a function, in struct info too (SC-9)."""
+    shape_vars = {var: var.renamed(var.name) for var in defined_symbolic_vars(func)}
+    renamed: dict[Node, Node] = dict(table.items())
+    if shape_vars:
+        variables = dict.fromkeys((*table.values(), *func.params))
+        copies = rename(Tuple(tuple(variables)), shape_vars).fields
+        images = dict(zip(variables, copies, strict=True))
+        renamed.update((old, images[new]) for old, new in table.items())
+        renamed.update(images.items())
+        renamed.update(shape_vars.items())
+    return renamed
 
 
 def _callee_of(binding: Binding) -> str:
