@@ -32,6 +32,8 @@ FEW = {
     "relaxpy.exec.native.machine.obstacle",
     "relaxpy.exec.native.machine.target_machine",
     "relaxpy.exec.native.objects._linker",
+    "relaxpy.exec.native.peak._copied",
+    "relaxpy.exec.native.peak.peak_operations",
     "relaxpy.exec.native.pool.pool",
     "relaxpy.exec.native.processor.generator",
     "relaxpy.exec.native.processor.processor",

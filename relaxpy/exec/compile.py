@@ -21,6 +21,7 @@ from relaxpy.exec.native.machine import obstacle
 from relaxpy.exec.native.objects import recorded
 from relaxpy.exec.native.pool import pool_object
 from relaxpy.exec.native.saved import LoadedCode, load_code, saved_code
+from relaxpy.exec.profile import profile_call
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
@@ -305,6 +306,9 @@ def _executable(
             for symbol, (name, signature) in public.items()
         }
 
+    def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
+        return entries(instrumented(instrument))
+
     names = {name for name, _ in public.values()}
     return Executable(
         entries(functions),
@@ -312,8 +316,9 @@ def _executable(
         source=source,
         report=report,
         private_names=module.functions_by_name.keys() - names,
-        instrumented=lambda instrument: entries(instrumented(instrument)),
+        instrumented=instrumented_entries,
         kernel_source=partial(kernel_source, module, new_backend),
+        profile=partial(profile_call, module, report, instrumented_entries),
     )
 
 
@@ -334,7 +339,7 @@ def _dynamic_rows(module: IRModule) -> tuple[ReportRow, ...]:
 
 def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
     rows = (
-        ReportRow(name, block.block, block.method, block.reason)
+        ReportRow(name, block.block, block.method, block.reason, block.backend, block.threads)
         for name, kernel in lowered.kernels.items()
         for block in kernel.report
     )
@@ -342,7 +347,11 @@ def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
         return tuple(rows)
     return tuple(
         replace(
-            row, method=row.method.removeprefix("native, "), reason=row.reason or lowered.problem
+            row,
+            method=row.method.removeprefix("native, "),
+            reason=row.reason or lowered.problem,
+            backend="numpy",
+            threads="",
         )
         for row in rows
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,9 @@ from relaxpy.ir.relax.nodes import Constant
 from relaxpy.ir.serialize import save_json
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.screen import Table
+
+if TYPE_CHECKING:
+    from relaxpy.exec.profile import KernelProfile
 
 SourceKind: TypeAlias = Literal["tree", "python", "llvm", "asm"]
 FORMAT: Final = "relaxpy-executable"
@@ -194,8 +197,10 @@ class Executable(CopiedByReference):
         private_names: Collection[str],
         instrumented: Callable[[Instrument], Mapping[str, EntryPoint]],
         kernel_source: Callable[[str, SourceKind], str],
+        profile: Callable[[str, Sequence[object], int], KernelProfile],
     ) -> None:
         self.instrumented = instrumented
+        self._profile = profile
         self._kernel_source = kernel_source
         self._program = program
         self._source = source
@@ -248,6 +253,22 @@ class Executable(CopiedByReference):
         """Call `main`, or the only function (TOP-2)."""
         name = next(iter(self._entries)) if len(self._entries) == 1 else "main"
         return self[name](*args, **kwargs)
+
+    @user_facing
+    def profile(self, *args: object, function: str | None = None, repeat: int = 5) -> KernelProfile:
+        """The time of a call by kernel, with bytes, operations and the share of measured peaks.
+
+        The function is `main`, or the only one, unless `function` names another. It is called
+        `repeat` times, and once before; the quickest call counts. The kernels run one by one for
+        this, with an instrument.
+
+        Errors:
+            UnknownNameError (also KeyError, ValueError): there is no such function.
+            RuntimeCheckError: a check of the program failed.
+            MisuseError (also TypeError, ValueError): `repeat` is not a positive integer.
+        """
+        only = next(iter(self._entries)) if len(self._entries) == 1 else "main"
+        return self._profile(self[function or only].signature.name, args, repeat)
 
     @property
     def target(self) -> str:

@@ -12,15 +12,18 @@ from relaxpy.screen import Table
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """The method by which one block of a kernel runs, with the reason if it is a scalar loop.
+    """The method by which one block of a kernel runs, with the reason if it is not a fast one.
 
-    For an operator that is lowered at run time, `block` is the function that calls it.
+    For an operator that is lowered at run time, `block` is the function that calls it. The back end
+    is "native" or "numpy". `threads` is their number, at most, or "BLAS" where that decides.
     """
 
     kernel: str
     block: str
     method: str
     reason: str = ""
+    backend: str = ""
+    threads: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,18 @@ class ExecutionReport:
 
     @property
     def _table(self) -> Table:
-        header = ("kernel", "block", "runs as", "because")
-        rows = tuple((row.kernel, row.block, row.method, row.reason) for row in self.rows)
-        count = 4 if any(row.reason for row in self.rows) else 3
-        return Table(header[:count], tuple(row[:count] for row in rows), text_columns=count)
+        columns = [
+            ("kernel", [row.kernel for row in self.rows]),
+            ("block", [row.block for row in self.rows]),
+            ("back end", [row.backend for row in self.rows]),
+            ("runs as", [row.method.removeprefix("native, ") for row in self.rows]),
+            ("threads", [row.threads for row in self.rows]),
+            ("because", [row.reason for row in self.rows]),
+        ]
+        shown = [(head, cells) for head, cells in columns if head in _ALWAYS or any(cells)]
+        header = tuple(head for head, _ in shown)
+        rows = tuple(zip(*(cells for _, cells in shown), strict=True))
+        return Table(header, rows, text_columns=len(shown))
 
     @override
     def __str__(self) -> str:
@@ -61,3 +72,6 @@ class ExecutionReport:
     def _remarks(self) -> tuple[str, ...]:
         reason = f"not native: {self.not_native}" if self.not_native else ""
         return tuple(filter(None, (reason, self.remark)))
+
+
+_ALWAYS = ("kernel", "block", "runs as")

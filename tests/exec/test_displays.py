@@ -64,6 +64,25 @@ def test_a_report_is_a_table() -> None:
     assert Cells(ExecutionReport(rows[:1])._repr_html_()).rows[0] == ["kernel", "block", "runs as"]
 
 
+def test_a_report_shows_back_ends_and_threads_where_they_are_known() -> None:
+    rows = (
+        ReportRow("k1", "b", "native, elementwise", backend="native", threads="2"),
+        ReportRow("k2", "c", "elementwise", backend="numpy", threads="1"),
+    )
+    assert Cells(ExecutionReport(rows)._repr_html_()).rows == [
+        ["kernel", "block", "back end", "runs as", "threads"],
+        ["k1", "b", "native", "elementwise", "2"],
+        ["k2", "c", "numpy", "elementwise", "1"],
+    ]
+
+
+@pytest.mark.parametrize("target", ["numpy", "native"])
+def test_the_back_end_of_each_kernel_is_reported(target: str) -> None:
+    rows = list(relaxpy.compile(Module, target).report())
+    assert {row.backend for row in rows} == {target}
+    assert all(row.threads.isdecimal() for row in rows)
+
+
 def test_a_profile_is_a_table_with_a_total() -> None:
     profile = ProfileReport((ProfileRow("f", 2, 3e-6), ProfileRow("g", 1, 1e-6)), 4e-6)
     cells = Cells(profile._repr_html_()).rows

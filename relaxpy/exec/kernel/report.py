@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.plan.statements import Compound
@@ -19,15 +20,21 @@ from relaxpy.exec.kernel.plan.steps import (
     Serial,
     Step,
 )
+from relaxpy.exec.kernel.row_blocks import CORES
 
 
 @dataclass(frozen=True, slots=True)
 class BlockReport:
-    """How one block runs, and the `reason` if it does not run over whole arrays."""
+    """How one block runs, and the `reason` if it does not run over whole arrays.
+
+    `threads` is their number, at most, or "BLAS" where that decides.
+    """
 
     block: str
     method: str
     reason: str = ""
+    backend: str = "numpy"
+    threads: str = "1"
 
     @property
     def is_scalar(self) -> bool:
@@ -50,14 +57,17 @@ def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
                 yield from _entries(member, f"{prefix}loop over {axis.var.name}, ", why)
         case Blocked(steps=steps):
             for member in steps:
-                yield from _entries(member, f"{prefix}in row blocks, ", reason)
+                for entry in _entries(member, f"{prefix}in row blocks, ", reason):
+                    yield replace(entry, threads=str(CORES))
         case Scalar(statement=statement) if prefix:
             yield BlockReport(statement.name, "scalar loop", reason)
         case Scalar(statement=statement):
             why = statement.reason if isinstance(statement, Compound) else ""
             yield BlockReport(statement.name, "single element", why)
         case _:
-            yield BlockReport(step.statement.name, prefix + _method(step), reason)
+            threads = "BLAS" if isinstance(step, Contract) else "1"
+            method = prefix + _method(step)
+            yield BlockReport(step.statement.name, method, reason, threads=threads)
 
 
 def _method(step: Step) -> str:

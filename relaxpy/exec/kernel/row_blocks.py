@@ -22,12 +22,12 @@ WORTH_THREADS = 1 << 25
 """The number of bytes from which several threads are faster than one."""
 
 
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_CORES, "relaxpy")
+    return ThreadPoolExecutor(CORES, "relaxpy")
 
 
 if hasattr(os, "register_at_fork"):
@@ -84,10 +84,10 @@ def blocks(
         return
     least = -(-SHORTEST_RUN // max(run_bytes, 1))
     step = max(least, TARGET // row_bytes)
-    if total < WORTH_THREADS or count <= step or _CORES == 1:
+    if total < WORTH_THREADS or count <= step or CORES == 1:
         _run(rows, iter(range(start, stop, step)), stop, step)
         return
-    step = max(least, min(step, -(-count // (2 * _CORES))))
+    step = max(least, min(step, -(-count // (2 * CORES))))
     starts = iter(range(start, stop, step))
 
     def work() -> None:
@@ -97,7 +97,7 @@ def blocks(
     jobs: list[Future[None]] = []
     # When the interpreter shuts down, no thread can start.
     with suppress(RuntimeError):
-        jobs.extend(_pool().submit(work) for _ in range(_CORES - 1))
+        jobs.extend(_pool().submit(work) for _ in range(CORES - 1))
     # This thread works, too: it only waits for blocks that others have begun.
     try:
         work()
@@ -117,5 +117,5 @@ def _run(rows: _Rows, starts: Iterator[int], stop: int, step: int) -> None:
     for lo in starts:
         scratch.used = 0
         rows(lo, min(lo + step, stop), scratch.empty)
-    if len(_scratch) < _CORES:
+    if len(_scratch) < CORES:
         _scratch.append(scratch)

@@ -17,6 +17,7 @@ from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly
+from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
@@ -45,8 +46,9 @@ class NativeBackend:
         except RecursionError:
             reason = "not native: an expression nests too deeply"
         else:
+            changes = {"reason": "", "backend": "native", "threads": self._threads(name)}
             report = tuple(
-                replace(row, method=f"native, {row.method}", reason="") for row in kernel.report
+                replace(row, method=f"native, {row.method}", **changes) for row in kernel.report
             )
             # Native code checks its arguments in no time, so that there is no other function.
             unchecked = kernel.unchecked
@@ -55,6 +57,12 @@ class NativeBackend:
             return replace(kernel, report=report, unchecked=unchecked, is_native=True)
         report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
         return replace(kernel, report=report)
+
+    def _threads(self, name: str) -> str:
+        """The number of threads that a claimed kernel runs on, at most."""
+        tasks = f"{self.claimed[name][0]}.task"
+        is_parallel = any(function.startswith(tasks) for function in self.module.functions)
+        return str(thread_count()) if is_parallel else "1"
 
     def _claim(self, kernel: Kernel) -> None:
         """Emit the native form of a kernel.
