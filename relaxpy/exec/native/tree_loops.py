@@ -139,8 +139,9 @@ class TreeLoops(GroupLoops):
 
             pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
             local = tree.body.step.local if isinstance(tree.body, Rows) else frozenset()
-            for buffer in local & self.scratch.keys():
-                count = self.scratch[buffer]
+            for buffer, count in self.scratch.items():
+                if buffer not in local:
+                    continue
                 if isinstance(count, Value):
                     area = inner.params[-1] * value(count)
                     pointers[buffer] = inner.element(pointers[buffer], area, I8)
