@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
 from relaxpy.exec.kernel.plan.steps import flatten_steps, reads
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.groups import Group
+from relaxpy.exec.native.interrupt import Interrupt
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import slots
@@ -30,7 +32,8 @@ class KernelEmitter:
     """Emits `program` as a function `name` whose parameters are those of `signature`.
 
     The function returns 0, or not if an obligation does not hold. Then what it reads is as before,
-    though it may have written to what it only writes.
+    though it may have written to what it only writes. It also fails if a signal has interrupted it,
+    and an exception of Python is raised.
     """
 
     def __init__(self, module: Module, name: str, program: Program, signature: Signature) -> None:
@@ -74,10 +77,14 @@ class KernelEmitter:
     def _work(self) -> list[Value]:
         """Run the trees with memory for local buffers; 1 if there is none, or if they fail."""
         f, frame = self.function, self.frame
-        if self._fails_late():
+        fails_late = self._fails_late()
+        has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
+        if fails_late or has_while:
             frame.failure = f.alloca(I8, 1)
             f.store(f.const(I8, 0), frame.failure)
-        saved = self._overwritten() if frame.failure is not None else []
+        if frame.failure is not None and has_while:
+            self.loops.interrupt = Interrupt(f, frame.failure)
+        saved = self._overwritten() if fails_late else []
         memory, pointers, copies = self._allocate(saved)
         if memory is None:
             self._trees(pointers)

@@ -51,7 +51,8 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
 """The datatypes of arrays that native kernels take, each of which is one object in a process."""
 _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
-    "PyLong_AsLongLongAndOverflow",
+    *("PyLong_AsLongLongAndOverflow", "PyErr_Occurred", "PyErr_CheckSignals"),
+    *("PyGILState_Ensure", "PyGILState_Release"),
 )
 _OBJECTS: Final[Mapping[str, object]] = {
     "None": None,
@@ -130,7 +131,7 @@ def emit_entry(
     then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
     overlap, and further arguments are for the fallback.
     """
-    module.add_text(f"@{PYTHON} = global [{len(_ENTRIES)} x i64] zeroinitializer")
+    declare_python(module)
     f = module.function(
         entry_name(kernel),
         [(POINTER, "self"), (POINTER, "args"), (I64, "count"), (POINTER, "keywords")],
@@ -225,11 +226,25 @@ def emit_entry(
         return [none]
 
     def fall_back() -> list[Value]:
+        raised = f.new(POINTER, f"call ptr {_python(f, 'PyErr_Occurred').name}()")
+        return f.branch(f.compare("ne", raised, null), lambda: [null], call_fallback)
+
+    def call_fallback() -> list[Value]:
         vectorcall = _python(f, "PyObject_Vectorcall").name
         call = f"call ptr {vectorcall}({instance}, {args}, {count}, {keywords})"
         return [f.new(POINTER, call)]
 
     f.ret(f.branch(f.compare("ne", none, null), returned, fall_back)[0])
+
+
+def declare_python(module: Module) -> None:
+    """Add the table of Python's objects and functions, which is zero until an entry is made."""
+    module.add_text(f"@{PYTHON} = global [{len(_ENTRIES)} x i64] zeroinitializer")
+
+
+def python_text(name: str) -> str:
+    """The LLVM IR of the address in that table of an object or function."""
+    return f"getelementptr (i64, ptr @{PYTHON}, i64 {_ENTRIES.index(name)})"
 
 
 def entry_name(kernel: str) -> str:

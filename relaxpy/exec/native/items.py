@@ -157,7 +157,9 @@ class Items:
             self.items(items)
 
     def _while(self, condition: PrimExpr, body: Sequence[Item]) -> None:
-        f, frame = self.function, self.frame
+        f, frame, interrupt = self.function, self.frame, self.loops.interrupt
+        if interrupt is not None and interrupt.function is not f:
+            interrupt = None  # in a task of the thread pool, whose threads handle no signals
         with self._jumping() as (live, broken):
 
             def holds() -> Value:
@@ -175,6 +177,8 @@ class Items:
                 f.store(f.const(I8, 1), live)
                 with frame.level():
                     self.items(body)
+                if interrupt is not None:
+                    interrupt.poll()
                 return ()
 
             f.while_loop((), holds, inside)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.frame import Lanes
+from relaxpy.exec.native.interrupt import Interrupt
 from relaxpy.exec.native.llvm import I64, Function, Type, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Program
@@ -31,6 +32,8 @@ class Loops:
         self.frame: Values = frame
         self.function: Function = frame.function
         self.proofs: dict[PrimExpr, Axis] = {}
+        self.interrupt: Interrupt | None = None
+        """What ends `while` loops if a signal of Python arrives."""
 
     def where(self, tests: Sequence[PrimExpr], body: Callable[[], None]) -> None:
         """`body` if all of `tests` hold."""

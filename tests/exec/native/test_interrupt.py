@@ -1,0 +1,87 @@
+"""Signals interrupt native loops that would not end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+
+COUNT = """
+@T.prim_func
+def main(limit: T.Buffer((1,), "int64"), out: T.Buffer((2,), "int64")):
+    out[0] = T.int64(0)
+    out[1] = T.int64(0)
+    while out[0] < limit[0]:
+        out[0] = out[0] + T.int64(1)
+        for i in range(2):
+            while out[1] < limit[0] * T.Cast("int64", i):
+                out[1] = out[1] + T.int64(1)
+"""
+FOREVER = np.array([2**61])
+
+
+@pytest.fixture(scope="module")
+def count() -> relaxpy.Executable:
+    executable = relaxpy.compile(from_source(COUNT), "native")
+    assert all(row.method.startswith("native") for row in executable.report())
+    return executable
+
+
+@pytest.fixture
+def arrived() -> Iterator[list[int]]:
+    """A signal arrives twice, in a tenth of a second and in a second; its numbers are collected."""
+    found: list[int] = []
+    old = signal.signal(signal.SIGUSR1, lambda number, frame: found.append(number))
+    timers = [threading.Timer(t, os.kill, (os.getpid(), signal.SIGUSR1)) for t in (0.1, 1.0)]
+    for timer in timers:
+        timer.start()
+    yield found
+    for timer in timers:
+        timer.join()
+    signal.signal(signal.SIGUSR1, old)
+
+
+def test_the_exception_of_a_handler_ends_all_loops(
+    count: relaxpy.Executable, arrived: list[int]
+) -> None:
+    def refuse(number: int, frame: object) -> None:
+        arrived.append(number)
+        raise TimeoutError("that is enough")
+
+    signal.signal(signal.SIGUSR1, refuse)
+    out = np.zeros(2, "int64")
+    with pytest.raises(TimeoutError, match="that is enough"):
+        count["main"](FOREVER, out)
+    assert out[0] == 1
+    assert 0 < out[1] < FOREVER[0]
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    count["main"](np.array([1000]), out)
+    assert out.tolist() == [1000, 1000]
+
+
+def test_loops_go_on_after_a_handler_that_returns(
+    count: relaxpy.Executable, arrived: list[int]
+) -> None:
+    out = np.zeros(2, "int64")
+    steps = 1 << 22
+    while len(arrived) < 2:
+        count["main"](np.array([steps]), out)
+        assert out.tolist() == [steps, steps]
+
+
+def test_loops_of_other_threads_are_not_interrupted(count: relaxpy.Executable) -> None:
+    out = np.zeros(2, "int64")
+    thread = threading.Thread(target=count["main"], args=(np.array([1 << 26]), out))
+    old = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    thread.start()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    thread.join()
+    signal.signal(signal.SIGUSR1, old)
+    assert out.tolist() == [1 << 26, 1 << 26]
