@@ -99,7 +99,7 @@ class Frame(ABC):
         number = len(self._slots)
         for value in (variables or {}).values():
             self._levels.setdefault(value.name, number)
-        outer = dict(self._variables), self.lanes
+        outer = dict(self._variables), self.lanes, dict(self.bound)
         self._variables |= variables or {}
         if lanes is not None:
             self.lanes = lanes
@@ -112,7 +112,7 @@ class Frame(ABC):
         yield
         self._slots.pop()
         self._memos.pop()
-        self._variables, self.lanes = outer
+        self._variables, self.lanes, self.bound = outer
         self.forget()
 
     @contextmanager
@@ -128,7 +128,9 @@ class Frame(ABC):
     def conditionally(self) -> Iterator[None]:
         """A part of the code that may be skipped, so that its values are not known after it."""
         self._now = dict(self._now)
+        outer = dict(self.bound)
         yield
+        self.bound = outer
         self.forget()
 
     @contextmanager
@@ -206,10 +208,6 @@ class Frame(ABC):
         return self.apply("and", lambda x, y: self.function.arithmetic("and", x, y), a, b)
 
     # ---- variables and indices
-
-    def knows(self, var: Var) -> bool:
-        """Whether a variable has a value here."""
-        return var in self._variables
 
     def variable(self, var: Var) -> Value:
         """The value of a variable: an i64 if it is a size or the index of a loop.

@@ -180,7 +180,7 @@ class _Reader:
         yield from _fused_runs(trees, self.root)
 
     def _tree(self, step: Step, serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        late = self.late.get(step, ())
+        late = self._late(step, serial)
         match step:
             case Serial(axis=axis, steps=steps):
                 if late:
@@ -216,6 +216,21 @@ class _Reader:
         tests = tests_within(step.statement.axes, serial)
         free = self.root.independent(step, serial)
         yield Ordered(step.statement, ordered, tests, free, checked=bool(late))
+
+    def _late(self, step: Step, serial: Sequence[Axis]) -> tuple[Obligation, ...]:
+        """The obligations of `step` in its own loops, which may be those of a block."""
+        match step:
+            case Serial() | Blocked() | Scalar():
+                own: tuple[Axis, ...] = ()
+            case Reduce(axes=axes, over=over) | Contract(axes=axes, over=over):
+                own = (*axes, *over)
+            case _:
+                own = step.axes
+        loops, outer = {a.var: a for a in own}, {a.var for a in serial}
+        return tuple(
+            replace(o, axes=tuple(loops.get(a.var, a) for a in o.axes if a.var not in outer))
+            for o in self.late.get(step, ())
+        )
 
     def _rows(self, step: Blocked, serial: tuple[Axis, ...]) -> Tree:
         body: list[Group | Ordered | Late] = []

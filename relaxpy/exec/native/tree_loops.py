@@ -57,8 +57,7 @@ class TreeLoops(GroupLoops):
         """Test obligations of the tree that follows."""
         with self.frame.level():
             for obligation in required:
-                axes = [a for a in obligation.axes if not self.frame.knows(a.var)]
-                self.frame.fail(self.failed(obligation, axes))
+                self.frame.fail(self.failed(obligation, obligation.axes))
 
     def _ordered(self, tree: Ordered) -> None:
         """A statement in each iteration, one after the other."""

@@ -142,3 +142,24 @@ def test_a_while_loop_that_leaves_its_array_ends(monkeypatch: pytest.MonkeyPatch
     kernel.runs(5, np.array([0, 0, 0, 1, 0]), np.zeros(1, "int64"))
     kernel.runs(8, np.zeros(8, "int64"), np.zeros(1, "int64"))
     kernel.fails("outside dimension 0 of buffer A", 5, np.zeros(5, "int64"), np.zeros(1, "int64"))
+
+
+@pytest.mark.parametrize("columns", [1, 90])
+def test_divisors_in_blocks_of_rows(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            f"for i, j in T.grid(n, {columns}):",
+            "    B[i, j] = A[i, j] - T.int64(1)",
+            f"for i, j in T.grid(n, {columns}):",
+            "    C[i, j] = T.floordiv(A[i, j], B[i, j]) + T.floormod(A[i, j], B[i, j])",
+        ],
+        f'n: T.int64, A: T.Buffer((n, {columns}), "int64"), B: T.Buffer((n, {columns}), "int64"), '
+        f'C: T.Buffer((n, {columns}), "int64")',
+    )
+    a = np.full((3000, columns), 3)
+    kernel.runs(3000, a, a, a)
+    for row in (0, 1, 1100, 2999):
+        wrong = a.copy()
+        wrong[row, -1] = 1
+        kernel.fails("zero", 3000, wrong, a, a)
