@@ -7,7 +7,10 @@ from relaxpy.ir.relay.op import (
     elementwise as elementwise,
     nn as nn,
     quantized as quantized,
+    signal as signal,
+    sparse as sparse,
     tensor as tensor,
+    vision as vision,
 )
 
 from relaxpy.ir.relay.op import gradients as gradients  # isort: skip  # of all operators before

@@ -488,6 +488,35 @@ define(
 )
 
 
+def _dynamic_upsampling(args: Args, attrs: Any) -> Any:
+    """Images of another size; the scales are operands."""
+    data, *scales = args
+    if attrs["method"] not in _METHODS:
+        raise RelationError(f"the method is {', '.join(_METHODS)}, found {attrs['method']!r}")
+    sizes = R.astype(R.shape_to_tensor(R.shape_of(data)), "float32")
+    parts = []
+    for axis, scale in zip("HW", scales, strict=True):
+        place = attrs["layout"].index(axis)
+        size = R.strided_slice(sizes, [0], [place], [place + 1], [1])
+        parts.append(R.multiply(size, R.astype(R.reshape(scale, (1,)), "float32")))
+    return R.image.resize2d(
+        data,
+        R.tensor_to_shape(R.astype(R.concat(parts, 0), "int64")),
+        layout=attrs["layout"],
+        method=_METHODS[attrs["method"]],
+        coordinate_transformation_mode="align_corners" if attrs["align_corners"] else "asymmetric",
+        rounding_method="floor",
+    )
+
+
+define(
+    "dyn.nn.upsampling",
+    "data scale_h scale_w",
+    _dynamic_upsampling,
+    {"layout": "NCHW", "method": "nearest_neighbor", "align_corners": False},
+)
+
+
 def _backward_weight(args: Args, attrs: Any) -> Any:
     kernel = listed(attrs["kernel_size"])
     output, data = (dims(arg)[attrs["data_layout"].index("C")] for arg in args)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relay.op.define import define, dims, dtype_of, fields_of
 from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
@@ -219,4 +221,46 @@ define(
     "x y x_zero_point y_zero_point x_scale y_scale",
     _product("nn.batch_matmul"),
     {"out_dtype": "int32", "transpose_a": False, "transpose_b": True},
+)
+
+
+# Integers that floats stand for: the datatype is an operand
+
+_CODES = {"int8": 1, "uint8": 2, "int32": 3}
+
+
+def _is_code(code: rx.Expr, value: int) -> rx.Expr:
+    return R.equal(code, rx.Constant(np.array(value, dtype_of(code))))
+
+
+def _simulated_quantize(args: Args, attrs: Any) -> rx.Expr:
+    data, code, scale, zero_point = args
+    axis = attrs["axis"]
+    divided = R.round(R.divide(data, _along(scale, data, axis)))
+    numbers = R.add(divided, _along(zero_point, data, axis))
+    result = data
+    for dtype, value in _CODES.items():
+        info = np.iinfo(dtype)
+        clipped = R.clip(numbers, float(info.min), float(info.max))
+        result = R.where(_is_code(code, value), clipped, result)
+    return result
+
+
+def _simulated_dequantize(args: Args, attrs: Any) -> rx.Expr:
+    data, code, scale, zero_point = args
+    numbers = real(data, scale, zero_point, attrs["axis"])
+    return R.where(_is_code(code, 0), data, numbers)
+
+
+define(
+    "qnn.simulated_quantize",
+    "data out_dtype output_scale output_zero_point",
+    _simulated_quantize,
+    {"axis": -1},
+)
+define(
+    "qnn.simulated_dequantize",
+    "data in_dtype input_scale input_zero_point",
+    _simulated_dequantize,
+    {"axis": -1},
 )

@@ -71,6 +71,29 @@ define(
 )
 
 
+def _fixed_point_multiply_per_axis(args: Args, attrs: Any) -> rx.Expr:
+    """As above, with a multiplier and shifts to the left and to the right along some axes."""
+    data, *parameters = args
+    rank, axes = len(dims(data)), axes_of(attrs["axes"], len(dims(data)))
+    shape = [dims(data)[axis] if axis in axes else 1 for axis in range(rank)]
+    multiplier, left, right = (R.reshape(R.astype(p, "int64"), shape) for p in parameters)
+    wide = R.astype(data, "int64")
+    if attrs["is_lshift_required"]:
+        wide = R.left_shift(wide, left)
+    right = R.add(right, _const(31, "int64"))
+    half = R.left_shift(_const(1, "int64"), R.subtract(right, _const(1, "int64")))
+    product = R.add(R.multiply(wide, multiplier), half)
+    return R.astype(R.right_shift(product, right), dtype_of(data))
+
+
+define(
+    "fixed_point_multiply_per_axis",
+    "x y lshift rshift",
+    _fixed_point_multiply_per_axis,
+    {"is_lshift_required": False, "is_rshift_required": False, "axes": ()},
+)
+
+
 # Reductions
 
 
