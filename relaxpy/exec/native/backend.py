@@ -12,6 +12,7 @@ from relaxpy.exec.kernel import Kernel, compile_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry import PYTHON, emit_entry, entry_name, make_entry
+from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import Module
@@ -78,7 +79,7 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         check_price(program)
-        program = in_tasks(program)
+        program = in_tasks(with_epilogues(program))
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()

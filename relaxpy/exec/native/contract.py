@@ -17,6 +17,7 @@ from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.native.contraction import (
     Axis,
     Contraction,
+    Epilogue,
     Initial,
     Memory,
     Size,
@@ -35,8 +36,9 @@ from relaxpy.exec.native.tiles import PLACE_BYTES, TileEmitter, tile_of
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import Cast, FloatImm, IntImm, Mul, PrimExpr
+from relaxpy.ir.tir.expr import Call, Cast, Div, FloatImm, IntImm, Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _TARGET, _A, _B, _INITIAL = range(4)
@@ -48,6 +50,8 @@ _SHORT = 32
 """The extent below which the axis of the columns is chosen by the costs of vectors and copies."""
 _DEEP = 256
 """The products of a sum from which these costs are those of the contraction."""
+_FEW_OPERATIONS = 5
+"""The operations of an epilogue up to which tiles apply it to their registers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +79,14 @@ class Dimension:
 class Product:
     """A group that is a contraction.
 
-    The operands are the target, the factors with the rows and with the columns, and the buffer of
-    the initial values if they are loaded; `starts` are the positions of their first elements.
+    The operands are the target, the factors with the rows and with the columns, the buffer of the
+    initial values if they are loaded, and the `loads` of the stores `after` the sums; `starts` are
+    the positions of their first elements.
     """
 
     member: Member
+    after: tuple[Member, ...]
+    loads: tuple[BufferLoad, ...]
     operands: tuple[Operand, ...]
     starts: tuple[IndexPoly, ...]
     outer: tuple[Dimension, ...]
@@ -99,7 +106,8 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
     factors = _factors(member)
     if factors is None or member.combine != "add" or member.guards:
         return None
-    operands = [Operand(member.target, member.indices), *factors]
+    stored = group.after[-1] if group.after else member
+    operands = [Operand(stored.target, stored.indices), *factors]
     match member.initial:
         case None | IntImm() | FloatImm():
             pass
@@ -107,7 +115,9 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
             operands.append(Operand(buffer, indices))
         case _:
             return None
-    if any(root(o.buffer) is root(member.target) for o in operands[1:]):
+    elements = _loads_after(group)
+    operands += [Operand(x.buffer, x.indices) for x in elements]
+    if any(root(o.buffer) is root(stored.target) for o in operands[1:]):
         return None
     variables = {a.var for a in group.all_axes}
     bounds = [b for a in group.all_axes for b in (a.start, a.stop)]
@@ -135,9 +145,19 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
         return None
     if any(d.extent.constant is not None and d.extent.constant < 1 for d in dimensions):
         return None
-    if len(operands) > _INITIAL and any(d.has(_INITIAL) for d in over):
+    if any(d.has(n) for n in range(_INITIAL, len(operands)) for d in over):
         return None
-    return _sorted(member, operands, starts, _merged(spatial), over)
+    product = Product(
+        member, group.after, elements, tuple(operands), tuple(starts), (), None, spatial[0], ()
+    )
+    return _sorted(product, _merged(spatial), over)
+
+
+def _loads_after(group: Group) -> tuple[BufferLoad, ...]:
+    """The elements that the stores after an accumulation read, apart from what they store."""
+    known = {m.target for m in (*group.members, *group.after)}
+    found = dict.fromkeys(x for m in group.after for x in loads(m.value))
+    return tuple(x for x in found if x.buffer not in known)
 
 
 def _position(operand: Operand) -> IndexPoly:
@@ -189,14 +209,10 @@ def _widens(source: DataType, target: DataType) -> bool:
 
 
 def _sorted(
-    member: Member,
-    operands: Sequence[Operand],
-    starts: Sequence[IndexPoly],
-    spatial: Sequence[Dimension],
-    over: Sequence[Dimension],
+    product: Product, spatial: Sequence[Dimension], over: Sequence[Dimension]
 ) -> Product | None:
     """The product with the roles of its axes; None if no axis can be that of the columns."""
-    order = [_TARGET, _A, _B, _INITIAL][: len(operands)]
+    order = list(range(len(product.operands)))
     columns = [d for d in spatial if d.has(_A) != d.has(_B)]
     column = max(columns, key=_suits_columns, default=None)
     if column is None:
@@ -218,15 +234,15 @@ def _sorted(
     rest.sort(key=lambda d: not d.has(_B))
     rows = [d for d in rest if d.has(_A) and not d.has(_B)]
     row = max(rows, key=lambda d: float(d.extent.constant or 1 << 20), default=None)
-    return Product(
-        member,
-        tuple(operands[n] for n in order),
-        tuple(starts[n] for n in order),
-        tuple(d for d in rest if d is not row),
-        row,
-        reordered(column),
+    return replace(
+        product,
+        operands=tuple(product.operands[n] for n in order),
+        starts=tuple(product.starts[n] for n in order),
+        outer=tuple(d for d in rest if d is not row),
+        row=row,
+        column=reordered(column),
         # The innermost axis of the sum is the one with adjacent elements.
-        tuple(sorted(map(reordered, over), key=depth)),
+        over=tuple(sorted(map(reordered, over), key=depth)),
     )
 
 
@@ -339,16 +355,29 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         target, a, b = (size(s) for s in dimension.strides[:_INITIAL])
         return Axis(extent, a, b, target)
 
+    def elements(number: int, memory: Memory) -> Initial:
+        row = as_poly(0) if product.row is None else product.row.strides[number]
+        strides = [*(d.strides[number] for d in product.outer), row, product.column.strides[number]]
+        return Initial(0, memory, tuple(map(size, strides)))
+
     def initial() -> Initial:
         value = product.member.initial
         if isinstance(value, (IntImm, FloatImm)):
             return Initial(value.value)
         number = _TARGET if value is None else _INITIAL
-        row = as_poly(0) if product.row is None else product.row.strides[number]
-        strides = [*(d.strides[number] for d in product.outer), row, product.column.strides[number]]
-        return Initial(0, memory(number), tuple(map(size, strides)))
+        return elements(number, memory(number))
 
-    target = product.operands[_TARGET].buffer.dtype
+    def epilogue() -> Epilogue | None:
+        if not product.after:
+            return None
+        first = len(product.operands) - len(product.loads)
+        found = []
+        for number, element in enumerate(product.loads, first):
+            widened = partial(_widened, element.buffer.dtype)
+            found.append(elements(number, replace(memory(number), convert=widened)))
+        return Epilogue(tuple(found), _frame, partial(_computed, product), _is_costly(product))
+
+    target = product.member.target.dtype
     return Contraction(
         memory(_A),
         memory(_B),
@@ -359,8 +388,41 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         tuple(map(axis, product.over)),
         value_type(target),
         initial(),
-        _bfloat if str(target) == "bfloat16" else None,
+        _bfloat if str(target) == "bfloat16" and not product.after else None,
+        epilogue(),
     )
+
+
+def _frame(f: Function) -> Values:
+    return Values(f, {}, {}, (), ())
+
+
+def _widened(dtype: DataType, value: Value) -> Value:
+    """An element of memory as values are computed."""
+    return _frame(value.function).widened(value, dtype)
+
+
+def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[Value]) -> Value:
+    """The value that the last store after a sum stores, as memory has it."""
+    member, last = product.member, product.after[-1].target.dtype
+    frame.stored[member.target, member.indices] = frame.rounded(sum_, member.target.dtype)
+    for load, value in zip(product.loads, operands, strict=True):
+        frame.stored[load.buffer, load.indices] = value
+    result = sum_
+    for store in product.after:
+        result = frame.value(store.value)
+        frame.stored[store.target, store.indices] = result
+    return frame.narrowed(frame.wide(result, sum_.type.lanes), last)
+
+
+def _is_costly(product: Product) -> bool:
+    """Whether an epilogue is longer than a few instructions, and its result is of the same type."""
+    if product.after[-1].target.dtype != product.member.target.dtype:
+        return False
+    nodes = [n for m in product.after for n in walk(m.value) if isinstance(n, PrimExpr)]
+    short = (BufferLoad, Var, IntImm, FloatImm)
+    count = sum(8 if isinstance(n, (Call, Div)) else not isinstance(n, short) for n in nodes)
+    return product.member.target.dtype.bits >= 32 and count > _FEW_OPERATIONS
 
 
 def _bfloat(value: Value) -> Value:

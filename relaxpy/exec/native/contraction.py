@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.values import Values
 
 Size: TypeAlias = Value | int
 """A size, index or stride: a number or a value of i64."""
@@ -58,6 +60,24 @@ class Initial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Epilogue:
+    """What is computed from a sum before it is stored.
+
+    Fields:
+        operands: further elements for each element of the result; those without memory are not
+            among them.
+        frame: creates the frame of values that are computed at the present position.
+        compute: the value to store, for a frame, the sum and the operands.
+        is_costly: whether the code is so long that a tile should not repeat it for each register.
+    """
+
+    operands: tuple[Initial, ...]
+    frame: Callable[[Function], Values]
+    compute: Callable[[Values, Value, Sequence[Value]], Value]
+    is_costly: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
     """`c[outer, row, column] = initial + sum(a[outer, row, over] * b[outer, over, column])`.
 
@@ -68,6 +88,7 @@ class Contraction:
     Fields:
         outer: axes of the result and of any operands, executed one by one.
         finish: the values to store for accumulated ones, which by default are converted.
+        epilogue: what is computed before that.
     """
 
     a: Memory
@@ -80,6 +101,7 @@ class Contraction:
     accumulator: Type
     initial: Initial = Initial()
     finish: Callable[[Value], Value] | None = None
+    epilogue: Epilogue | None = None
 
     def values(self) -> list[Value]:
         """The values that the contraction consists of, each once."""
@@ -104,9 +126,14 @@ class Contraction:
         def axis(x: Axis) -> Axis:
             return Axis(size(x.extent), size(x.a), size(x.b), size(x.c))
 
-        start = self.initial
-        if start.memory is not None:
-            start = Initial(0, memory(start.memory), tuple(map(size, start.strides)))
+        def elements(x: Initial) -> Initial:
+            return (
+                x if x.memory is None else Initial(0, memory(x.memory), tuple(map(size, x.strides)))
+            )
+
+        epilogue = self.epilogue
+        if epilogue is not None:
+            epilogue = replace(epilogue, operands=tuple(map(elements, epilogue.operands)))
         return Contraction(
             memory(self.a),
             memory(self.b),
@@ -116,8 +143,9 @@ class Contraction:
             axis(self.column),
             tuple(map(axis, self.over)),
             self.accumulator,
-            start,
+            elements(self.initial),
             self.finish,
+            epilogue,
         )
 
 
@@ -222,7 +250,13 @@ def initial_values(
     f: Function, contraction: Contraction, indices: Indices, type: Type, mask: Value | None
 ) -> Value:
     """The values that the sums of adjacent columns start from."""
-    initial = contraction.initial
+    return elements(f, contraction.initial, indices, type, mask)
+
+
+def elements(
+    f: Function, initial: Initial, indices: Indices, type: Type, mask: Value | None
+) -> Value:
+    """The elements for adjacent columns; one for all of them is the same in all lanes."""
     if initial.memory is None:
         return f.const(type, initial.value)
     memory = moved(f, initial.memory, offset(f, indices, initial.strides))
@@ -240,6 +274,10 @@ def store(
 ) -> None:
     """Store accumulated values of adjacent columns, after the epilogue."""
     c, column = contraction.c, contraction.column
+    epilogue = contraction.epilogue
+    if epilogue is not None:
+        operands = [elements(f, x, indices, value.type, mask) for x in epilogue.operands]
+        value = epilogue.compute(epilogue.frame(f), value, operands)
     if contraction.finish is not None:
         value = contraction.finish(value)
     value = narrow(value, c.type.element)

@@ -29,7 +29,7 @@ class GroupLoops(Loops):
 
     def group(self, group: Group) -> None:
         """Emit the loops of a group."""
-        written = {m.target for m in group.members}
+        written = {m.target for m in (*group.members, *group.after)}
         with self.frame.writing(self.aliases(written)):
             product = product_of(group, self.program.root)
             if product is not None and all(map(self._has_whole_rows, product.operands)):

@@ -62,7 +62,8 @@ class Group:
 
     Accumulations are over `over`, into an element for each iteration of `axes`. The group runs if
     the `tests` of the enclosing loops hold. The iterations of the axes in `independent` run in any
-    order, those of the others in the order of the text.
+    order, those of the others in the order of the text. An iteration of `axes` ends with the stores
+    `after` its only accumulation.
     """
 
     axes: tuple[Axis, ...]
@@ -70,6 +71,7 @@ class Group:
     members: tuple[Member, ...]
     tests: tuple[PrimExpr, ...] = ()
     independent: frozenset[Var] = frozenset()
+    after: tuple[Member, ...] = ()
 
     @property
     def all_axes(self) -> tuple[Axis, ...]:

@@ -34,6 +34,7 @@ from relaxpy.exec.native.contraction import (
     store,
     total,
 )
+from relaxpy.exec.native.finish import finish_rows
 from relaxpy.exec.native.llvm import I8, I16, I32, Function, Type, Value
 from relaxpy.exec.native.panels import Block, pack, pair_rows
 
@@ -102,6 +103,12 @@ class TileEmitter:
     def __init__(
         self, f: Function, contraction: Contraction, tile: Tile, *, packs: bool | None = None
     ) -> None:
+        # A long epilogue has a loop of its own.
+        self.epilogue = contraction.epilogue
+        if self.epilogue is not None and self.epilogue.is_costly:
+            contraction = replace(contraction, epilogue=None)
+        else:
+            self.epilogue = None
         self.f, self.contraction, self.tile = f, contraction, tile
         self.rows, self.columns = contraction.row.extent, contraction.column.extent
         over = merged(contraction.over)
@@ -271,6 +278,24 @@ class TileEmitter:
             stretch(None)
         else:
             f.loop(0, self._stretches(), 1, [], stretch)
+        if self.epilogue is not None:
+            f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
+
+    def _finish(
+        self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: _Columns
+    ) -> None:
+        """Apply the epilogue to the sums of a strip of rows, which are still in cache."""
+        f, epilogue = self.f, self.epilogue
+        assert epilogue is not None
+        if self.strip is not None:
+            outer = (*outer[:-1], combine(f, "add", outer[-1], number))
+        vectors = [
+            (combine(f, "add", columns.start, before), lanes, mask)
+            for before, lanes, mask in zip(
+                columns.offsets, columns.lanes, columns.masks, strict=True
+            )
+        ]
+        finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors)
 
     def _strip_rows(
         self, number: Value, outer: Sequence[Size], columns: _Columns, stretch: _Stretch

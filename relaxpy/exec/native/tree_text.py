@@ -78,6 +78,8 @@ def _obligation(obligation: Obligation) -> str:
 def _group(group: Group) -> Iterator[str]:
     yield _head("for" if group.is_ordered else "each", group.axes, group.over, group.tests)
     yield from _indented(map(_member, group.members))
+    if group.after:
+        yield from _indented(["then:", *_indented(map(_member, group.after))])
 
 
 def _head(word: str, axes: Sequence[Axis], over: Sequence[Axis], tests: Sequence[PrimExpr]) -> str:

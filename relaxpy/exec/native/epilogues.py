@@ -1,0 +1,187 @@
+"""Joins contractions with the elementwise steps after them, which become their epilogues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.steps import accesses, flatten_steps
+from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.groups import Group, Member
+from relaxpy.exec.native.tree import For, Program, Rows, Tree
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+
+def with_epilogues(program: Program) -> Program:
+    """`program` with elementwise groups as epilogues of the contractions before them.
+
+    Their elements are those of the result of the contraction, which nothing else uses, so that it
+    needs no memory.
+    """
+    joiner = _Joiner(program)
+    trees = tuple(joiner.joined(program.trees))
+    return replace(program, trees=trees, elided=program.elided | joiner.elided)
+
+
+class _Joiner:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        plan = program.plan
+        self.local = {entry.buffer for entry in plan.nest.local}
+        steps = list(flatten_steps(plan.steps))
+        self.uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+        self.elided: set[Buffer] = set()
+
+    def joined(self, trees: tuple[Tree, ...]) -> Iterator[Tree]:
+        """The trees in order."""
+        last: Tree | None = None
+        for tree in trees:
+            if isinstance(tree, For):
+                tree = replace(tree, body=tuple(self.joined(tree.body)))
+            both = None if last is None else self._both(last, tree)
+            if both is None and last is not None:
+                yield last
+            last = both or tree
+        if last is not None:
+            yield last
+
+    def _both(self, first: Tree, second: Tree) -> Group | None:
+        """`first` with the epilogue `second`, or None."""
+        maps = _whole(second)
+        if not isinstance(first, Group) or maps is None or first.after or first.tests:
+            return None
+        root = self.program.root
+        product = product_of(first, root)
+        if product is None or maps.reduces or maps.tests or maps.is_ordered:
+            return None
+        [member] = first.members
+        if member.initial is None or not member.always:
+            return None
+        renamed = _renamed(first, member, maps)
+        if renamed is None:
+            return None
+        after = tuple(m.substituted(renamed) for m in maps.members)
+        both = replace(first, after=after)
+        if not self._is_elementwise(both) or product_of(both, root) is None:
+            return None
+        self.elided |= {m.target for m in (member, *after[:-1])}
+        return both
+
+    def _is_elementwise(self, group: Group) -> bool:
+        """Whether an iteration of the epilogue only needs the sum of its element."""
+        [member], after = group.members, group.after
+        axes = {a.var for a in group.axes}
+        sources = [member, *after]
+        for writer in sources[:-1]:
+            users = sum(
+                writer.target is m.target or any(b is writer.target for b, _ in m.reads())
+                for m in sources
+            )
+            if writer.target not in self.local or users != self.uses[writer.target]:
+                return False
+        known: dict[Buffer, tuple[PrimExpr, ...]] = {member.target: member.indices}
+        for m in after:
+            if m.guards or m.combine is not None or m.target in known:
+                return False
+            if not all(self._inside(group, *a) for a in ((m.target, m.indices), *m.reads())):
+                return False
+            if any(
+                not _same(indices, known[buffer])
+                for buffer, indices in m.reads()
+                if buffer in known
+            ):
+                return False
+            # The indices of the loads are known, but no other value of an axis.
+            if _uses_outside_loads(m.value, axes):
+                return False
+            known[m.target] = m.indices
+        return True
+
+    def _inside(self, group: Group, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
+        """Whether all elements that the iterations access are in their buffer."""
+        shape_vars = self.program.plan.shape_vars
+        pairs = zip(indices, buffer.shape, strict=True)
+        return all(is_inside(index, size, group.axes, shape_vars) for index, size in pairs)
+
+
+def _whole(tree: Tree) -> Group | None:
+    """An elementwise group, also one in blocks of rows, as a group of whole axes."""
+    if isinstance(tree, Group):
+        return tree
+    if not isinstance(tree, Rows) or len(tree.body) != 1:
+        return None
+    [group] = tree.body
+    if not isinstance(group, Group) or group.reduces:
+        return None
+    whole = tree.step.axis
+    if not any(a.start is tree.step.low for a in group.axes):
+        return replace(group, axes=(whole, *group.axes))
+    axes = tuple(
+        Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a for a in group.axes
+    )
+    return replace(group, axes=axes)
+
+
+def _renamed(first: Group, member: Member, maps: Group) -> Mapping[Var, PrimExpr] | None:
+    """The variables of `maps` as those of `first`, so that both mean the same element."""
+    load = next((i for m in maps.members for b, i in m.reads() if b is member.target), None)
+    if load is None:
+        return None
+    found: dict[Var, PrimExpr] = {}
+    theirs = {a.var: a for a in maps.axes}
+    ours = {a.var: a for a in first.axes}
+    used: set[Var] = set()
+    for index, other in zip(member.indices, load, strict=True):
+        mine, yours = _axis(index, ours), _axis(other, theirs)
+        start = other if mine is not None and yours is None else index
+        if mine is None and yours is None:
+            if not as_poly(index).same(as_poly(other)):
+                return None
+            continue
+        axis = mine or yours
+        assert axis is not None
+        if mine is not None and yours is not None:
+            same = as_poly(mine.start).same(as_poly(yours.start))
+            if not same or not mine.extent.same(yours.extent) or mine.var in used:
+                return None
+            used.add(mine.var)
+            if yours.var is not mine.var:
+                found[yours.var] = mine.var
+            theirs.pop(yours.var)
+            continue
+        # An axis of one iteration may be a number in the other step.
+        if not axis.extent.same(as_poly(1)) or not as_poly(axis.start).same(as_poly(start)):
+            return None
+        if mine is not None:
+            used.add(mine.var)
+        else:
+            found[axis.var] = index
+            theirs.pop(axis.var)
+    return None if theirs or used != set(ours) else found
+
+
+def _axis(index: PrimExpr, axes: Mapping[Var, Axis]) -> Axis | None:
+    return axes.get(index) if isinstance(index, Var) else None
+
+
+def _same(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
+    return all(as_poly(x).same(as_poly(y)) for x, y in zip(a, b, strict=True))
+
+
+def _uses_outside_loads(value: PrimExpr, variables: set[Var]) -> bool:
+    waiting: list[Node] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, BufferLoad):
+            continue
+        if isinstance(node, Var) and node in variables:
+            return True
+        waiting += children(node)
+    return False
