@@ -131,6 +131,11 @@ class Module:
         self._declarations: dict[str, str] = {}
         self._texts: list[str] = []
 
+    @property
+    def has_avx512(self) -> bool:
+        """Whether the code is for an x86-64 processor with vectors of 512 bits."""
+        return self.vector_bits == 512 and self.triple.startswith("x86_64")
+
     def copy(self) -> Module:
         """A module with the same functions so far, to return to."""
         other = Module(self.triple, self.vector_bits)

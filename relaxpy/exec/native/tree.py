@@ -234,27 +234,37 @@ class _Reader:
 
     def _rows(self, step: Blocked, serial: tuple[Axis, ...]) -> Tree:
         body: list[Group | Ordered | Late] = []
-        elements = 1
+        counts: list[int] = []
         for member in step.steps:
             for tree in self._tree(member, serial):
                 assert isinstance(tree, (Group, Ordered, Late))
                 body.append(tree)
-                if isinstance(tree, Late):
-                    continue
                 count = 1
-                for axis in tree.all_axes if isinstance(tree, Group) else tree.axes:
+                for axis in _axes_of(tree):
                     if axis.start is not step.low:
                         extent = axis.extent.constant
                         count *= _ROW_ELEMENTS if extent is None else max(extent, 1)
-                elements = max(elements, count)
+                counts.append(count)
+        elements = max(counts)
         size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
         if any(isinstance(t, Group) and product_of(t, self.root) for t in body):
             size = max(size, _PRODUCT_ROWS)
-        if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in body):
+        longest = (t for t, count in zip(body, counts, strict=True) if count == elements)
+        if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in longest):
             size = max(size, _COLUMNS)
         if size == 1:
             body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
         return Rows(step, size, step.axis.var, tuple(_fused_runs(body, self.root)))
+
+
+def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
+    match tree:
+        case Group():
+            return tree.all_axes
+        case Ordered():
+            return tree.axes
+        case Late():
+            return ()
 
 
 def _has_lanes_of(group: Group, step: Blocked) -> bool:

@@ -152,8 +152,20 @@ def bits_of_constant(format: Format) -> int:
 
 
 def scaled(x: Value, exponent: Value) -> Value:
-    """`x * 2**exponent`, rounded once; the exponent is at most twice that of the format."""
+    """`x * 2**exponent`, rounded once; the exponent is at most twice that of the format.
+
+    One instruction of AVX-512 does it, for any exponent, with the same result.
+    """
     format = format_of(x)
+    f, lanes = x.function, x.type.lanes
+    module = f.module
+    if module.has_avx512 and lanes * x.type.bits == 512:
+        name = f"llvm.x86.avx512.mask.scalef.p{'s' if x.type.bits == 32 else 'd'}.512"
+        mask = f"i{lanes}"
+        module.declare(name, x.type, [x.type, x.type, x.type, mask, "i32 immarg"])
+        power = f.cast("sitofp", exponent, x.type.element)
+        # All lanes, and the usual rounding.
+        return f.new(x.type, f"call {x.type} @{name}({x}, {power}, {x}, {mask} -1, i32 4)")
     biased = exponent + 2 * format.bias
     half = shifted("lshr", biased, 1)
     for part in (half, biased - half):
