@@ -176,7 +176,8 @@ def _compiled_constructor(
     cls: type, fields: tuple[Field[Any], ...], *, frozen: bool
 ) -> Callable[..., None]:
     """The constructor that the standard decorator compiles for a class with these fields."""
-    body: dict[str, Any] = {"__module__": cls.__module__, "__annotations__": {}}
+    # Without a docstring, the decorator would compose one of the signature.
+    body: dict[str, Any] = {"__module__": cls.__module__, "__annotations__": {}, "__doc__": "-"}
     for field in fields:
         body["__annotations__"][field.name] = field.type
         options: dict[str, Any] = {"init": field.init, "kw_only": field.kw_only}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +31,6 @@ _SUFFIX: Final = ".o"
 _UNFINISHED: Final = ".tmp"
 _ABANDONED_SECONDS: Final = 3600
 _NUMBERS: Final = count()
-_LOCK: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +192,10 @@ class _Sweep:
 
     def after(self, size: int, place: int) -> None:
         """Bound the directory if it may have grown too large by a file of `size` bytes."""
-        with _LOCK:
-            self._unswept += size
-            if self._unswept <= LIMIT // 16:
-                return
+        self._unswept += size
+        if self._unswept > LIMIT // 16:
             self._unswept = 0
-        self.now(place)
+            self.now(place)
 
     def now(self, place: int) -> None:
         """Remove abandoned files, and the files that were used least recently."""
