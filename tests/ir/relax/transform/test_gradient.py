@@ -762,3 +762,34 @@ def test_a_private_function_has_a_private_adjoint() -> None:
             return gv
 
     assert "global_symbol" not in Gradient("main")(Private)["main_adjoint"].attrs
+
+
+def test_bindings_have_the_order_of_tvm() -> None:
+    """Operands of all gradients precede these, and fields of an adjoint what is added to them."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.divide(x, y)
+                pair = (a, a)
+                b = R.concat(pair)
+                c = R.concat(pair)
+                d = R.sum(R.multiply(b, c))
+                R.output(d)
+            return d
+
+    bindings = Gradient("main")(Module)["main_adjoint"].body.blocks[0].bindings
+    names = [
+        value.op.name.removeprefix("relax.")
+        if isinstance(value, relax.Call)
+        else type(value).__name__
+        for value in (binding.value for binding in bindings)
+    ]
+    split = names.index("split")
+    assert names[split:-2] == [
+        *("split", "TupleGetItem", "split", "TupleGetItem", "add"),
+        *("TupleGetItem", "TupleGetItem", "add", "Tuple", "TupleGetItem", "TupleGetItem", "add"),
+        *("negative", "multiply", "divide", "divide"),
+    ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxpy
-from relaxpy import IRModule
+from relaxpy import IRModule, relax
 from relaxpy.errors import MisuseError
 from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.analysis import well_formed
@@ -356,3 +356,40 @@ def test_parameters_of_functions_that_are_called_keep_their_datatypes() -> None:
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MisuseError, match=message):
         ToMixedPrecision(**options)
+
+
+def test_a_declared_result_becomes_that_of_the_body() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")) -> R.Tensor(
+            dtype="float32", ndim=2
+        ):
+            with R.dataflow():
+                y = R.matmul(x, w)
+                R.output(y)
+            return y
+
+        @R.function
+        def same(x: R.Tensor((2, 3), "float32")) -> R.Tensor(dtype="float32", ndim=2):
+            return x
+
+    expected = relax.TensorStructInfo((2, 4), "float32")
+    after = relax.transform.ToMixedPrecision()(Before)
+    assert after["main"].ret_struct_info == expected
+    assert after["same"] is Before["same"]
+    nhwc = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
+
+    @I.ir_module
+    class Convolution:
+        @R.function
+        def main(
+            x: R.Tensor((1, 3, 4, 4), "float32"), w: R.Tensor((2, 3, 3, 3), "float32")
+        ) -> R.Object:
+            with R.dataflow():
+                y = R.nn.conv2d(x, w)
+                R.output(y)
+            return y
+
+    converted = relax.transform.ConvertLayout(nhwc)(Convolution)
+    assert converted["main"].ret_struct_info == relax.TensorStructInfo((1, 2, 2, 2), "float32")

@@ -42,6 +42,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter
 from relaxpy.ir.relax.rewrite.replace import replace_variables
+from relaxpy.ir.relax.rewrite.results import with_derived_results
 
 ALWAYS, FOLLOW = 0, 1
 NARROW, WIDE = DataType("float16"), DataType("float32")
@@ -118,7 +119,7 @@ class ToMixedPrecision(Pass):
             narrow = frozenset() if func in called else names
             return _Function(builder, self.out_dtype, narrow).expr(func)
 
-        return normalize_module(map_functions(mod, Function, converted))
+        return with_derived_results(mod, normalize_module(map_functions(mod, Function, converted)))
 
 
 class _Function(BindingRewriter):

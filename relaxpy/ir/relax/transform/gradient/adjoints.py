@@ -93,11 +93,14 @@ class Adjoints:
             return gradient if adjoint is None else cast("Expr", R.add(adjoint, gradient))
         if adjoint is None and not isinstance(gradient, Tuple):
             return gradient
-        adjoint = None if adjoint is None else self._leaf(adjoint)
+        first: Expr | None = None
+        if adjoint is not None:
+            adjoint = self._leaf(adjoint)
+            first = self._leaf(_item(adjoint, 0)) if sinfo.fields else None
         gradient = self._leaf(gradient)
         fields: list[Expr] = []
         for k, info in enumerate(sinfo.fields):
-            before = None if adjoint is None else _item(adjoint, k)
+            before = first if adjoint is None or k == 0 else _item(adjoint, k)
             field = self._sum(before, TupleGetItem(value, k), _item(gradient, k), info)
             fields.append(self._leaf(field))
         return Tuple(tuple(fields))

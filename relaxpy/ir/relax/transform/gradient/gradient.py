@@ -303,7 +303,10 @@ class _Differentiation:
             stored = value
         result = checkpoints.stored(var, builder)
         try:
-            gradients = operator.operand_gradients(result, stored, gradient, builder)
+            gradients = [
+                builder.normalize(partial)
+                for partial in operator.operand_gradients(result, stored, gradient, builder)
+            ]
         except RelaxpyError as error:
             error.located(call.span)
             raise
