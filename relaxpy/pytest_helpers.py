@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -22,8 +22,17 @@ def main() -> None:
     sys.exit(pytest.main([sys.argv[0], *sys.argv[1:]]))
 
 
-def parameter(*values: object, ids: Sequence[str] | None = None) -> Any:
-    """A fixture that runs every test that uses it once for each of `values`."""
+def parameter(
+    *values: object,
+    ids: Sequence[str] | None = None,
+    by_dict: Mapping[str, object] | None = None,
+) -> Any:
+    """A fixture that runs every test that uses it once for each of `values`.
+
+    The names of these are `ids`, or the keys of `by_dict`, which has the values.
+    """
+    if by_dict is not None:
+        values, ids = tuple(by_dict.values()), list(by_dict)
 
     @pytest.fixture(params=values, ids=ids)
     def as_fixture(request: pytest.FixtureRequest) -> Any:

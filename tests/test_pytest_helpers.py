@@ -6,6 +6,7 @@ import relaxpy
 from relaxpy import testing
 
 number = testing.parameter(1, 2, ids=["one", "two"])
+named = testing.parameter(by_dict={"no": False, "yes": True})
 seen: list[int] = []
 
 
@@ -17,6 +18,10 @@ def cached() -> object:
 def test_a_test_runs_for_each_parameter(number: int, cached: object) -> None:
     assert number in (1, 2)
     seen.append(number)
+
+
+def test_names_of_parameters(named: bool, request: pytest.FixtureRequest) -> None:
+    assert request.node.callspec.id == ("yes" if named else "no")
 
 
 def test_every_parameter_was_used() -> None:

@@ -378,18 +378,3 @@ def test_a_declared_result_becomes_that_of_the_body() -> None:
     after = relax.transform.ToMixedPrecision()(Before)
     assert after["main"].ret_struct_info == expected
     assert after["same"] is Before["same"]
-    nhwc = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
-
-    @I.ir_module
-    class Convolution:
-        @R.function
-        def main(
-            x: R.Tensor((1, 3, 4, 4), "float32"), w: R.Tensor((2, 3, 3, 3), "float32")
-        ) -> R.Object:
-            with R.dataflow():
-                y = R.nn.conv2d(x, w)
-                R.output(y)
-            return y
-
-    converted = relax.transform.ConvertLayout(nhwc)(Convolution)
-    assert converted["main"].ret_struct_info == relax.TensorStructInfo((1, 2, 2, 2), "float32")

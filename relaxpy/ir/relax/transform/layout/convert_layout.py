@@ -46,7 +46,6 @@ from relaxpy.ir.relax.op.definition.layouts import (
 from relaxpy.ir.relax.op.definition.registry import R, with_all_attributes
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, with_bindings
 from relaxpy.ir.relax.rewrite.replace import replace_variables
-from relaxpy.ir.relax.rewrite.results import with_derived_results
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.layout import BijectiveLayout, Layout
@@ -127,8 +126,7 @@ class ConvertLayout(Pass):
                 raise MisuseError(f"{name} is computed in one layout only", about=name)
         desired = dict(self.desired_layouts)
         mod = normalize_module(mod)
-        after = map_functions(mod, Function, lambda f: _Blocks(desired).expr(f))
-        return with_derived_results(mod, normalize_module(after))
+        return normalize_module(map_functions(mod, Function, lambda f: _Blocks(desired).expr(f)))
 
 
 class _Blocks(BindingRewriter):
