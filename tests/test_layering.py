@@ -64,7 +64,7 @@ FLOORS = {
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py explain.py executable.py
-        kernel/nest kernel/plan kernel/emit kernel native lower reference
+        kernel/nest kernel/plan kernel/emit kernel native lower graph reference
         kernel_source.py profile.py vm.py compile.py doctor.py python_module.py eager.py relay
     """,
     "relaxpy/script": """

@@ -25,8 +25,8 @@ from relaxpy.script import from_source
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
-    "relaxpy.exec.native.entry._addresses",
-    "relaxpy.exec.native.entry.fits_interpreter",
+    "relaxpy.exec.native.interpreter.addresses",
+    "relaxpy.exec.native.interpreter.fits_interpreter",
     "relaxpy.exec.native.machine.host",
     "relaxpy.exec.native.machine.llvm",
     "relaxpy.exec.native.machine.obstacle",

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, WellFormedError
 from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
+from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
-from relaxpy.exec.native.backend import NativeBackend
 from relaxpy.exec.native.machine import obstacle
 from relaxpy.exec.native.objects import recorded
 from relaxpy.exec.native.pool import pool_object
@@ -269,24 +269,30 @@ def _for_reference(program: Program) -> Executable:
 def _with_backend(program: Program, not_native: str, remark: str) -> Executable:
     module = program.module
     new_backend: Callable[[], Backend] = (
-        NativeBackend if program.target == "native" else NumpyBackend
+        GraphBackend if program.target == "native" else NumpyBackend
     )
     lowered = lower_module(module, new_backend, runtime)
+    names = [name for name, _ in public_signatures(module).values()]
+
+    def functions_of(lowered: LoweredModule) -> Mapping[str, Callable[..., Value]]:
+        return {name: lowered.function(name) for name in names}
 
     def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
-        return lower_module(module, new_backend, runtime, instrument).functions
+        return functions_of(lower_module(module, new_backend, runtime, instrument))
 
     def machine_code() -> Mapping[str, Any] | None:
-        if new_backend is not NativeBackend:
+        if new_backend is not GraphBackend:
             return None
         with recorded() as objects:
-            lower_module(module, new_backend, runtime)
+            # Also the entries of kernels, which the text calls.
+            assert lower_module(module, new_backend, runtime).source
             pool_object()
         return saved_code(objects)
 
     report = _report(module, _kernel_rows(lowered), not_native, remark)
     program.machine_code = machine_code
-    return _executable(program, lowered.functions, lowered.source, report, functions, new_backend)
+    source = lambda: lowered.source  # noqa: E731
+    return _executable(program, functions_of(lowered), source, report, functions, new_backend)
 
 
 def _executable(

@@ -16,7 +16,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.blas import numpy_blas
 from relaxpy.exec.native import disk_cache
-from relaxpy.exec.native.entry import fits_interpreter
+from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.machine import Machine, host, llvm
 from relaxpy.exec.native.pool import THREADS, thread_count
 from relaxpy.exec.native.processor import processor

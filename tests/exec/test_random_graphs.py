@@ -11,7 +11,7 @@ from tests.fuzz.graphs import run, write
 from tests.fuzz.today import COUNT, SEED
 
 AT_ONCE = 20
-OTHERS = {0: ["reference"], 1: ["numpy without passes"]}
+OTHERS = {0: ["reference"], 1: ["numpy without passes"], 2: ["native"], 6: ["native"]}
 
 
 @pytest.mark.rule("EV-12", "EV-17", "EV-18", "EV-20")

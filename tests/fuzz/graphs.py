@@ -41,6 +41,7 @@ from tests.fuzz.twin import agree, kind
 WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "numpy": (("numpy",), {}),
     "numpy without passes": (("numpy",), {"relax_pipeline": None}),
+    "native": (("native",), {}),
     "reference": (("reference",), {}),
 }
 """How a program is compiled; without passes, operators are legalised when they are called."""

@@ -1,8 +1,16 @@
 """The kernel compiler: a PrimFunc becomes a plan, and the plan a Python function over NumPy."""
 
-from relaxpy.exec.kernel.compiler import Kernel, compile_kernel
+from relaxpy.exec.kernel.compiler import Kernel, compile_kernel, plan_kernel
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.overwrite import overwritable
 from relaxpy.exec.kernel.report import BlockReport, KernelReport
 
-__all__ = ["BlockReport", "Kernel", "KernelReport", "Unchecked", "compile_kernel", "overwritable"]
+__all__ = [
+    "BlockReport",
+    "Kernel",
+    "KernelReport",
+    "Unchecked",
+    "compile_kernel",
+    "overwritable",
+    "plan_kernel",
+]

@@ -3,35 +3,79 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 
-from relaxpy.dataclass import dataclass
-from relaxpy.errors import CompileError, RelaxpyError
+from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.steps import Plan
-from relaxpy.exec.kernel.report import KernelReport, report_of
+from relaxpy.exec.kernel.report import report_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """A compiled kernel: `tree` takes the PrimFunc's parameters and writes into its arrays.
 
     Its free names are `np`, `math`, `rt` (relaxpy.exec.kernel.runtime), and those of functions
     of the module that it calls. `unchecked` is the same code as two functions, if possible. If it
-    `is_native`, native code takes the place of `tree`, which runs what native code refuses.
+    `is_native`, native code takes the place of `tree`, which runs what native code refuses; then
+    neither is emitted before it is needed.
     """
 
-    name: str
-    tree: ast.FunctionDef
-    report: KernelReport
-    plan: Plan
-    unchecked: Unchecked | None
-    is_native: bool = False
+    def __init__(self, plan: Plan, unchecked_name: str, functions: Mapping[str, str]) -> None:
+        self.name = plan.name
+        self.plan = plan
+        self.report = report_of(plan)
+        self.is_native = False
+        self._unchecked_name, self._functions = unchecked_name, functions
+
+    @cached_property
+    def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
+        with _located(self.plan.func):
+            emitter = NumpyEmitter(self.plan, (self._unchecked_name,), self._functions)
+            emitted = emitter.emitted()
+        flatten_deep_loops([*emitted.checks, *emitted.work])
+        unchecked = emitted.unchecked(self._unchecked_name)
+        if unchecked is not None and self.is_native:
+            # Native code checks its arguments in no time, so that there is no other function.
+            unchecked = replace(unchecked, name=self.name, sizes=(), may_warn=False)
+        return emitted.whole(), unchecked
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        """The function in Python.
+
+        Errors:
+            CompileError: the kernel uses an operation that cannot run on NumPy.
+        """
+        return self._definitions[0]
+
+    @property
+    def unchecked(self) -> Unchecked | None:
+        """The function in Python for arguments that are known to fit, if there can be one.
+
+        Errors:
+            CompileError: the kernel uses an operation that cannot run on NumPy.
+        """
+        return self._definitions[1]
+
+
+def plan_kernel(
+    func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
+) -> Kernel:
+    """`compile_kernel` without the emission, which may fail later.
+
+    Errors:
+        CompileError: a statement has no meaning outside special hardware.
+    """
+    with _located(func):
+        return Kernel(make_plan(func, name), unchecked_name, functions)
 
 
 def compile_kernel(
@@ -48,14 +92,15 @@ def compile_kernel(
     Errors:
         CompileError: the kernel uses an operation that cannot run on NumPy.
     """
+    kernel = plan_kernel(func, name, unchecked_name or f"{name}_unchecked", functions)
+    assert kernel.tree is not None
+    return kernel
+
+
+@contextmanager
+def _located(func: PrimFunc) -> Iterator[None]:
+    """Errors: those of the body; a CompileError has the position of `func`."""
     try:
-        plan = make_plan(func, name)
-        unchecked_name = unchecked_name or f"{name}_unchecked"
-        emitted = NumpyEmitter(plan, (unchecked_name,), functions).emitted()
-    except RelaxpyError as error:
-        if isinstance(error, CompileError):
-            raise error.located(func.span) from None
-        raise
-    flatten_deep_loops([*emitted.checks, *emitted.work])
-    unchecked = emitted.unchecked(unchecked_name)
-    return Kernel(name, emitted.whole(), report_of(plan), plan, unchecked)
+        yield
+    except CompileError as error:
+        raise error.located(func.span) from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol
 
@@ -13,7 +14,7 @@ from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
 from relaxpy.exec.kernel import Kernel, Unchecked, compile_kernel, overwritable
 from relaxpy.exec.lower.function import FunctionLowering
-from relaxpy.exec.lower.scope import GlobalCallee
+from relaxpy.exec.lower.scope import GlobalCallee, ModuleContext
 from relaxpy.exec.lower.uses import written_params
 from relaxpy.exec.runtime import support
 from relaxpy.exec.runtime.dynamic import DynamicOperator, DynamicPrograms
@@ -39,6 +40,17 @@ class Backend(Protocol):
     ) -> Kernel:
         """The kernel of `func`."""
 
+    def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
+        """Compile a Relax function, after all kernels; False if its text is what runs."""
+
+    def link_graphs(
+        self, fallbacks: Mapping[str, Callable[..., Value]]
+    ) -> tuple[Mapping[str, Callable[..., Value]], str]:
+        """The compiled Relax functions by name, which leave what they refuse to `fallbacks`.
+
+        If there is a reason why they run as the text says all the same, there are none.
+        """
+
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the work of kernels in the names of the module's text.
 
@@ -58,25 +70,22 @@ class NumpyBackend:
         """The kernel of `func`."""
         return compile_kernel(func, name, unchecked_name, functions)
 
+    def compile_graph(self, context: ModuleContext, func: rx.Function, name: str) -> bool:
+        """False: all functions run as their text says."""
+        return False
+
+    def link_graphs(
+        self, fallbacks: Mapping[str, Callable[..., Value]]
+    ) -> tuple[Mapping[str, Callable[..., Value]], str]:
+        """There are none."""
+        return {}, ""
+
     def link(self, namespace: dict[str, Any]) -> str:
         """Nothing is replaced: the kernels are those of the text."""
         return ""
 
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> None:
         """Nothing: there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredModule:
-    """The text of a module, its Relax functions in Python, and its PrimFuncs as values.
-
-    With a `problem`, all kernels run as the text says, whatever their reports do.
-    """
-
-    source: str
-    functions: Mapping[str, Callable[..., Value]]
-    kernels: Mapping[str, Kernel]
-    problem: str
 
 
 class ModuleLowering:
@@ -91,7 +100,7 @@ class ModuleLowering:
         is_instrumented: bool,
     ) -> None:
         self.is_instrumented = is_instrumented
-        self._module = module
+        self.module = module
         self._backend = backend
         self.programs = programs
         self.names = Names(("np", "math", "rt", "rx", "ndarray"))
@@ -128,6 +137,11 @@ class ModuleLowering:
         kernel = self._backend.compile_kernel(func, python_name, unchecked, self._python_names)
         return GlobalCallee(python_name, signature, func, kernel, written_params(func))
 
+    def functions(self) -> list[tuple[rx.GlobalVar, rx.Function]]:
+        """The Relax functions of the module."""
+        functions = self.module.functions.items()
+        return [(var, func) for var, func in functions if isinstance(func, rx.Function)]
+
     def callee(self, var: rx.GlobalVar) -> GlobalCallee | rx.ExternFunc:
         """The function that a GlobalVar refers to. Errors: CompileError if it is unknown (SC-1)."""
         if var.name_hint not in self.callees:
@@ -136,7 +150,7 @@ class ModuleLowering:
 
     def python_callee(self, name: str) -> rx.ExternFunc:
         """The callee of `call_py_func`."""
-        return resolve_python_callee(self._module, name)
+        return resolve_python_callee(self.module, name)
 
     def packed_symbol(self, func: rx.ExternFunc) -> str:
         """The symbol of a packed function; if the node has the function, one of its own."""
@@ -230,35 +244,114 @@ def lower_module(
     runtime: object,
     instrument: Instrument | None = None,
 ) -> LoweredModule:
-    """Compile every function of `module` to Python; kernels refer to `runtime` as `rt`.
+    """Compile every function of `module`, to Python if not natively.
 
-    A new back end compiles the kernels, and those of each operator that is lowered at run time.
-    Calls of functions of the module, packed functions and operators that are lowered at run time
-    are reported to `instrument`.
+    Kernels refer to `runtime` as `rt`. A new back end compiles the kernels, and those of each
+    operator that is lowered at run time. Calls of functions of the module, packed functions and
+    operators that are lowered at run time are reported to `instrument`.
 
     Errors:
         CompileError: something in the module cannot be lowered.
     """
 
     def build(program: IRModule) -> Callable[..., Value]:
-        return lower_module(program, new_backend, runtime).functions["main"]
+        return lower_module(program, new_backend, runtime).function("main")
 
     is_instrumented = instrument is not None
     backend = new_backend()
     lowering = ModuleLowering(
         module, backend, DynamicPrograms(build), is_instrumented=is_instrumented
     )
+    lowered = LoweredModule(lowering, backend, runtime, instrument)
+    lowered.compile_graphs()
+    return lowered
+
+
+class LoweredModule:
+    """The functions of a module by name, and the text of those that are, or may be, in Python.
+
+    If native code takes the place of all functions, the text is made when it is needed. With a
+    `problem`, all kernels run as the text says, whatever their reports do.
+    """
+
+    def __init__(
+        self,
+        lowering: ModuleLowering,
+        backend: Backend,
+        runtime: object,
+        instrument: Instrument | None,
+    ) -> None:
+        self._lowering, self._backend = lowering, backend
+        self._runtime, self._instrument = runtime, instrument
+        self._lock = threading.RLock()
+        self._native: Mapping[str, Callable[..., Value]] = {}
+        self.problem = ""
+        self.kernels: Mapping[str, Kernel] = {
+            name: callee.kernel
+            for name, callee in lowering.callees.items()
+            if isinstance(callee, GlobalCallee) and callee.kernel is not None
+        }
+
+    def compile_graphs(self) -> None:
+        """Compile the Relax functions that have a native form, and otherwise the text.
+
+        Errors:
+            CompileError: something in the module cannot be lowered.
+        """
+        compiled: dict[str, Callable[..., Value]] = {}
+        functions = self._lowering.functions()
+        if self._instrument is None:
+            for var, func in functions:
+                if self._backend.compile_graph(self._lowering, func, var.name_hint):
+                    compiled[var.name_hint] = partial(self._run_text, var.name_hint)
+        is_complete = len(compiled) == len(functions) > 0
+        if not is_complete or not all(kernel.is_native for kernel in self.kernels.values()):
+            self.problem = self._text.problem
+        if not self.problem:
+            self._native, self.problem = self._backend.link_graphs(compiled)
+
+    def function(self, name: str) -> Callable[..., Value]:
+        """The function `name` of the module."""
+        return self._native[name] if name in self._native else self._text.functions[name]
+
+    @property
+    def source(self) -> str:
+        """The text in Python."""
+        return self._text.source
+
+    def _run_text(self, name: str, *args: Value) -> Value:
+        return self._text.functions[name](*args)
+
+    @property
+    def _text(self) -> _Text:
+        with self._lock:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> _Text:
+        return _load(self._lowering, self._backend, self._runtime, self._instrument)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of a module, and its functions; PrimFuncs are values."""
+
+    source: str
+    functions: Mapping[str, Callable[..., Value]]
+    problem: str
+
+
+def _load(
+    lowering: ModuleLowering, backend: Backend, runtime: object, instrument: Instrument | None
+) -> _Text:
     graph_functions = [
         definition
-        for var, func in module.functions.items()
-        if isinstance(func, rx.Function)
+        for var, func in lowering.functions()
         for definition in lowering.definitions(func, var)
     ]
-    kernels: dict[str, Kernel] = {}
     definitions: list[ast.stmt] = []
-    for name, callee in lowering.callees.items():
+    for callee in lowering.callees.values():
         if isinstance(callee, GlobalCallee) and callee.kernel is not None:
-            kernels[name] = callee.kernel
             definitions += lowering.kernel_definitions(callee)
     tree = ast.Module([*_header(lowering), *definitions, *graph_functions], [])
     source = render(tree)
@@ -284,7 +377,7 @@ def lower_module(
         if isinstance(callee, rx.ExternFunc):
             continue
         plain = (plain_functions if callee.prim_func is None else namespace)[callee.name]
-        value = _function_value(module[name], callee, plain)
+        value = _function_value(lowering.module[name], callee, plain)
         if isinstance(value, PrimFuncValue):
             symbol = callee.prim_func.attrs.get("global_symbol") if callee.prim_func else None
             if symbol is not None:
@@ -292,7 +385,7 @@ def lower_module(
         if name in lowering.value_names:
             namespace[lowering.value_names[name]] = value
         functions[name] = value if isinstance(value, PrimFuncValue) else plain
-    return LoweredModule(source, functions, kernels, problem)
+    return _Text(source, functions, problem)
 
 
 def _instrument_calls(

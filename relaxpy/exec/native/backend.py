@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
-from relaxpy.exec.kernel import Kernel, compile_kernel
+from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.entry import PYTHON, emit_entry, entry_name, make_entry
+from relaxpy.exec.native.entry import emit_entry, entry_name, make_entry
 from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.jit import compile_module
+from relaxpy.exec.native.interpreter import PYTHON
+from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly
@@ -34,12 +35,14 @@ class NativeBackend:
         self.module = Module(machine.triple, machine.vector_bits)
         self.claimed: dict[str, tuple[str, Signature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
+        self._library: Library | None = None
+        self._has_entries = False
 
     def compile_kernel(
         self, func: PrimFunc, name: str, unchecked_name: str, functions: Mapping[str, str]
     ) -> Kernel:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
-        kernel = compile_kernel(func, name, unchecked_name, functions)
+        kernel = plan_kernel(func, name, unchecked_name, functions)
         try:
             self._claim(kernel)
         except RefusedError as error:
@@ -48,16 +51,13 @@ class NativeBackend:
             reason = "not native: an expression nests too deeply"
         else:
             changes = {"reason": "", "backend": "native", "threads": self._threads(name)}
-            report = tuple(
+            kernel.report = tuple(
                 replace(row, method=f"native, {row.method}", **changes) for row in kernel.report
             )
-            # Native code checks its arguments in no time, so that there is no other function.
-            unchecked = kernel.unchecked
-            if unchecked is not None:
-                unchecked = replace(unchecked, name=name, sizes=(), may_warn=False)
-            return replace(kernel, report=report, unchecked=unchecked, is_native=True)
-        report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
-        return replace(kernel, report=report)
+            kernel.is_native = True
+            return kernel
+        kernel.report = tuple(replace(row, reason=row.reason or reason) for row in kernel.report)
+        return kernel
 
     def _threads(self, name: str) -> str:
         """The number of threads that a claimed kernel runs on, at most."""
@@ -89,7 +89,6 @@ class NativeBackend:
         except BaseException:
             self.module = before
             raise
-        emit_entry(self.module, symbol, signature.params)
         self.claimed[name] = symbol, signature
 
     def link(self, namespace: dict[str, Any]) -> str:
@@ -97,31 +96,49 @@ class NativeBackend:
 
         Where that fails, there is a warning, and the result is the reason.
         """
-        if not self.claimed:
-            return ""
+        return self.attempt(lambda: self._link(namespace)) if self.claimed else ""
+
+    def attempt(self, link: Callable[[], None]) -> str:
+        """Link native code; the reason if that fails, of which there is a warning."""
         try:
-            self._link(namespace)
+            link()
         except RelaxpyError:
             raise
         except (OSError, RuntimeError) as error:  # memory that may not be executed; LLVM
             problem = f"native code cannot be linked: {error}"
             warnings.warn(f"kernels run on NumPy, since {problem}", RuntimeWarning, stacklevel=2)
+            self.claimed.clear()
             return problem
         return ""
 
     def _link(self, namespace: dict[str, Any]) -> None:
-        exports = [s for symbol, _ in self.claimed.values() for s in (symbol, entry_name(symbol))]
-        library = compile_module(self.module, [*exports, PYTHON])
+        library = self.library(entries=True)
         entries = {
             name: make_entry(library, symbol, signature.params, namespace[name])
             for name, (symbol, signature) in self.claimed.items()
         }
         namespace.update(entries)
 
+    def library(self, *, entries: bool = False) -> Library:
+        """The native code; if Python calls the kernels, with the entries for that."""
+        if self._library is None or entries > self._has_entries:
+            module, exports = self.module, self.exports()
+            if entries:
+                module = module.copy()
+                for symbol, signature in self.claimed.values():
+                    emit_entry(module, symbol, signature.params)
+                    exports += [symbol, entry_name(symbol), PYTHON]
+            self._library = compile_module(module, exports)
+            self._has_entries = entries
+        return self._library
+
+    def exports(self) -> list[str]:
+        """The names that a library without entries of kernels exports."""
+        return []
+
     def machine_code(self, name: str, kind: Literal["llvm", "asm"]) -> str | None:
         """The LLVM IR or assembly of the kernel of that Python name, if it has any."""
         if name not in self.claimed:
             return None
-        module = self.module.copy()
-        del module.functions[entry_name(self.claimed[name][0])]  # which is not about the kernel
-        return module.text() if kind == "llvm" else compile_assembly(module.text())
+        text = self.module.text()
+        return text if kind == "llvm" else compile_assembly(text)

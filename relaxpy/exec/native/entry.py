@@ -10,16 +10,34 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
-import sysconfig
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.native.interpreter import (
+    ALIGNED,
+    CONTIGUOUS,
+    DATA,
+    DTYPE,
+    DTYPES,
+    FLAGS,
+    OBJECTS,
+    PYTHON,
+    RANK,
+    SHAPE,
+    STRIDES,
+    TYPE,
+    VALUE,
+    WRITABLE,
+    addresses,
+    call_python,
+    declare_python,
+    field_of,
+    fits_interpreter,
+    python,
+)
 from relaxpy.exec.native.llvm import (
     BOOL,
     F64,
@@ -27,6 +45,7 @@ from relaxpy.exec.native.llvm import (
     I32,
     I64,
     POINTER,
+    VOID,
     Function,
     Module,
     Operand,
@@ -37,38 +56,6 @@ from relaxpy.exec.native.maths import widen
 from relaxpy.exec.native.objects import Library
 from relaxpy.exec.native.strides import Layout, has_strides, span_of
 
-PYTHON: Final = "relaxpy_python"
-"""The table of a module with the addresses of objects and functions of Python."""
-DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
-    **{n: np.dtype(n) for n in ("bool", "float16", "float32", "float64")},
-    **{
-        f"{kind}{bits}": np.dtype(f"{kind}{bits}")
-        for kind in ("int", "uint")
-        for bits in (8, 16, 32, 64)
-    },
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-}
-"""The datatypes of arrays that native kernels take, each of which is one object in a process."""
-_FUNCTIONS: Final = (
-    *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
-    *("PyLong_AsLongLongAndOverflow", "PyErr_Occurred", "PyErr_CheckSignals"),
-    *("PyGILState_Ensure", "PyGILState_Release"),
-)
-_OBJECTS: Final[Mapping[str, object]] = {
-    "None": None,
-    "True": True,
-    "ndarray": np.ndarray,
-    "integer": int,
-    "truth value": bool,
-    "float": float,
-    **{f"scalar {name}": dtype.type for name, dtype in DTYPES.items()},
-    **DTYPES,
-}
-_ENTRIES: Final = (*_FUNCTIONS, *_OBJECTS)
-_TYPE, _DATA, _RANK, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 8, 16, 24, 32, 40, 56, 64
-_VALUE: Final = 16
-"""The offset of the value in a float of Python and in the scalars of NumPy."""
-_CONTIGUOUS, _ALIGNED, _WRITABLE = 0x1, 0x100, 0x400
 _FASTCALL_WITH_KEYWORDS: Final = 0x82
 
 
@@ -107,6 +94,9 @@ class Number:
 Param: TypeAlias = Array | Integer | Number
 
 
+Result: TypeAlias = Callable[[Function, Value, Sequence[Value]], Value]
+
+
 def size_names(params: Sequence[Param]) -> list[str]:
     """The names of sizes that are not parameters, in the order in which a kernel takes them."""
     known = {param.name for param in params if isinstance(param, Integer)}
@@ -123,6 +113,7 @@ def emit_entry(
     *,
     release_gil: bool = True,
     is_checked: bool = False,
+    result: Result | None = None,
 ) -> None:
     """Write the function of the builtin for `kernel`, a function of the module.
 
@@ -130,6 +121,9 @@ def emit_entry(
     and then `size_names(params)` as i64. It returns an i32, which is 0 unless it refuses the data;
     then it has written nothing. If the caller has checked the arguments (`is_checked`), arrays may
     overlap, and further arguments are for the fallback.
+
+    Otherwise `result(f, objects, arguments)` calls it in `f`: it returns a new reference to the
+    result for the arguments that a kernel would take, or null, which calls the fallback.
     """
     declare_python(module)
     f = module.function(
@@ -151,11 +145,11 @@ def emit_entry(
         for param, array in zip(params, objects, strict=True):
             if isinstance(param, Array):
                 flags = _flags_of(param)
-                found = f.arithmetic("and", _field(f, array, _FLAGS, I32), flags)
+                found = f.arithmetic("and", field_of(f, array, FLAGS, I32), flags)
                 match += [
                     _same(f, found, flags),
-                    _same(f, _field(f, array, _RANK, I32), len(param.shape)),
-                    _same(f, _field(f, array, _DTYPE, POINTER), _python(f, param.dtype)),
+                    _same(f, field_of(f, array, RANK, I32), len(param.shape)),
+                    _same(f, field_of(f, array, DTYPE, POINTER), python(f, param.dtype)),
                 ]
         return f.branch(_all(f, match), lambda: sizes(objects), lambda: [null])
 
@@ -176,10 +170,10 @@ def emit_entry(
             elif isinstance(param, Number):
                 arguments.append(_bits(f, item, param))
             else:
-                shape = _field(f, item, _SHAPE, POINTER)
+                shape = field_of(f, item, SHAPE, POINTER)
                 dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
                 found += zip(param.shape, dims, strict=True)
-                data = _field(f, item, _DATA, POINTER)
+                data = field_of(f, item, DATA, POINTER)
                 arguments.append(data)
                 layout = _layout(f, item, param, dims)
                 if layout is None:
@@ -208,43 +202,43 @@ def emit_entry(
         return f.branch(_all(f, match), lambda: [called(arguments)], lambda: [null])
 
     def called(arguments: Sequence[Value]) -> Value:
-        if not release_gil:
-            status = f.call(kernel, I32, *arguments)
-        else:
-            state = f.new(POINTER, f"call ptr {_python(f, 'PyEval_SaveThread').name}()")
-            status = f.call(kernel, I32, *arguments)
-            f.put(f"call void {_python(f, 'PyEval_RestoreThread').name}({state})")
-        return f.select(_same(f, status, 0), _python(f, "None"), null)
+        if result is not None:
+            return result(f, args, arguments)
+        status = call_kernel(f, kernel, arguments, release_gil=release_gil)
+        none = python(f, "None")
+
+        def new() -> list[Value]:
+            call_python(f, "Py_IncRef", VOID, none)
+            return [none]
+
+        return f.branch(_same(f, status, 0), new, lambda: [null])[0]
 
     no_keywords = _same(f, keywords, null)
     enough = f.compare("sge" if is_checked else "eq", count, len(params))
     complete = f.arithmetic("and", no_keywords, enough)
-    (none,) = f.branch(complete, positional, lambda: [null])
-
-    def returned() -> list[Value]:
-        f.put(f"call void {_python(f, 'Py_IncRef').name}({none})")
-        return [none]
+    (found,) = f.branch(complete, positional, lambda: [null])
 
     def fall_back() -> list[Value]:
-        raised = f.new(POINTER, f"call ptr {_python(f, 'PyErr_Occurred').name}()")
+        raised = call_python(f, "PyErr_Occurred", POINTER)
         return f.branch(f.compare("ne", raised, null), lambda: [null], call_fallback)
 
     def call_fallback() -> list[Value]:
-        vectorcall = _python(f, "PyObject_Vectorcall").name
-        call = f"call ptr {vectorcall}({instance}, {args}, {count}, {keywords})"
-        return [f.new(POINTER, call)]
+        operands = instance, args, count, keywords
+        return [call_python(f, "PyObject_Vectorcall", POINTER, *operands)]
 
-    f.ret(f.branch(f.compare("ne", none, null), returned, fall_back)[0])
-
-
-def declare_python(module: Module) -> None:
-    """Add the table of Python's objects and functions, which is zero until an entry is made."""
-    module.add_text(f"@{PYTHON} = global [{len(_ENTRIES)} x i64] zeroinitializer")
+    f.ret(f.branch(f.compare("ne", found, null), lambda: [found], fall_back)[0])
 
 
-def python_text(name: str) -> str:
-    """The LLVM IR of the address in that table of an object or function."""
-    return f"getelementptr (i64, ptr @{PYTHON}, i64 {_ENTRIES.index(name)})"
+def call_kernel(
+    f: Function, kernel: str, arguments: Sequence[Value], *, release_gil: bool
+) -> Value:
+    """The status that a kernel returns; other threads of Python may run while it does."""
+    if not release_gil:
+        return f.call(kernel, I32, *arguments)
+    state = call_python(f, "PyEval_SaveThread", POINTER)
+    status = f.call(kernel, I32, *arguments)
+    call_python(f, "PyEval_RestoreThread", VOID, state)
+    return status
 
 
 def entry_name(kernel: str) -> str:
@@ -269,7 +263,7 @@ def make_entry(
     """
     if not fits_interpreter():
         return _Checked(library, kernel, params, fallback, is_checked)
-    for index, address in enumerate(_addresses()):
+    for index, address in enumerate(addresses()):
         ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
     definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
     # The builtin keeps the object that it is bound to, and this keeps what the builtin needs.
@@ -279,63 +273,6 @@ def make_entry(
     )
     builtin: Callable[..., object] = new(ctypes.addressof(definition), owner, None)
     return builtin
-
-
-@cache
-def fits_interpreter() -> bool:
-    """Whether the objects of this interpreter and of NumPy have the fields that entries read."""
-    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return False
-    read_only = np.zeros(3)
-    read_only.flags.writeable = False
-    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
-    samples = [np.zeros((2, 3), dtype) for dtype in DTYPES.values()]
-    samples += [
-        np.zeros(()),
-        np.zeros((4, 5), order="F"),
-        np.zeros((4, 5))[::2, ::-1],
-        read_only,
-        unaligned,
-    ]
-    return (
-        all(map(_has_fields, samples))
-        and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
-        and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
-    )
-
-
-def _has_fields(array: np.ndarray[Any, Any]) -> bool:
-    def word(offset: int) -> int:
-        return ctypes.c_uint64.from_address(id(array) + offset).value
-
-    def half(offset: int) -> int:
-        return ctypes.c_int32.from_address(id(array) + offset).value
-
-    def words(offset: int) -> list[int]:
-        return [ctypes.c_int64.from_address(word(offset) + 8 * n).value for n in range(array.ndim)]
-
-    flags = array.flags
-    expected = (
-        (_CONTIGUOUS if flags.c_contiguous else 0)
-        | (_ALIGNED if flags.aligned else 0)
-        | (_WRITABLE if flags.writeable else 0)
-    )
-    return (
-        word(_TYPE) == id(type(array))
-        and half(_RANK) == array.ndim
-        and words(_SHAPE) == list(array.shape)
-        and words(_STRIDES) == list(array.strides)
-        and word(_DATA) == array.ctypes.data
-        and word(_DTYPE) == id(array.dtype)
-        and half(_FLAGS) & (_CONTIGUOUS | _ALIGNED | _WRITABLE) == expected
-    )
-
-
-def _has_value(number: Any) -> bool:
-    value = np.asarray(number)
-    return ctypes.string_at(id(number) + _VALUE, value.nbytes) == value.tobytes()
 
 
 class _MethodDef(ctypes.Structure):
@@ -428,7 +365,7 @@ class _Checked:
 
 
 def _is_instance(item: Any, param: Integer | Number) -> bool:
-    return any(type(item) is _OBJECTS[name] for name in _types_of(param))
+    return any(type(item) is OBJECTS[name] for name in _types_of(param))
 
 
 def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
@@ -440,24 +377,6 @@ def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
         and flags.aligned
         and (flags.writeable or not param.written)
     )
-
-
-@cache
-def _addresses() -> tuple[int, ...]:
-    """The addresses of the entries of the table of a module."""
-    api = ctypes.pythonapi
-    functions = [ctypes.cast(getattr(api, n), ctypes.c_void_p).value or 0 for n in _FUNCTIONS]
-    return (*functions, *map(id, _OBJECTS.values()))
-
-
-def _python(f: Function, name: str) -> Value:
-    """The address of an object or function of Python, from the table of the module."""
-    table = Value(f, POINTER, f"@{PYTHON}")
-    return f.load(POINTER, f.element(table, _ENTRIES.index(name), I64))
-
-
-def _field(f: Function, item: Value, offset: int, type: Type) -> Value:
-    return f.load(type, f.element(item, offset, I8))
 
 
 def _types_of(param: Param) -> tuple[str, ...]:
@@ -476,14 +395,14 @@ def _types_of(param: Param) -> tuple[str, ...]:
 def _has_type(f: Function, item: Value, param: Param) -> Value:
     result = f.const(BOOL, 0)
     for name in _types_of(param):
-        same = _same(f, _field(f, item, _TYPE, POINTER), _python(f, name))
+        same = _same(f, field_of(f, item, TYPE, POINTER), python(f, name))
         result = f.arithmetic("or", result, same)
     return result
 
 
 def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:
     """Whether an argument is a scalar of NumPy."""
-    return _same(f, _field(f, item, _TYPE, POINTER), _python(f, f"scalar {param.dtype}"))
+    return _same(f, field_of(f, item, TYPE, POINTER), python(f, f"scalar {param.dtype}"))
 
 
 def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple[Value, Value]:
@@ -491,14 +410,14 @@ def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple
     bits = DTYPES[param.dtype].itemsize * 8
 
     def from_numpy() -> list[Value]:
-        value = _field(f, item, _VALUE, Type(f"i{bits}"))
+        value = field_of(f, item, VALUE, Type(f"i{bits}"))
         if bits < 64:
             value = f.cast("zext" if param.dtype[0] == "u" else "sext", value, "i64")
         fits = f.compare("sge", value, 0) if param.dtype == "uint64" else f.const(BOOL, 1)
         return [value, fits]
 
     def from_python() -> list[Value]:
-        convert = _python(f, "PyLong_AsLongLongAndOverflow")
+        convert = python(f, "PyLong_AsLongLongAndOverflow")
         value = f.new(I64, f"call i64 {convert.name}({item}, {overflow})")
         return [value, _same(f, f.load(I32, overflow), 0)]
 
@@ -507,27 +426,27 @@ def _integer(f: Function, item: Value, param: Integer, overflow: Value) -> tuple
 
 
 def _flags_of(param: Array) -> int:
-    layout = _CONTIGUOUS if param.strides is None else 0
-    return layout | _ALIGNED | (_WRITABLE if param.written else 0)
+    layout = CONTIGUOUS if param.strides is None else 0
+    return layout | ALIGNED | (WRITABLE if param.written else 0)
 
 
 def _bits(f: Function, item: Value, param: Number) -> Value:
     """What the kernel takes for a number."""
     if param.dtype == "bool":
-        is_true = _same(f, item, _python(f, "True"))
+        is_true = _same(f, item, python(f, "True"))
         is_numpy = _is_scalar(f, item, param)
         # The byte is read from an object of either type.
-        byte = f.arithmetic("and", is_numpy, f.compare("ne", _field(f, item, _VALUE, I8), 0))
+        byte = f.arithmetic("and", is_numpy, f.compare("ne", field_of(f, item, VALUE, I8), 0))
         number = f.cast("uitofp", f.arithmetic("or", is_true, byte), "double")
         return f.cast("bitcast", number, "i64")
 
     def from_numpy() -> list[Value]:
         element = {"float16": "half", "bfloat16": "bfloat", "float32": "float"}[param.dtype]
-        value = _field(f, item, _VALUE, Type(element))
+        value = field_of(f, item, VALUE, Type(element))
         return [f.cast("fpext", value if element == "float" else widen(value), "double")]
 
     def from_python() -> list[Value]:
-        return [_field(f, item, _VALUE, F64)]
+        return [field_of(f, item, VALUE, F64)]
 
     if param.dtype == "float64":
         (number,) = from_python()
@@ -544,7 +463,7 @@ def _layout(f: Function, item: Value, param: Array, dims: Sequence[Value]) -> La
     """The layout of an array that need not be contiguous."""
     if not param.strides:
         return None
-    strides = _field(f, item, _STRIDES, POINTER)
+    strides = field_of(f, item, STRIDES, POINTER)
     values = [f.load(I64, f.element(strides, n, I64)) for n in range(len(dims))]
     return Layout(dims, values, DTYPES[param.dtype].itemsize)
 

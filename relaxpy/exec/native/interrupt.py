@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from relaxpy.exec.native.entry import declare_python, python_text
+from relaxpy.exec.native.interpreter import declare_python, python_text
 from relaxpy.exec.native.llvm import I64, Function, Value
 
 _ITERATIONS: Final = 256

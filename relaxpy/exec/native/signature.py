@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.entry import DTYPES, Array, Integer, Number, Param
+from relaxpy.exec.native.entry import Array, Integer, Number, Param
 from relaxpy.exec.native.frame import RefusedError
+from relaxpy.exec.native.interpreter import DTYPES
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var

@@ -13,17 +13,15 @@ import pytest
 
 from relaxpy.exec.native import entry
 from relaxpy.exec.native.entry import (
-    DTYPES,
-    PYTHON,
     Array,
     Integer,
     Param,
     emit_entry,
     entry_name,
-    fits_interpreter,
     make_entry,
     size_names,
 )
+from relaxpy.exec.native.interpreter import DTYPES, PYTHON, fits_interpreter
 from relaxpy.exec.native.jit import compile_module
 from relaxpy.exec.native.llvm import F32, I32, I64, POINTER, Module
 from relaxpy.exec.native.machine import host

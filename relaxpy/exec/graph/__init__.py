@@ -1,0 +1,1 @@
+"""Relax functions as one native function: their kernels run on planned memory, without Python."""

@@ -1,0 +1,250 @@
+"""Relax functions that run as one native function: results, errors, aliases, threads."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.lower import module as lowering
+from relaxpy.script import from_source
+
+Array = np.ndarray[Any, Any]
+X = np.arange(12, dtype="float32").reshape(3, 4)
+Y = X[::-1].copy() - 5
+
+
+def build(body: str, params: str, target: str = "native", **options: Any) -> relaxpy.Executable:
+    """The executable of a function `main` with these statements."""
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    text = (
+        "from relaxpy.script import ir as I, relax as R, tir as T\n"
+        f"@I.ir_module\nclass M:\n    @R.function\n    def main({params}):\n{lines}"
+    )
+    return relaxpy.compile(from_source(text), target, **options)
+
+
+@pytest.fixture
+def no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if the Python text of a module is needed."""
+
+    def load(*_: Any) -> None:
+        raise AssertionError("the text is needed")
+
+    monkeypatch.setattr(lowering, "_load", load)
+
+
+MATRIX = 'x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")'
+ANY = 'x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n", "m"), "float32")'
+PROGRAMS: dict[str, tuple[str, Callable[[Array, Array], Any]]] = {
+    "chain": (
+        "a = R.exp(x)\nb = R.add(a, y)\nc = R.nn.relu(b)\nreturn c",
+        lambda x, y: np.maximum(np.exp(x) + y, 0),
+    ),
+    "tuple": (
+        "a = R.add(x, y)\nb = R.sum(a, axis=[1])\nreturn (a, (b, x))",
+        lambda x, y: (x + y, ((x + y).sum(1), x)),
+    ),
+    "product": (
+        "a = R.permute_dims(y)\nb = R.matmul(x, a)\nc = R.matmul(b, x)\nd = R.tanh(c)\nreturn d",
+        lambda x, y: np.tanh(x @ y.T @ x),
+    ),
+    "reshape": (
+        "a = R.reshape(x, (-1,))\nb = R.reshape(y, (-1,))\nc = R.add(a, b)\n"
+        "d = R.cumsum(c)\nreturn (c, d)",
+        lambda x, y: ((x + y).ravel(), (x + y).ravel().cumsum()),
+    ),
+    "constant": (
+        "a = R.multiply(x, R.const(2.5))\nb = R.argmax(a, axis=1)\nreturn (b, R.const([1, 2]))",
+        lambda x, y: (x.argmax(1), np.array([1, 2])),
+    ),
+    "argument": ("return x", lambda x, y: x),
+    "unit": ("return ()", lambda x, y: ()),
+}
+
+
+def flat(value: Any) -> list[Any]:
+    return [leaf for field in value for leaf in flat(field)] if type(value) is tuple else [value]
+
+
+def agree(found: Any, expected: Any) -> None:
+    assert len(flat(found)) == len(flat(expected))
+    for a, b in zip(flat(found), flat(expected), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("no_text")
+@pytest.mark.parametrize("params", [MATRIX, ANY])
+@pytest.mark.parametrize("pipeline", ["default", "legalize"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_straight_function_needs_no_python(name: str, pipeline: str, params: str) -> None:
+    body, expected = PROGRAMS[name]
+    main = build(body, params, relax_pipeline=pipeline)["main"]
+    agree(main(X, Y), expected(X, Y))
+    agree(main(y=Y[::-1].copy(), x=X), expected(X, Y[::-1]))
+    if params is ANY:
+        for shape in ((5, 7), (1, 1), (2, 65)):
+            x, y = (np.random.default_rng(k).random(shape, "float32") for k in range(2))
+            agree(main(x, y), expected(x, y))
+
+
+def test_what_the_entry_refuses_runs_in_python() -> None:
+    body, expected = PROGRAMS["chain"]
+    main = build(body, ANY)["main"]
+    wide = np.arange(48, dtype="float32").reshape(6, 8)
+    for x, y in ((wide[::2, ::2], Y), (X, np.asfortranarray(Y)), (X.tolist(), Y)):
+        if isinstance(x, list):
+            x = np.array(x, "float32").view(np.memmap)
+        agree(main(x, y), expected(np.asarray(x), y))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (X, Y[:2]),
+        (X, Y.astype("float64")),
+        (X, Y[0]),
+        (X,),
+        (X, "no array"),
+        (X, Y, X),
+    ],
+)
+@pytest.mark.parametrize("params", [MATRIX, ANY])
+def test_errors_are_those_of_the_text(args: tuple[Any, ...], params: str) -> None:
+    messages = []
+    for target in ("native", "numpy"):
+        main = build("a = R.add(x, y)\nreturn a", params, target)["main"]
+        with pytest.raises(RelaxpyError) as error:
+            main(*args)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+def test_results_share_memory_as_they_do_in_python() -> None:
+    body = (
+        "a = R.add(x, y)\nb = R.reshape(a, (12,))\nc = R.reshape(x, (12,))\nreturn (x, a, a, b, c)"
+    )
+    found, a, again, b, c = build(body, MATRIX, relax_pipeline="legalize")["main"](X, Y)
+    assert found is X
+    assert a is again
+    for k, one in enumerate((X, a, b, c)):
+        assert not any(np.shares_memory(one, other) for other in (X, a, b, c)[:k])
+    np.testing.assert_array_equal(b, a.ravel())
+    np.testing.assert_array_equal(c, X.ravel())
+
+
+@pytest.mark.usefixtures("no_text")
+def test_a_constant_is_new_in_each_call() -> None:
+    main = build("return R.const([1.0, 2.0])", "")["main"]
+    first = main()
+    first[:] = 7
+    np.testing.assert_array_equal(main(), [1, 2])
+
+
+@pytest.mark.usefixtures("no_text")
+def test_dimensions_may_be_computed() -> None:
+    params = 'x: R.Tensor(("n",), "float32"), y: R.Tensor(("2 * n",), "float32")'
+    main = build("a = R.concat([x, y, x])\nb = R.exp(a)\nreturn R.reshape(b, (2, -1))", params)[
+        "main"
+    ]
+    for n in (0, 1, 9):
+        x, y = np.ones(n, "float32"), np.zeros(2 * n, "float32")
+        agree(main(x, y), np.exp(np.concatenate([x, y, x])).reshape(2, 2 * n))
+
+
+def test_dimensions_that_are_computed_are_checked() -> None:
+    params = 'x: R.Tensor(("n",), "float32"), y: R.Tensor(("2 * n",), "float32")'
+    main = build("a = R.exp(x)\nb = R.exp(y)\nreturn (a, b)", params)["main"]
+    with pytest.raises(RelaxpyError, match="dimension 0"):
+        main(np.ones(3, "float32"), np.ones(5, "float32"))
+
+
+INDEXED = """
+from relaxpy.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def pick(x: T.Buffer((8,)), i: T.Buffer((2,), "int64"), y: T.Buffer((2,))):
+        for k in range(2):
+            with T.block("pick"):
+                vk = T.axis.spatial(2, k)
+                y[vk] = x[i[vk]]
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32"), i: R.Tensor((2,), "int64")):
+        cls = M
+        with R.dataflow():
+            a = R.exp(x)
+            b = R.call_tir(cls.pick, (a, i), R.Tensor((2,), "float32"))
+            c = R.negative(b)
+            R.output(a, c)
+        return (a, c)
+"""
+
+
+def test_a_kernel_that_refuses_its_data_ends_the_call() -> None:
+    main = relaxpy.compile(from_source(INDEXED), "native")["main"]
+    plain = relaxpy.compile(from_source(INDEXED), "numpy")["main"]
+    x = np.arange(8, dtype="float32")
+    agree(main(x, np.array([1, 7])), plain(x, np.array([1, 7])))
+    messages = []
+    for run in (main, plain):
+        with pytest.raises(RelaxpyError) as error:
+            run(x, np.array([1, 8]))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.usefixtures("no_text")
+def test_calls_keep_no_references() -> None:
+    main = build("a = R.add(x, y)\nreturn (x, a, (a, y))", MATRIX)["main"]
+    x, y = X.copy(), Y.copy()
+    objects = x, y, X.dtype
+    for _ in range(3):
+        main(x, y)
+    before = [sys.getrefcount(o) for o in objects]
+    result = [main(x, y) for _ in range(50)][-1]
+    new = np.ones(3)
+    alike = x, new, (new, y)
+    del new
+    references = [sys.getrefcount(value[1]) for value in (result, alike)]
+    assert references[0] == references[1]
+    del result, alike
+    gc.collect()
+    found = [sys.getrefcount(o) for o in objects]
+    assert all(abs(a - b) < 20 for a, b in zip(before, found, strict=True))
+
+
+@pytest.mark.usefixtures("no_text")
+def test_threads_share_no_memory() -> None:
+    body = "a = R.exp(x)\nb = R.matmul(a, y)\nc = R.nn.softmax(b)\nd = R.sum(c, axis=[0])\n"
+    body += "return (c, d)"
+    params = 'x: R.Tensor(("n", "n"), "float32"), y: R.Tensor(("n", "n"), "float32")'
+    main = build(body, params, relax_pipeline="legalize")["main"]
+
+    def run(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        x, y = (rng.random((40 + seed % 7, 40 + seed % 7), "float32") for _ in range(2))
+        first = main(x, y)
+        return all(
+            np.array_equal(a, b) for _ in range(5) for a, b in zip(first, main(x, y), strict=True)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(64)))
+
+
+def test_functions_that_branch_stay_in_python() -> None:
+    body = "if c:\n    a = R.exp(x)\nelse:\n    a = R.negative(x)\nreturn a"
+    main = build(body, 'x: R.Tensor((3,), "float32"), c: R.Tensor((), "bool")')["main"]
+    x = np.ones(3, "float32")
+    agree(main(x, np.array(False)), -x)
+    agree(main(x, np.array(True)), np.exp(x))
