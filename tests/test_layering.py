@@ -60,7 +60,8 @@ FLOORS = {
         relay/ty.py relay/type_text.py relay/expr.py relay/analysis/variables.py relay/module.py
         relay/op/relations.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
-        relay/saved.py relay/functors.py relay/scope_builder.py relay/transform relay/to_relax
+        relay/saved.py relay/functors.py relay/scope_builder.py relay/models.py
+        relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py explain.py executable.py

@@ -64,7 +64,7 @@ from relaxpy.ir.relay.ty import (  # noqa: N812
     scalar_type,
     shape_var as ShapeVar,
 )
-from relaxpy.relay import analysis, nn, op, transform
+from relaxpy.relay import analysis, dataflow_pattern, nn, op, testing, transform
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
 
 __all__ = [
@@ -123,12 +123,14 @@ __all__ = [
     "build",
     "const",
     "create_executor",
+    "dataflow_pattern",
     "fromtext",
     "nn",
     "op",
     "parse",
     "parse_expr",
     "scalar_type",
+    "testing",
     "to_relax",
     "transform",
     "var",

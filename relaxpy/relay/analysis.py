@@ -1,12 +1,15 @@
 """Analyses of Relay programs."""
 
 from relaxpy.ir.equality.structural import structural_equal as alpha_equal
+from relaxpy.ir.relay.analysis.call_graph import CallGraph
 from relaxpy.ir.relay.analysis.effects import is_dataflow
 from relaxpy.ir.relay.analysis.features import (
     Feature,
     all_dtypes,
     count_layers,
     detect_feature,
+    extract_fused_functions,
+    get_total_mac_number,
     list_op_freqs,
 )
 from relaxpy.ir.relay.analysis.kinds import check_kind
@@ -23,6 +26,7 @@ from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
 from relaxpy.ir.relay.to_relax.translation import untranslatable
 
 __all__ = [
+    "CallGraph",
     "Feature",
     "all_dtypes",
     "all_type_vars",
@@ -33,8 +37,10 @@ __all__ = [
     "check_kind",
     "count_layers",
     "detect_feature",
+    "extract_fused_functions",
     "free_type_vars",
     "free_vars",
+    "get_total_mac_number",
     "is_dataflow",
     "list_op_freqs",
     "post_order_visit",

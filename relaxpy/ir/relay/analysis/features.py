@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from enum import IntEnum
@@ -10,6 +11,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import structural_hash
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, same_scope, scope_roots
 from relaxpy.ir.relay.analysis.variables import free_vars
@@ -110,3 +112,46 @@ def count_layers(expr: rl.RelayExpr, valid_ops: Collection[str]) -> int:
         counts = isinstance(node, rl.Call) and isinstance(node.op, Op) and node.op.name in valid_ops
         depths[id(node)] = deepest + counts
     return 0 if is_atom(expr) else depths[id(expr)]
+
+
+def get_total_mac_number(expr: rl.RelayExpr) -> int:
+    """Return the number of multiplications with additions in the products of a typed expression.
+
+    Counted are `nn.dense`, `nn.matmul`, `nn.batch_matmul`, convolutions and transposed ones.
+
+    Errors:
+        MisuseError: an operand of one of these has no type, or dimensions that are not known.
+    """
+    return sum(_macs(call) for call in _calls(expr))
+
+
+def _macs(call: rl.Call) -> int:
+    name = call.op.name if isinstance(call.op, Op) else ""
+    if name in ("nn.dense", "nn.matmul", "nn.batch_matmul"):
+        shape = _shape(call.args[0])
+        return math.prod(_shape(call)) * shape[-2 if call.attrs.get("transpose_a") else -1]
+    if not name.startswith("nn.conv") or len(call.args) != 2 or "kernel_layout" not in call.attrs:
+        return 0
+    data, weight = map(_shape, call.args)
+    transposed = name.endswith("_transpose")
+    axis = str(call.attrs["kernel_layout"]).index("I" if transposed else "O")
+    return math.prod(data if transposed else _shape(call)) * math.prod(weight) // weight[axis]
+
+
+def _shape(expr: rl.RelayExpr) -> list[int]:
+    ty = expr.checked_type
+    if isinstance(ty, TensorType) and isinstance(ty.shape, tuple):
+        known = [dim for dim in ty.shape if isinstance(dim, int)]
+        if len(known) == len(ty.shape):
+            return known
+    raise MisuseError(f"the dimensions of {ty} are not known", about=expr)
+
+
+def extract_fused_functions(mod: RelayModule) -> dict[int, rl.Function]:
+    """Return the functions with the attribute `Primitive` in a module, by their structural hash."""
+    return {
+        structural_hash(node): node
+        for function in mod.functions.values()
+        for node in walk(function)
+        if isinstance(node, rl.Function) and "Primitive" in node.attrs
+    }

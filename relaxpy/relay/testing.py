@@ -1,0 +1,13 @@
+"""Networks as Relay modules, and helpers of tests."""
+
+from relaxpy.ir.relay.models import (
+    create_workload,
+    dqn,
+    lstm,
+    mlp,
+    mobilenet,
+    resnet,
+    run_infer_type,
+)
+
+__all__ = ["create_workload", "dqn", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type"]
