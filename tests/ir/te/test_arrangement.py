@@ -1,10 +1,10 @@
-"""Simplified sums and products keep the order in which they were written."""
+"""Simplified sums, products and comparisons keep the order in which they were written."""
 
 import pytest
 
-from relaxpy.ir.arith.algebra.order import ordered_as
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.lower import create_prim_func
 from relaxpy.ir.tir import expr as tir
 
@@ -24,6 +24,14 @@ A, B, N = (tir.Var(name, "int64") for name in ("a", "b", "n"))
         (0 - B + A, "a - b"),
         (2 * B * A, "b * a * T.int64(2)"),
         ((B + A) // N + A, "(b + a) // n + a"),
+        (tir.EQ(A, B - 1), "a == b - T.int64(1)"),
+        (tir.NE(B + 1, A), "b + T.int64(1) != a"),
+        (tir.EQ(A + 1, B + 2), "a == b + T.int64(1)"),
+        (tir.GE(A, tir.IntImm("int64", 4)), "T.int64(4) <= a"),
+        (tir.LE(B - 1, A), "b <= a + T.int64(1)"),
+        (tir.LE(A, B - 9), "a + T.int64(9) <= b"),
+        (tir.LT(A, B + 2), "a < b + T.int64(2)"),
+        (tir.GT(A, B), "b < a"),
     ],
 )
 def test_what_was_written_first_comes_first(written: tir.PrimExpr, shown: str) -> None:
