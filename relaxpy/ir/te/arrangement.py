@@ -5,9 +5,24 @@ from __future__ import annotations
 from functools import reduce
 
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import INT32, INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
-from relaxpy.ir.tir.expr import EQ, GE, LE, LT, NE, Add, CmpExpr, IntImm, Mul, PrimExpr, Sub, Var
+from relaxpy.ir.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    CmpExpr,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+)
 
 
 def ordered_as(expr: PrimExpr, original: PrimExpr) -> PrimExpr:
@@ -73,17 +88,43 @@ def _positions(root: PrimExpr) -> dict[Node, int]:
 
 
 def _arranged(simplified: CmpExpr, original: CmpExpr) -> CmpExpr:
-    """An equality with the sides of the original; `a < b + 1` as `a <= b` where that is one."""
-    match original, simplified:
-        case EQ() | NE(), _:
-            a, b = (ordered_as(simplify(side), side) for side in (original.a, original.b))
-            sides = type(original)(a, b)
-            return sides if len(list(walk(sides))) <= len(list(walk(simplified))) else simplified
-        case LE() | GE(), LT(a=a, b=b) if a.dtype.is_int:
-            lower = any(isinstance(term, IntImm) for term, _ in _terms(a))
-            return LE(simplify(a + 1), b) if lower else LE(a, simplify(b - 1))
-        case _:
-            return simplified
+    """The original with its sides simplified and their literals on one side, if no terms cancel.
+
+    As in TVM, `>` and `>=` become `<` and `<=`, literals that are added are positive, and one that
+    is 1 changes the operator: `a < b + 1` becomes `a <= b`.
+    """
+    left, right = original.a, original.b
+    if isinstance(original, (GT, GE)):
+        left, right = right, left
+    a, b = (ordered_as(simplify(side), side) for side in (left, right))
+    if _leaves(a) + _leaves(b) != _leaves(simplified.a) + _leaves(simplified.b):
+        return simplified
+    if isinstance(original, (EQ, NE)):
+        return simplified if _literal(a) and _literal(b) else type(original)(a, b)
+    is_strict = isinstance(original, (LT, GT))
+    if a.dtype not in (INT32, INT64):  # others may wrap around
+        return LT(a, b) if is_strict else LE(a, b)
+    shift = _literal(b) - _literal(a)
+    a, b = (ordered_as(simplify(side - _literal(side)), side) for side in (a, b))
+    bounds = isinstance(a, IntImm) or isinstance(b, IntImm)
+    if shift == (1 if is_strict else -1) and not bounds:  # a < b + 1, or a + 1 <= b
+        return LE(a, b) if is_strict else LT(a, b)
+    if isinstance(a, IntImm) or (shift < 0 and not isinstance(b, IntImm)):
+        a = ordered_as(simplify(a - shift), a)
+    else:
+        b = ordered_as(simplify(b + shift), b)
+    return LT(a, b) if is_strict else LE(a, b)
+
+
+def _leaves(expr: PrimExpr) -> int:
+    """The number of occurrences of anything but literals in a sum."""
+    return sum(not isinstance(term, IntImm) for term, _ in _terms(expr))
+
+
+def _literal(expr: PrimExpr) -> int:
+    """The literals in a sum, added up."""
+    literals = ((term.value, sub) for term, sub in _terms(expr) if isinstance(term, IntImm))
+    return sum(-value if sub else value for value, sub in literals)
 
 
 def _factors(product: PrimExpr) -> list[PrimExpr]:

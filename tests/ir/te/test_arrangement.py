@@ -32,6 +32,10 @@ A, B, N = (tir.Var(name, "int64") for name in ("a", "b", "n"))
         (tir.LE(A, B - 9), "a + T.int64(9) <= b"),
         (tir.LT(A, B + 2), "a < b + T.int64(2)"),
         (tir.GT(A, B), "b < a"),
+        (tir.GE(A - B - N, tir.IntImm("int64", 0)), "T.int64(0) <= a - b - n"),
+        (tir.GE(A - 5, tir.IntImm("int64", 0)), "T.int64(5) <= a"),
+        (tir.LT(A + 1, tir.IntImm("int64", 3)), "a < T.int64(2)"),
+        (tir.LE(A + B, B + N), "a <= n"),
     ],
 )
 def test_what_was_written_first_comes_first(written: tir.PrimExpr, shown: str) -> None:

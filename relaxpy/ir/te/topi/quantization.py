@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, DataType
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT32, DataType
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.te.topi.elementwise import computed
 from relaxpy.ir.te.topi.shapes import is_const, normal_axis
@@ -61,9 +61,13 @@ def dequantize(
     dtype = DataType(out_dtype)
     wide = _wide(data.dtype, scale.dtype, zero_point.dtype, dtype)
 
+    is_narrow = all(d.is_int and d.bits <= 16 for d in (data.dtype, zero_point.dtype))
+    exact = INT32 if is_narrow else wide
+
     def element(*index: PrimExpr) -> PrimExpr:
-        value = ops.sub(ops.cast_to(data(*index), wide), _parameter(zero_point, index, axis, wide))
-        value = ops.mul(value, _parameter(scale, index, axis, wide))
+        zero = _parameter(zero_point, index, axis, exact)
+        difference = ops.cast_to(ops.sub(ops.cast_to(data(*index), exact), zero), wide)
+        value = ops.mul(difference, _parameter(scale, index, axis, wide))
         return _clipped(value, dtype) if dtype.bits < FLOAT32.bits else ops.cast_to(value, dtype)
 
     return computed(data.shape, element, "dequantized")
