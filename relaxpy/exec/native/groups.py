@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.steps import Contract, Map, Reduce
 from relaxpy.exec.kernel.plan.updates import Combine, update_of
-from relaxpy.ir.arith.algebra.affine import affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -232,38 +232,49 @@ def lane_axis(group: Group) -> Axis | None:
         for b in group.all_axes
         if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
     }
+    accesses = [*_accesses(group)]
     for number, axis in enumerate(group.all_axes, 1):
         is_last = number == len(group.all_axes)
         if axis.var in dependent or not (axis.var in group.independent or is_last):
             continue
-        cost = _cost(group, axis)
+        cost = _cost(group, axis, accesses)
         if cost <= best[0]:
             best = cost, axis
     return best[1]
 
 
-def _cost(group: Group, axis: Axis) -> float:
+def _accesses(group: Group) -> Iterator[tuple[Member, bool, IndexPoly]]:
+    """The elements that an iteration reads, and the target, which is marked, with its member."""
+    for member in group.members:
+        for buffer, indices in member.reads():
+            yield member, False, _position(buffer, indices)
+        yield member, True, _position(member.target, member.indices)
+
+
+def _position(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
+    position = as_poly(0)
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        position = position + as_poly(index) * as_poly(stride)
+    return position
+
+
+def _cost(group: Group, axis: Axis, accesses: Sequence[tuple[Member, bool, IndexPoly]]) -> float:
     """The cost of an iteration with `axis` as lanes, where 1 is that of scalars."""
     lanes = 8.0
     extent = axis.extent.constant
     if extent is not None:
         lanes = min(lanes, max(extent, 1))
-    total, count = 0.0, 0
-    for member in group.members:
-        accesses = [*member.reads()]
-        if member.combine is None or not any(axis is a for a in group.over):
-            accesses.append((member.target, member.indices))
-        for buffer, indices in accesses:
-            count += 1
-            total += _access_cost(buffer, indices, axis.var)
-    return (total + 1) / (count + 1) / lanes
+    is_summed = any(axis is a for a in group.over)
+    costs = [
+        _access_cost(position, axis.var)
+        for member, is_target, position in accesses
+        if not (is_target and is_summed and member.combine is not None)
+    ]
+    return (sum(costs) + 1) / (len(costs) + 1) / lanes
 
 
-def _access_cost(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> float:
-    position = as_poly(0)
-    for index, stride in zip(indices, strides_of(buffer), strict=True):
-        position = position + as_poly(index) * as_poly(stride)
-    if not mentions(position.expr(), {var}):
+def _access_cost(position: IndexPoly, var: Var) -> float:
+    if not any(mentions(atom, {var}) for atom in position.atoms()):
         return 0.5
     linear = affine(position, {var})
     if linear is None or linear.constant(var) != 1:
