@@ -81,6 +81,13 @@ class Var(PrimExpr):
         """Create a variable of the same type with another name."""
         return type(self)(name, self.type_annotation)
 
+    @override
+    def with_fields(self, **changes: Any) -> Self:
+        """Create a variable with other fields, of the same type unless the datatype changes."""
+        return type(self)(
+            changes.get("name", self.name), changes.get("dtype", self.type_annotation)
+        )
+
 
 class SizeVar(Var):
     """A variable known to be at least 0."""

@@ -292,6 +292,39 @@ def test_a_kernel_that_overwrites_an_operand_is_called_in_place() -> None:
     assert calls[1].attrs["inplace_indices"] == (0, -1)
 
 
+def test_allocations_and_reads_are_those_of_the_composed_expression() -> None:
+    """Buffers of a kernel precede its output; an operand that is passed twice is read once."""
+
+    def mean(x: Any) -> Any:
+        return topi.divide(topi.sum(x, axis=1, keepdims=True), topi.full((), "float32", 20.0))
+
+    def steps(bb: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        lv0 = bb.emit_te(topi.add, x, x)
+        lv1 = bb.emit_te(mean, lv0)
+        return bb.call_te(topi.subtract, lv0, lv1)
+
+    def fused_steps(x: Any) -> Any:
+        total = topi.add(x, x)
+        return topi.subtract(total, mean(total))
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((10, 20), "float32"))
+    with bb.function("fused_steps", [x], attrs={"Primitive": 1}, private=True):
+        with bb.dataflow():
+            gv = bb.emit_output(steps(bb, x))
+        bb.emit_func_output(gv)
+    callee = bb.get().get_global_var("fused_steps")
+    x = relax.Var("x", R.Tensor((10, 20), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.Call(callee, [x])))
+    after = fused(bb.get(), X)
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((10, 20), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(fused_steps, x))
+    assert_structural_equal(after, bb.get())
+
+
 def test_public_functions_become_kernels_where_they_are_called() -> None:
     @I.ir_module
     class Before:

@@ -38,6 +38,7 @@ from relaxpy.ir.relax.relations import Compatibility, check_compatibility
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
 from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
+from relaxpy.ir.relax.rewrite.results import with_derived_results
 from relaxpy.ir.relax.transform.cleanup.recursive_calls import outside_dataflow
 from relaxpy.ir.tir import expr as tir
 
@@ -94,7 +95,7 @@ class LambdaLift(Pass):
                 result[var] = lifter.expr(func)
                 for name, lifted in lifter.lifted.items():
                     result[name] = lifted
-        return normalize_module(outside_dataflow(result))
+        return with_derived_results(mod, normalize_module(outside_dataflow(result)))
 
 
 def _places(seq: SeqExpr, path: tuple[str, ...]) -> Iterator[tuple[Var, tuple[str, ...]]]:

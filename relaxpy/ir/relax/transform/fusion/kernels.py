@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import rename, walk
+from relaxpy.ir.core.traverse import rename, rewrite, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import (
     BaseFunc,
@@ -108,7 +109,7 @@ class _Fusion:
         names = [*(f"p_{b.name}" for b in operands), *(f"p_output{k}" for k in range(len(outputs)))]
         handles = [tir.Var(name, "handle") for name in names]
         params = tuple(scalars)
-        local = [b for b in self.allocated if b not in outputs] + self.local
+        local = [buffer for buffer in self.local if buffer not in outputs]
         kernel = PrimFunc(
             (*handles, *params),
             _root(self.body, local),
@@ -205,7 +206,7 @@ class _Fusion:
         self.allocated.update(dict.fromkeys(fresh))
         body, local = _inlined(kernel, [*arguments, *fresh, *scalars])
         self.body += body.seq if isinstance(body, SeqStmt) else [body]
-        self.local += local
+        self.local += [*local, *fresh]
         return tuple(outputs)
 
 
@@ -250,9 +251,19 @@ def _inlined(
     images, values = _unified(kernel, arguments)
     inner = [node for node in walk(kernel.body) for node in _definitions(node)]
     body = substitute(rename(kernel.body, images, inner), values, folded_literals)
+    if len(set(arguments)) < len(arguments):
+        body = cast("Stmt", rewrite(body, _without_repeated_reads))
     if isinstance(body, BlockRealize) and _is_root(body.block):
         return body.block.body, body.block.alloc_buffers
     return body, ()
+
+
+def _without_repeated_reads(node: Node) -> Block | None:
+    """A block that declares each region that it reads once; None for other nodes."""
+    if not isinstance(node, Block):
+        return None
+    regions = {(r.buffer, *((i.min, i.extent) for i in r.region)): r for r in node.reads}
+    return None if len(regions) == len(node.reads) else replace(node, reads=tuple(regions.values()))
 
 
 def _is_root(block: Block) -> bool:
