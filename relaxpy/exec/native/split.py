@@ -30,7 +30,8 @@ _MANY = 64
 """The number of blocks that balances the load of many threads."""
 _LANES = 256
 """The least number of consecutive elements in a block."""
-_LEAST_STRETCHES = 2
+_COLUMNS = 1024
+"""The number of consecutive results that make reading them row by row as fast as reading all."""
 _FEW = 16
 """Up to so many blocks, an accumulation is divided instead of its results."""
 _SHARE = 16
@@ -157,7 +158,7 @@ def _stretches(group: Group, memory: Memory) -> tuple[Tasks, list[Buffer], Group
         return None
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
-        results //= _LANES
+        results //= _COLUMNS
     time = time_of(group, memory, ())
     if results > _FEW or not _is_worth(time.constant):
         return None
@@ -193,6 +194,7 @@ def _size(group: Group, axis: Axis, along: Axis | None, memory: Memory) -> int:
 def _split(
     group: Group, axis: Axis, size: int, memory: Memory
 ) -> tuple[Tasks, list[Buffer], Group]:
+    """The stretches of `size` iterations of `axis`, which accumulate from the identity."""
     low, high = _block()
     count = ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
     shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in group.axes))]
@@ -209,26 +211,16 @@ def _split(
         wide = "float32" if dtype.is_float and dtype.bits == 16 else str(dtype)
         buffer = decl_buffer(shape, wide, f"{member.target.name}_parts")
         buffers.append(buffer)
+        indices = (number.var, *position)
         first = identity_of(member.combine, buffer.dtype)
-        members.append(
-            replace(
-                member,
-                target=buffer,
-                indices=(number.var, *position),
-                initial=first,
-                always=True,
-            )
-        )
+        part = replace(member, target=buffer, indices=indices, initial=first, always=True)
+        members.append(part)
         totals.append(replace(member, value=BufferLoad(buffer, (every.var, *position)), guards=()))
     block = Axis(axis.var, low, high)
     over = tuple(block if a is axis else a for a in group.over)
-    part = replace(group, over=over, members=tuple(members))
+    body = replace(group, over=over, members=tuple(members))
     time = time_of(group, memory, [axis]) * size
-    tasks = Tasks((), axis, size, low, high, part, time, number)
-    total = replace(
-        group,
-        over=(every,),
-        members=tuple(totals),
-        independent=group.independent | {every.var},
-    )
+    tasks = Tasks((), axis, size, low, high, body, time, number)
+    independent = group.independent | {every.var}
+    total = replace(group, over=(every,), members=tuple(totals), independent=independent)
     return tasks, buffers, total
