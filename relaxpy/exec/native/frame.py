@@ -42,11 +42,15 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Address:
-    """The memory of an element, or of one in each lane: at `offsets`, or consecutive."""
+    """The memory of an element, or of one in each lane: at `offsets`, or consecutive.
+
+    If it is `reversed`, the last lane comes first.
+    """
 
     pointer: Value
     offsets: Value | None
     lanes: int
+    reversed: bool = False
 
 
 class Frame(ABC):
@@ -319,9 +323,14 @@ class Frame(ABC):
         if lanes is not None and lanes.count > 1 and mentions(position.expr(), {lanes.var}):
             across = lanes.count
             linear = affine(position, {lanes.var})
-            if linear is not None and linear.constant(lanes.var) == 1:
-                offset = self.integer("add", self.index(linear.offset), lanes.start)
-                return Address(self._element(pointer, offset, type), None, across)
+            step = None if linear is None else linear.constant(lanes.var)
+            if linear is not None and (step == 1 or step == -1):
+                first = lanes.start
+                if step == -1:
+                    last = self.integer("add", first, self.function.const(I64, across - 1))
+                    first = self.integer("mul", last, self.function.const(I64, -1))
+                offset = self.integer("add", self.index(linear.offset), first)
+                return Address(self._element(pointer, offset, type), None, across, step == -1)
         offset = self.index(position)
         if offset.type.lanes == 1:
             return Address(self._element(pointer, offset, type), None, 1)
@@ -358,7 +367,7 @@ class Frame(ABC):
         assert self.lanes is not None
         mask = self.both(self.lanes.mask, inside)
         if mask is not None:
-            mask = self.wide(mask, address.lanes)
+            mask = self._turned(self.wide(mask, address.lanes), address)
         vector = Type(type.element, address.lanes)
         operands = [v for v in (pointer, offsets, mask) if v is not None]
 
@@ -368,7 +377,14 @@ class Frame(ABC):
             return f.load(vector, pointer) if mask is None else f.masked_load(vector, pointer, mask)
 
         key = ("load", vector, *(v.name for v in operands))
-        return self.place(key, operands, build, floor=floor)
+        return self._turned(self.place(key, operands, build, floor=floor), address)
+
+    def _turned(self, value: Value, address: Address) -> Value:
+        """A vector in the order of memory, or of the lanes."""
+        if not address.reversed:
+            return value
+        order = range(address.lanes)[::-1]
+        return self.apply("reverse", lambda x: self.function.shuffle(x, None, order), value)
 
     def store(
         self,
@@ -391,10 +407,10 @@ class Frame(ABC):
             self.forget()
             return
         assert self.lanes is not None
-        value = self.wide(value, address.lanes)
+        value = self._turned(self.wide(value, address.lanes), address)
         mask = self.both(self.lanes.mask, condition)
         if mask is not None:
-            mask = self.wide(mask, address.lanes)
+            mask = self._turned(self.wide(mask, address.lanes), address)
         if address.offsets is not None:
             f.scatter(value, address.pointer, address.offsets, mask)
         elif mask is None:

@@ -9,19 +9,22 @@ from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.accumulate import combined, identity
 from relaxpy.exec.native.contract import Operand, emit_product, product_of
-from relaxpy.exec.native.frame import Lanes, storage_type
+from relaxpy.exec.native.frame import Lanes, storage_type, value_type
 from relaxpy.exec.native.groups import Group, Member, lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
 _SWEPT_ROWS = 8
 """The rows that one pass over the accumulators of columns adds."""
 _LEAST_SWEPT = 16
+_SEARCHED = 64
+"""The elements that a search looks at together, one for each bit of an integer."""
 
 
 class GroupLoops(Loops):
@@ -127,6 +130,10 @@ class GroupLoops(Loops):
             sums = self.nested(group.over, lambda *c: self._body(group, c), sums)
             self._finish(group, sums)
             return
+        condition = _searched(group)
+        if condition is not None:
+            self._search(group, condition)
+            return
         count = self.count(group)
         rest = tuple(a for a in group.over if a is not along)
         unroll = 4 if group.reduces and len(group.members) == 1 else 2
@@ -153,6 +160,45 @@ class GroupLoops(Loops):
             totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
         self.frame.pin(totals)
         self._finish(group, totals)
+
+    def _search(self, group: Group, condition: PrimExpr) -> None:
+        """The first iteration of the only axis of accumulation in which the condition holds."""
+        f, frame = self.function, self.frame
+        [axis], [member] = group.over, group.members
+        start, stop = map(f.index, self.bounds(axis))
+
+        def hits(index: Value, mask: Value | None) -> list[Value]:
+            """The following index, or the same and the bits of the lanes that were found."""
+            frame.pin([index] if mask is None else [index, mask])
+            with self.opened(axis), frame.level(lanes=Lanes(axis.var, index, _SEARCHED, mask)):
+                found = frame.wide(frame.value(condition), _SEARCHED)
+                if mask is not None:
+                    found = f.arithmetic("and", found, mask)
+                bits = f.new(I64, f"bitcast {found} to i64")
+            missed = f.compare("eq", bits, 0)
+            return [f.select(missed, index + _SEARCHED, index), bits]
+
+        def rest(index: Value) -> list[Value]:
+            return hits(index, f.lanes_below(stop - index, _SEARCHED))
+
+        def goes_on(index: Value, bits: Value) -> Value:
+            complete = f.compare("sle", index + _SEARCHED, stop)
+            return f.arithmetic("and", complete, f.compare("eq", bits, 0))
+
+        none = f.const(I64, 0)
+        index, bits = f.while_loop([start, none], goes_on, lambda index, bits: hits(index, None))
+        left = f.arithmetic("and", f.compare("eq", bits, 0), f.compare("slt", index, stop))
+        index, bits = f.branch(left, lambda: rest(index), lambda: [index, bits])
+        f.module.declare("llvm.cttz.i64", I64, ["i64", "i1 immarg"])
+        place = index + f.new(I64, f"call i64 @llvm.cttz.i64({bits}, i1 false)")
+        kept = value_type(member.target.dtype)
+        if kept != I64:
+            place = f.cast("trunc", place, kept.element)
+        assert member.initial is not None
+        frame.pin([place])
+        missing = frame.value(member.initial)
+        self._store_value(member, f.select(f.compare("eq", bits, 0), missing, place))
+        frame.forget()
 
     def _tree(self, member: Member, values: Sequence[Value]) -> Value:
         assert member.combine is not None
@@ -274,6 +320,22 @@ class GroupLoops(Loops):
                 frame.store(target, member.indices, narrow)
 
         self.function.branch(inside, perform)
+
+
+def _searched(group: Group) -> PrimExpr | None:
+    """The condition of which a group computes the first position along a long axis."""
+    match group.members, group.over:
+        case (
+            [Member(combine="min", initial=IntImm(value=start), always=True, guards=()) as member],
+            [axis],
+        ) if axis.extent.constant is None or axis.extent.constant >= _SEARCHED:
+            match member.value:
+                case Select(
+                    condition=condition, true_value=place, false_value=IntImm(value=none)
+                ) if place is axis.var and none == start and member.target.dtype == place.dtype:
+                    last = as_poly(axis.stop).constant
+                    return condition if last is None or last <= none else None
+    return None
 
 
 def _is_swept(group: Group) -> bool:

@@ -9,6 +9,7 @@ from functools import reduce
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.steps import Contract, Map, Reduce
 from relaxpy.exec.kernel.plan.updates import Combine, update_of
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
@@ -17,6 +18,7 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
+_REVERSED = 2
 _GATHER = 12
 """The cost of elements that are not consecutive, in terms of consecutive ones."""
 
@@ -63,7 +65,7 @@ class Group:
     Accumulations are over `over`, into an element for each iteration of `axes`. The group runs if
     the `tests` of the enclosing loops hold. The iterations of the axes in `independent` run in any
     order, those of the others in the order of the text. An iteration of `axes` ends with the stores
-    `after` its only accumulation.
+    `after` its only accumulation. A group that is `alone` is not joined.
     """
 
     axes: tuple[Axis, ...]
@@ -72,6 +74,7 @@ class Group:
     tests: tuple[PrimExpr, ...] = ()
     independent: frozenset[Var] = frozenset()
     after: tuple[Member, ...] = ()
+    alone: bool = False
 
     @property
     def all_axes(self) -> tuple[Axis, ...]:
@@ -130,6 +133,28 @@ def group_of(
         step.always_initialises,
     )
     return Group(step.axes, step.over, (member,), tests, independent)
+
+
+def in_lanes(
+    statement: Statement,
+    axes: Sequence[Axis],
+    tests: tuple[PrimExpr, ...],
+    independent: frozenset[Var],
+) -> Group | None:
+    """A statement in order as a group with an independent axis in lanes, if one is suited."""
+    variables = {a.var for a in axes}
+    if not isinstance(statement, Assignment) or any(
+        mentions(bound, variables) for a in axes for bound in (a.start, a.stop)
+    ):
+        return None
+    order = sorted(axes, key=lambda axis: axis.var in independent)
+    member = Member(statement.target, statement.indices, statement.value, statement.guards)
+    # Several iterations may store the same element, so that others cannot be joined.
+    group = Group(tuple(order), (), (member,), tests, independent, alone=True)
+    along = lane_axis(group)
+    if along is None or along.var not in independent:
+        return None
+    return group if any(mentions(i, {along.var}) for i in statement.indices) else None
 
 
 def _in_target_order(step: Map) -> tuple[Axis, ...]:
@@ -277,6 +302,7 @@ def _access_cost(position: IndexPoly, var: Var) -> float:
     if not any(mentions(atom, {var}) for atom in position.atoms()):
         return 0.5
     linear = affine(position, {var})
-    if linear is None or linear.constant(var) != 1:
-        return _GATHER
-    return 1.0
+    step = None if linear is None else linear.constant(var)
+    if step == -1:
+        return _REVERSED
+    return 1.0 if step == 1 else _GATHER

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relaxpy.exec.kernel.plan.steps import Contract, flatten_steps
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.steps import ArrayStep, Contract, Map, Scalar, flatten_steps
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.groups import group_of
 from relaxpy.exec.native.llvm import Function
+from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import Call
 from relaxpy.ir.tir.substitution import mentions
 
 _SMALL_PRODUCT = 1 << 15
@@ -26,7 +31,10 @@ def check_price(program: Program) -> None:
     Errors:
         RefusedError: it is not.
     """
-    for step in flatten_steps(program.plan.steps):
+    steps = list(flatten_steps(program.plan.steps))
+    if host().vector_bits >= 512 and steps and all(map(_is_power, steps)):
+        raise RefusedError("NumPy has a faster function for powers")
+    for step in steps:
         if not isinstance(step, Contract) or not _reuses(step):
             continue
         if product_of(group_of(step, (), frozenset()), program.root):
@@ -49,6 +57,15 @@ def check_length(functions: Iterable[Function]) -> None:
     longest = max(function.longest_block() for function in functions)
     if longest > _LONGEST_BLOCK:
         raise RefusedError(f"{longest} instructions without a loop take long to compile")
+
+
+def _is_power(step: ArrayStep | Scalar) -> bool:
+    """Whether a step computes powers of single precision from memory, and nothing else."""
+    match step:
+        case Map(statement=Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value)):
+            return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
+        case _:
+            return False
 
 
 def _reuses(step: Contract) -> bool:

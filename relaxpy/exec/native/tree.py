@@ -28,7 +28,15 @@ from relaxpy.exec.kernel.plan.steps import (
     flatten_steps,
 )
 from relaxpy.exec.native.contract import product_of
-from relaxpy.exec.native.groups import Group, Member, fused, group_of, lane_axis, tests_within
+from relaxpy.exec.native.groups import (
+    Group,
+    Member,
+    fused,
+    group_of,
+    in_lanes,
+    lane_axis,
+    tests_within,
+)
 from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
@@ -215,7 +223,8 @@ class _Reader:
                 assert_never(step)
         tests = tests_within(step.statement.axes, serial)
         free = self.root.independent(step, serial)
-        yield Ordered(step.statement, ordered, tests, free, checked=bool(late))
+        group = None if late else in_lanes(step.statement, ordered, tests, free)
+        yield group or Ordered(step.statement, ordered, tests, free, checked=bool(late))
 
     def _late(self, step: Step, serial: Sequence[Axis]) -> tuple[Obligation, ...]:
         """The obligations of `step` in its own loops, which may be those of a block."""
@@ -276,7 +285,7 @@ def _has_lanes_of(group: Group, step: Blocked) -> bool:
 def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
     run: list[Group] = []
     for tree in trees:
-        if isinstance(tree, Group) and product_of(tree, root) is None:
+        if isinstance(tree, Group) and not tree.alone and product_of(tree, root) is None:
             run.append(tree)
             continue
         yield from fused(run, root)

@@ -382,13 +382,20 @@ class Values(Frame):
     def _to_integer(self, value: Value, target: DataType, type: Type) -> Value:
         """Toward zero. A value outside the range of the datatype has no defined result."""
         f = self.function
-        name = "fptosi" if target.family == "int" else "fptoui"
+        if str(target) == "uint64":
 
-        def build(x: Value) -> Value:
-            result = x.type.of(type.element)
-            return f.call(f"llvm.{name}.sat.{result.suffix}.{x.type.suffix}", result, x)
+            def saturated(x: Value) -> Value:
+                return f.call(
+                    f"llvm.fptoui.sat.{x.type.of('i64').suffix}.{x.type.suffix}",
+                    x.type.of("i64"),
+                    x,
+                )
 
-        return self.apply(f"{name} {type.element}", build, value)
+            return self.apply("fptoui i64", saturated, value)
+        # Those of fewer bits are the lowest ones, as in C; negative numbers wrap.
+        wide = "i64" if type.bits == 64 or str(target) == "uint32" else "i32"
+        result = self.apply(f"fptosi {wide}", lambda x: f.cast("fptosi", x, wide), value)
+        return self._resized(result, target, type)
 
     # ---- intrinsics
 

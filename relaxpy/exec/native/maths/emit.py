@@ -51,6 +51,7 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "cosh": exponential.cosh,
     "tanh": exponential.tanh_float,
     "log": logarithmic.log_float,
+    "pow": logarithmic.power_float,
     "erf": others.erf_float,
 }
 """The functions that compute in `float`; the others of `float` compute in `double`."""

@@ -6,6 +6,7 @@ The errors are the largest that were measured over all exponents, as in the othe
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from relaxpy.dataclass import dataclass
@@ -66,6 +67,8 @@ _EXP: Final = {
         ),
     ),
 }
+#: 1 / 9!, 1 / 8! ... 1 / 2!
+_SHORT: Final = tuple(1 / math.factorial(n) for n in range(9, 1, -1))
 _LOG2_E: Final = 1.4426950408889634
 _LOG2_10: Final = 3.321928094887362
 _SINH: Final = (
@@ -82,6 +85,12 @@ def exp(x: Value, low: Value | None = None) -> Value:
     """e**x, or e**(x + low) for a rounding error `low` of x. Error: float 0.97, double 0.96 ulp."""
     part, exponent = _split(x, low)
     return scaled(part + 1.0, exponent)
+
+
+def exp_short(x: Value) -> Value:
+    """e**x of `double` with a relative error of 1e-11, for results that are rounded to `float`."""
+    r, exponent = _rest(x)
+    return scaled(fma(polynomial(r, _SHORT), r * r, r) + 1.0, exponent)
 
 
 def exp2(x: Value) -> Value:

@@ -10,7 +10,7 @@ import math
 from typing import Final
 
 from relaxpy.exec.native.llvm import Value
-from relaxpy.exec.native.maths.exponential import exp
+from relaxpy.exec.native.maths.exponential import exp, exp_short
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,
@@ -39,6 +39,8 @@ _ATANH: Final = (
     *(0.10764632078274153, 0.10456076050118988, 0.11766824719792635, 0.13333296255972177),
     *(0.15384615764868062, 0.18181818179630302, 0.22222222222228524, 0.28571428571428564, 0.4),
 )
+#: 2 / 15, 2 / 13 ... 2 / 3
+_SHORT_ATANH: Final = tuple(2 / n for n in range(15, 1, -2))
 _LOG_FLOAT: Final = (
     *(0.12358712319631035, -0.1284737672777465, 0.10661162063994868, -0.12195231083597173),
     *(0.14312858654451194, -0.16679619059744355, 0.19999305176175136, -0.24999819334687562),
@@ -126,12 +128,33 @@ def power(x: Value, y: Value) -> Value:
     moderate = compare("olt", absolute(product), 1000.0)
     error = select(moderate, fma(y, low, error), const(x, 0))
     result = exp(product, error)
-    result = select(compare("oeq", a, 1.0), 1.0, result)
+    return _with_special_cases(x, y, result)
+
+
+def power_float(x: Value, y: Value) -> Value:
+    """x**y of `float`, in `double` with short series. Error: 0.501 ulp."""
+    f, a = x.function, absolute(x)
+    wide, factor = (f.cast("fpext", v, "double") for v in (a, y))
+    start = 0x3FE6A09E667F3BCD
+    biased = shifted("lshr", bits(wide) + ((1023 << 52) - start), 52)
+    exponent = biased - 1023
+    m = number(bits(wide) - shifted("shl", exponent, 52), "double") - 1.0
+    s = m / (m + 2.0)
+    z = s * s
+    mantissa = fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
+    logarithm = fma(_small_integer(exponent, "double"), math.log(2), mantissa)
+    result = exp_short(factor * _finished(wide, logarithm))
+    return _with_special_cases(x, y, f.cast("fptrunc", result, "float"))
+
+
+def _with_special_cases(x: Value, y: Value, result: Value) -> Value:
+    """x**y, where `result` is |x|**y."""
+    result = select(compare("oeq", absolute(x), 1.0), 1.0, result)
     floor, half = x.function.intrinsic("floor", y), y * 0.5
     is_integer = compare("oeq", floor, y)
     is_odd = both(is_integer, compare("one", x.function.intrinsic("floor", half), half))
     signed = x.function.select(both(is_odd, sign_bit(x)), -result, result)
-    finite = compare("olt", a, math.inf)
+    finite = compare("olt", absolute(x), math.inf)
     broken = both(both(compare("olt", x, 0), finite), compare("one", floor, y))
     result = select(broken, math.nan, signed)
     result = x.function.select(compare("uno", x, y), x + y, result)

@@ -1,0 +1,109 @@
+"""Searches, reversed rows, statements in order with independent lanes, and floats as integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.claims import claim
+from tests.exec.native.contractions import guarded
+
+
+@pytest.mark.parametrize("columns", [64, 65, 130, 200])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_the_first_of_equal_extremes_or_the_first_nan(dtype: str, columns: int) -> None:
+    func = from_source(
+        f"""
+@R.function
+def main(x: R.Tensor((20, {columns}), "{dtype}")):
+    with R.dataflow():
+        y = (R.argmax(x, axis=1), R.argmin(x, axis=1))
+        R.output(y)
+    return y
+"""
+    )
+    main = relaxpy.compile(func, target="native")["main"]
+    rng = np.random.default_rng(columns)
+    x = rng.integers(-3, 4, (20, columns)).astype(dtype)
+    x[0] = 1
+    x[1, :-1], x[1, -1] = 0, 1
+    x[2, :-1], x[2, -1] = 0, -1
+    if dtype != "int8":
+        x[3, -1] = np.nan
+        x[4, [40, columns - 2]] = np.nan
+        x[5] = -np.inf
+        x[6] = np.nan
+    for at_end in (False, True):
+        found = main(guarded(x, at_end=at_end))
+        np.testing.assert_array_equal(found[0], x.argmax(1))
+        np.testing.assert_array_equal(found[1], x.argmin(1))
+
+
+@pytest.mark.parametrize("columns", [1, 7, 16, 33, 100])
+def test_rows_in_reverse_are_read_and_written_inside_their_memory(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            f"for i, j in T.grid(3, {columns}):",
+            f"    B[i, j] = A[i, {columns - 1} - j] * T.float32(2)",
+            f"for i, j in T.grid(3, {columns}):",
+            "    if j % 3 != 1:",
+            f"        C[i, {columns - 1} - j] = A[i, j]",
+        ],
+        ", ".join(f'{x}: T.Buffer((3, {columns}), "float32")' for x in "ABC"),
+    )
+    rng = np.random.default_rng(columns)
+    a, b, c = (rng.standard_normal((3, columns)).astype("float32") for _ in range(3))
+    for at_end in (False, True):
+        kernel.runs(a, b, c)
+        arrays = [guarded(x, at_end=at_end) for x in (a, b, c)]
+        kernel.native["main"](*arrays)
+        np.testing.assert_array_equal(arrays[1], a[:, ::-1] * 2)
+        kept = np.arange(columns) % 3 != 1
+        np.testing.assert_array_equal(arrays[2], np.where(kept, a, c[:, ::-1])[:, ::-1])
+
+
+def test_stores_at_indices_of_rows_stay_in_the_order_of_the_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i, j in T.grid(n, 40):",
+            "    B[I[i], j] = A[i, j]",
+            "for i, j in T.grid(n, 40):",
+            "    C[I[i], j] = C[I[i], j] * T.float32(0.5) + B[I[i], j]",
+            "for i, j in T.grid(n - 1, 40):",
+            "    A[i + 1, j] = A[i + 1, j] + A[i, j]",
+        ],
+        'n: T.int64, A: T.Buffer((n, 40), "float32"), B: T.Buffer((9, 40), "float32"), '
+        'C: T.Buffer((9, 40), "float32"), I: T.Buffer((n,), "int64")',
+    )
+    rng = np.random.default_rng(2)
+    for n in (1, 2, 30):
+        a = rng.integers(-4, 5, (n, 40)).astype("float32")
+        b, c = np.zeros((2, 9, 40), "float32")
+        index = rng.integers(0, 9, n)
+        kernel.runs(n, a, b, c, index)
+        index[-1] = 9
+        kernel.fails("outside dimension 0 of buffer B", n, a, b, c, index, restored=True)
+
+
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_floats_as_integers(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)]
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(100):",
+            *(f'    {k}_[i] = T.Cast("{k}", A[i])' for k in kinds),
+        ],
+        f'A: T.Buffer((100,), "{source}"), '
+        + ", ".join(f'{k}_: T.Buffer((100,), "{k}")' for k in kinds),
+    )
+    a = np.linspace(0, 127.99, 100).astype(source)
+    kernel.runs(a, *(np.zeros(100, k) for k in kinds))
