@@ -141,8 +141,9 @@ def _of_step(
     step: ArrayStep | Scalar, outer: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
     statement = step.statement
-    inside = tuple(a for a in outer if all(a.var is not own.var for own in statement.axes))
-    axes = (*inside, *statement.axes)
+    own, serial = {a.var: a for a in statement.axes}, {a.var for a in outer}
+    inner = (a for a in statement.axes if a.var not in serial)
+    axes = (*(own.get(a.var, a) for a in outer), *inner)
     if isinstance(statement, Assignment):
         yield from _of_assignment(statement, axes, shape_vars)
         if isinstance(step, (Reduce, Contract)) and step.initial is not None:

@@ -163,3 +163,25 @@ def test_divisors_in_blocks_of_rows(columns: int, monkeypatch: pytest.MonkeyPatc
         wrong = a.copy()
         wrong[row, -1] = 1
         kernel.fails("zero", 3000, wrong, a, a)
+
+
+def test_indices_in_loops_whose_bounds_are_those_of_an_outer_iteration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "for i in range(3):",
+            "    for j in range((m + 2) // 2):",
+            "        for k in range(2):",
+            "            if j * 2 + k < m + 1:",
+            "                P[j] = G[j * 2 + k]",
+            "                G[j * 2 + k] = G[j * 2 + k] + P[j] + D[i]",
+        ],
+        'm: T.int64, P: T.Buffer((m,), "float32"), G: T.Buffer((m + 1,), "float32"), '
+        'D: T.Buffer((3,), "float32")',
+    )
+    for m in (2, 5, 40):
+        arrays = (np.arange(n, dtype="float32") for n in (m, m + 1, 3))
+        kernel.runs(m, *arrays)
+    kernel.fails("outside dimension 0 of buffer P", 0, *(np.zeros(n, "float32") for n in (0, 1, 3)))
