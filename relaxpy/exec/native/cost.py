@@ -21,7 +21,6 @@ from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, Div, FloorDiv, FloorMod, Mod, PrimExpr, Var
-from relaxpy.ir.tir.substitution import mentions
 
 GRAIN = 10_000_000
 """The least time of a task, about that in which a thread wakes."""
@@ -92,7 +91,8 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
         if any(axis is other for other in without):
             continue
         extent = axis.extent
-        known = not mentions(extent.expr(), variables) and next(loads(extent.expr()), None) is None
+        has_loads = any(True for atom in extent.atoms() for _ in loads(atom))
+        known = not extent.mentions(variables) and not has_loads
         total = total * (extent if known else as_poly(_UNKNOWN))
     return total
 
@@ -123,7 +123,7 @@ def _of_access(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> int:
     position = as_poly(0)
     for index, stride in zip(indices, strides_of(buffer), strict=True):
         position = position + as_poly(index) * as_poly(stride)
-    if not mentions(position.expr(), {var}):
+    if not position.mentions({var}):
         return _SAME
     linear = affine(position, {var})
     if linear is None or linear.constant(var) != 1:

@@ -19,7 +19,6 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.substitution import mentions
 
 NOW = 1 << 30
 """The level of values that depend on memory which the present loop writes."""
@@ -320,7 +319,7 @@ class Frame(ABC):
         position = self.position(buffer, indices)
         lanes = self.lanes
         across = 1
-        if lanes is not None and lanes.count > 1 and mentions(position.expr(), {lanes.var}):
+        if lanes is not None and lanes.count > 1 and position.mentions({lanes.var}):
             across = lanes.count
             linear = affine(position, {lanes.var})
             step = None if linear is None else linear.constant(lanes.var)

@@ -299,7 +299,7 @@ def _cost(group: Group, axis: Axis, accesses: Sequence[tuple[Member, bool, Index
 
 
 def _access_cost(position: IndexPoly, var: Var) -> float:
-    if not any(mentions(atom, {var}) for atom in position.atoms()):
+    if not position.mentions({var}):
         return 0.5
     linear = affine(position, {var})
     step = None if linear is None else linear.constant(var)

@@ -218,7 +218,7 @@ def _extreme(
     if any(load.buffer in targets for expr in (value, index) for load in loads(expr)):
         return None
     along = affine(index, {axis.var})
-    if along is None or mentions(along.offset.expr(), variables):
+    if along is None or along.offset.mentions(variables):
         return None
     if order.by_position and (along.constant(axis.var) or 0) < 1:
         return None

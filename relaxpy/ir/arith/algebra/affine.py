@@ -60,6 +60,10 @@ class IndexPoly:
         for monomial in self.terms:
             yield from monomial
 
+    def mentions(self, variables: Container[Var]) -> bool:
+        """Whether any of `variables` occurs."""
+        return any(mentions(atom, variables) for atom in self.atoms())
+
     def replace(self, atom: PrimExpr, value: IndexPoly) -> IndexPoly:
         """This polynomial with `value` for `atom`."""
         total: dict[Monomial, int] = {}
