@@ -12,11 +12,19 @@ from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, WellFormedError
-from relaxpy.exec.executable import FORMAT, VERSION, EntryPoint, Executable, Program
+from relaxpy.exec.executable import (
+    FORMAT,
+    VERSION,
+    DirectEntryPoint,
+    EntryPoint,
+    Executable,
+    Program,
+)
 from relaxpy.exec.graph.backend import GraphBackend
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
+from relaxpy.exec.native.entry import is_entry, with_fallback
 from relaxpy.exec.native.machine import obstacle
 from relaxpy.exec.native.objects import recorded
 from relaxpy.exec.native.pool import pool_object
@@ -25,6 +33,7 @@ from relaxpy.exec.profile import profile_call
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
 from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
+from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.operands import OperatorCall
@@ -308,7 +317,7 @@ def _executable(
 
     def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
         return {
-            symbol: EntryPoint(signature, functions[name], program)
+            symbol: _entry_point(signature, functions[name], program)
             for symbol, (name, signature) in public.items()
         }
 
@@ -326,6 +335,12 @@ def _executable(
         kernel_source=partial(kernel_source, module, new_backend),
         profile=partial(profile_call, module, report, instrumented_entries),
     )
+
+
+def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
+    if not is_entry(run):
+        return EntryPoint(signature, run, program)
+    return DirectEntryPoint(signature, run, program, partial(with_fallback, run))
 
 
 def _report(

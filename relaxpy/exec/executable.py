@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -178,6 +179,25 @@ class EntryPoint(CopiedByReference):
     @override
     def __repr__(self) -> str:
         return f"<function {self.signature}>"
+
+
+class DirectEntryPoint(EntryPoint):
+    """A function that is called without a frame of Python where its arguments fit.
+
+    `direct` returns a function that does so, and that calls its argument where they do not.
+    """
+
+    __slots__ = ("__call__",)
+
+    def __init__(
+        self,
+        signature: Signature,
+        run: Callable[..., Value],
+        program: Program,
+        direct: Callable[[Callable[..., Value]], Callable[..., Value]],
+    ) -> None:
+        EntryPoint.__init__(self, signature, run, program)
+        self.__call__ = direct(MethodType(EntryPoint.__call__, self))  # type: ignore[method-assign]
 
 
 class Executable(CopiedByReference):

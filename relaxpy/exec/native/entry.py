@@ -266,12 +266,26 @@ def make_entry(
     for index, address in enumerate(addresses()):
         ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
     definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)
+    return _builtin(_Fallback(fallback, library, definition))
+
+
+def is_entry(function: object) -> bool:
+    """Whether `function` is a builtin of `make_entry`."""
+    return isinstance(getattr(function, "__self__", None), _Fallback)
+
+
+def with_fallback(entry: Any, fallback: Callable[..., object]) -> Callable[..., Any]:
+    """The builtin `entry` of `make_entry` with another fallback."""
+    owner: _Fallback = entry.__self__
+    return _builtin(_Fallback(fallback, (owner.library, entry), owner.definition))
+
+
+def _builtin(owner: _Fallback) -> Callable[..., object]:
     # The builtin keeps the object that it is bound to, and this keeps what the builtin needs.
-    owner = _Fallback(fallback, library, definition)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    builtin: Callable[..., object] = new(ctypes.addressof(definition), owner, None)
+    builtin: Callable[..., object] = new(ctypes.addressof(owner.definition), owner, None)
     return builtin
 
 
@@ -285,17 +299,15 @@ class _MethodDef(ctypes.Structure):
 
 
 class _Fallback:
-    """Calls the fallback of a builtin, and keeps what the builtin needs."""
+    """Calls the fallback of a builtin, without a frame, and keeps what the builtin needs."""
 
-    __slots__ = ("definition", "fallback", "library")
+    __slots__ = ("__call__", "definition", "library")
 
     def __init__(
-        self, fallback: Callable[..., object], library: Library, definition: _MethodDef
+        self, fallback: Callable[..., object], library: object, definition: _MethodDef
     ) -> None:
-        self.fallback, self.library, self.definition = fallback, library, definition
-
-    def __call__(self, *args: object, **keywords: object) -> object:
-        return self.fallback(*args, **keywords)
+        self.__call__ = fallback
+        self.library, self.definition = library, definition
 
 
 class _Checked:

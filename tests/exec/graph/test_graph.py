@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import sys
+import traceback
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -126,6 +129,26 @@ def test_errors_are_those_of_the_text(args: tuple[Any, ...], params: str) -> Non
             main(*args)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+def test_an_error_shows_the_frames_of_the_user_alone() -> None:
+    main = build("a = R.add(x, y)\nreturn a", MATRIX)["main"]
+    with pytest.raises(RelaxpyError) as error:
+        main(X, Y[:2])
+    frames = traceback.extract_tb(error.value.__traceback__)
+    assert [frame.filename for frame in frames] == [__file__]
+
+
+def test_an_executable_that_is_not_used_is_freed() -> None:
+    executable = build("a = R.add(x, y)\nreturn a", MATRIX)
+    main = executable["main"]
+    agree(main(X, Y), X + Y)
+    references = weakref.ref(main), weakref.ref(executable)
+    assert copy.copy(main) is main
+    assert repr(main).startswith("<function main(x: R.Tensor((3, 4)")
+    del main, executable
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
 
 
 def test_results_share_memory_as_they_do_in_python() -> None:
