@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import product
+from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
@@ -206,30 +208,42 @@ def _joined(first: Group, second: Group, root: Callable[[Buffer], Buffer]) -> Gr
         return None
     later = [m.substituted(renamed) for m in second.members]
     variables = {a.var for a in first.all_axes}
-    if not all(_independent(m, other, root, variables) for m in first.members for other in later):
-        return None
+    before = [(m, _used(m)) for m in first.members]
+    after = [(m, _used(m)) for m in later]
+    for one, other in product(before, after):
+        if not all(_needs_own(*pair, root, variables) for pair in ((one, other), (other, one))):
+            return None
     count = len(second.axes if second.reduces else first.axes)
     axes, over = first.all_axes[:count], first.all_axes[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     return Group(axes, over, (*first.members, *later), first.tests, independent)
 
 
-def _independent(
-    first: Member, second: Member, root: Callable[[Buffer], Buffer], variables: Iterable[Var]
+_Used: TypeAlias = tuple[Member, Sequence[tuple[Buffer, tuple[PrimExpr, ...]]]]
+
+
+def _used(member: Member) -> list[tuple[Buffer, tuple[PrimExpr, ...]]]:
+    """The buffers and indices of a member, with its own, and those of its initial value."""
+    accesses = [*member.reads(), (member.target, member.indices)]
+    if member.initial is not None:
+        accesses += [(load.buffer, load.indices) for load in loads(member.initial)]
+    return accesses
+
+
+def _needs_own(
+    writer: _Used, other: _Used, root: Callable[[Buffer], Buffer], variables: Iterable[Var]
 ) -> bool:
-    """Whether an iteration of `second` needs no other iteration of `first`, and the reverse."""
-    for one, other in ((first, second), (second, first)):
-        written = root(one.target)
-        accesses = [*other.reads(), (other.target, other.indices)]
-        if other.initial is not None:
-            accesses += [(load.buffer, load.indices) for load in loads(other.initial)]
-        for buffer, indices in accesses:
-            if root(buffer) is not written:
-                continue
-            if one.combine is not None or (other.combine is not None and buffer is other.target):
-                return False
-            if not _same_element(one, buffer, indices, variables):
-                return False
+    """Whether an iteration of `other` needs what the same iteration of `writer` stores, at most."""
+    one = writer[0]
+    written = root(one.target)
+    member, accesses = other
+    for buffer, indices in accesses:
+        if root(buffer) is not written:
+            continue
+        if one.combine is not None or (member.combine is not None and buffer is member.target):
+            return False
+        if not _same_element(one, buffer, indices, variables):
+            return False
     return True
 
 
@@ -239,13 +253,16 @@ def _same_element(
     """Whether an access is that of the element which `writer` stores, one for each iteration."""
     if buffer.ndim != writer.target.ndim or writer.guards:
         return False
-    same = all(a is b for a, b in zip(indices, writer.indices, strict=True))
-    shapes = zip(strides_of(buffer), strides_of(writer.target), strict=True)
-    return (
-        same
-        and all(as_poly(a).same(as_poly(b)) for a, b in shapes)
-        and all(any(mentions(i, {v}) for i in writer.indices) for v in variables)
-    )
+    if not all(a is b for a, b in zip(indices, writer.indices, strict=True)):
+        return False
+    if not all(any(mentions(i, {v}) for i in writer.indices) for v in variables):
+        return False
+    target = writer.target
+    same = all(a is b for a, b in zip(buffer.shape, target.shape, strict=True))
+    if same and not buffer.strides and not target.strides:
+        return True
+    strides = zip(strides_of(buffer), strides_of(target), strict=True)
+    return all(as_poly(a).same(as_poly(b)) for a, b in strides)
 
 
 def lane_axis(group: Group) -> Axis | None:
