@@ -172,7 +172,6 @@ def test_a_constant_is_new_in_each_call() -> None:
     np.testing.assert_array_equal(main(), [1, 2])
 
 
-@pytest.mark.usefixtures("no_text")
 def test_dimensions_may_be_computed() -> None:
     params = 'x: R.Tensor(("n",), "float32"), y: R.Tensor(("2 * n",), "float32")'
     main = build("a = R.concat([x, y, x])\nb = R.exp(a)\nreturn R.reshape(b, (2, -1))", params)[
