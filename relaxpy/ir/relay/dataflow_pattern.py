@@ -319,11 +319,13 @@ def _dominated(
     waiting, seen = list(waiting), set(seen)
     while waiting:
         for operand in same_scope(waiting.pop()):
-            if is_atom(operand) or id(operand) in seen:
+            if id(operand) in seen or isinstance(operand, Op):
                 continue
             new = next(_matches(pattern.parent, operand, bound), None)
             if new is not None:
                 bound = new
+                continue
+            if is_atom(operand):
                 continue
             inner = {key: value for key, value in bound.items() if key is not pattern.path}
             if next(_matches(pattern.path, operand, inner), None) is None:
@@ -421,7 +423,7 @@ def _applied(rule: DFPatternCallback, expr: rl.RelayExpr) -> rl.RelayExpr:
             return None
         new = rule.callback(node, node, {key: [value] for key, value in bound.items()})
         if not isinstance(new, rl.RelayExpr):
-            raise TransformError(f"{type(rule).__name__} returned {new!r:.60}, not an expression")
+            raise TransformError(f"the callback returned {new!r:.60}, not a Relay expression")
         return new
 
     result = rewrite_nodes(expr, step)

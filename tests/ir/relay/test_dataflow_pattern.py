@@ -93,6 +93,9 @@ def test_a_dominator_ends_all_ways() -> None:
     assert not pattern.match(body("%0 = tanh(%x)\nexp(%0) * sin(%0)"))
     assert not pattern.match(body("exp(tanh(%x)) * tanh(%y)"))
     assert not pattern.match(body("exp(%x) * exp(%y)"))
+    exps = dominates(is_op("exp")(wildcard()), is_op("exp")(wildcard()), is_var("x"))
+    assert exps.match(body("exp(exp(exp(%x)))"))
+    assert not exps.match(body("exp(abs(exp(%x)))"))
 
 
 class Doubles(DFPatternCallback):
@@ -131,6 +134,8 @@ def test_rules_that_do_not_rest_are_refused() -> None:
     assert same(Restless(rewrite_once=True).rewrite(body("%x + %x")), "exp(%x + %x)")
     with pytest.raises(TransformError, match="does not come to rest"):
         Restless().rewrite(body("%x + %x"))
+    with pytest.raises(TransformError, match="the callback returned 3"):
+        X.rewrite(lambda node, found: 3, body("%x"))
     with pytest.raises(MisuseError, match="Relay expression"):
         wildcard().match("%x")
 

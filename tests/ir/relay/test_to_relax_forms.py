@@ -112,6 +112,8 @@ def test_an_operator_without_a_default_is_refused_as_a_value() -> None:
         "(%other(1), %other(%y)) }; (%pair(%x), %pair(True)) }",
         "fn(%x: float32) { let %n = fn<t>(%k: int32, %y: t) -> t "
         "{ if (%k == 0) { %y } else { %n(%k - 1, %y) } }; (%n(3, %x), %n(2, (%x, 1))) }",
+        "fn(%x: float32) { let %f = @id; (%f(%x), %f(1)) }",
+        "fn(%x: float32) { let %id = fn<t>(%y: t) -> t { %y }; let %f = %id; (%f(%x), %f(1)) }",
         "fn(%x: float32) { let %unused = fn<t>(%y: t) { %y }; %x }",
     ],
 )

@@ -106,6 +106,8 @@ def _unique(args: Args, attrs: Any) -> rx.Expr:
     if len(dims(data)) != 1:
         raise RelationError(f"expected a vector, found {data.struct_info}")
     size = known_shape(data)[0]
+    if size == 0:
+        raise RelationError("expected at least one element")
     zeros = R.zeros((size,), "int32")
     order = R.argsort(data, 0, False, "int32")  # equal elements in their order
     ordered = R.take(data, order, 0)

@@ -18,6 +18,7 @@ from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.to_relax.obstacles import is_polymorphic, obstacles
+from relaxpy.ir.relay.transform.eta_expand import eta_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
 from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import map_functions
@@ -88,8 +89,11 @@ def _expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
                 new = tuple(wrapped(arg) if is_polymorphic(arg) else value(arg) for arg in args)
                 same = all(a is b for a, b in zip(new, args, strict=True))
                 return None if same else replace(node, args=new)
-            case rl.Let(value=bound, body=body):
+            case rl.Let(var=var, value=bound, body=body):
                 new_value, new_body = value(bound), value(body)
+                ty = var.type_annotation
+                if new_value is not bound and isinstance(ty, FuncType) and ty.type_params:
+                    new_value = eta_expanded(bound, ty)
                 same = new_value is bound and new_body is body
                 return None if same else replace(node, value=new_value, body=new_body)
             case rl.Function():

@@ -36,9 +36,9 @@ class EtaExpand(RelayPass):
         def expanded(node: N) -> N | rl.Function:
             match node:
                 case rl.Constructor(inputs=inputs) if self.expand_constructor and inputs:
-                    return _function(node, node.checked_type_)
+                    return eta_expanded(node, node.checked_type_)
                 case rl.GlobalVar(name_hint=name) if self.expand_global_var and name in mod:
-                    return _function(node, typed[name].checked_type_)
+                    return eta_expanded(node, typed[name].checked_type_)
                 case _:
                     return node
 
@@ -62,7 +62,8 @@ class EtaExpand(RelayPass):
         return mod if result is typed else result
 
 
-def _function(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
+def eta_expanded(callee: rl.RelayExpr, ty: Type | None) -> rl.Function:
+    """Return the function of a function type that calls an expression."""
     assert isinstance(ty, FuncType)
     fresh = {var: TypeVar(var.name_hint, var.kind) for var in ty.type_params}
     ty = rename(ty, fresh)

@@ -154,7 +154,8 @@ class _Evaluation:
         self.module = module
         self.recursive = recursive
         self.calls = 0
-        self.active: dict[int, list[tuple[int, ...]]] = {}
+        self.branches = 0
+        self.active: dict[int, list[tuple[tuple[int, ...], int]]] = {}
 
     def residual(self, closure: _Closure, itself: rl.Var | None = None) -> Task[rl.Function]:
         """Return the function of a closure, whose parameters are not known.
@@ -175,7 +176,7 @@ class _Evaluation:
         )
         frame.env.update(zip(function.params, map(_Value, params), strict=True))
         nested = self.active.setdefault(id(function), [])
-        nested.append(())
+        nested.append(((), self.branches))
         value = yield self._scope(function.body, frame)
         nested.pop()
         own = tuple(types.get(param, param) for param in function.type_params)
@@ -295,7 +296,11 @@ class _Evaluation:
         return frame.emit(new, hint)
 
     def _enters(self, closure: _Closure, args: Sequence[_Value]) -> bool:
-        """Return whether a call is replaced by the body of its callee, so that this ends."""
+        """Return whether a call is replaced by the body of its callee, so that this ends.
+
+        Recursion goes on while an argument becomes smaller, or for some time if all branches on the
+        way from one call to the next are known.
+        """
         if self.calls >= MAX_CALLS or "Primitive" in closure.function.attrs:
             return False
         nested = self.active.get(id(closure.function))
@@ -304,9 +309,12 @@ class _Evaluation:
         sizes = tuple(map(_size, args))
         if all(size < 0 for size in sizes):
             return False
-        before = nested[-1] if nested else ()
-        smaller = any(0 <= new < old for new, old in zip(sizes, before, strict=False))
-        return smaller or len(nested or ()) < MAX_GROWING
+        if not nested:
+            return True
+        before, branches = nested[-1]
+        if any(0 <= new < old for new, old in zip(sizes, before, strict=False)):
+            return True
+        return branches == self.branches and len(nested) < MAX_GROWING
 
     def _entered(
         self, closure: _Closure, call: rl.Call, args: Sequence[_Value], frame: _Frame
@@ -325,7 +333,7 @@ class _Evaluation:
         for param, arg, ty in zip(function.params, args, given, strict=True):
             inner.env[param] = inner.cast(arg, inner.typed(param.type_annotation), ty)
         nested = self.active.setdefault(id(function), [])
-        nested.append(tuple(map(_size, args)))
+        nested.append((tuple(map(_size, args)), self.branches))
         value = yield self._scope(function.body, inner)
         nested.pop()
         return inner.cast(value, inner.typed(function.ret_type), _type_of(function.body, inner))
@@ -338,11 +346,13 @@ class _Evaluation:
             chosen = node.true_branch if cond.known else node.false_branch
             return (yield from self._scope(chosen, frame))
         bodies, cells = [], []
+        self.branches += 1
         for branch in (node.true_branch, node.false_branch):
             inner = frame.branch()
             value = yield self._scope(branch, inner)
             bodies.append(inner.closed(value.atom))
             cells.append(inner.cells)
+        self.branches -= 1
         _join(frame, cells)
         return frame.emit(rl.If(cond.atom, *bodies, span=node.span), hint)
 
@@ -359,12 +369,14 @@ class _Evaluation:
                     frame.env[var] = frame.cast(value, annotation, ty)
                 return (yield from self._scope(clause.rhs, frame))
         clauses, cells = [], []
+        self.branches += 1
         for clause in node.clauses:
             pattern, variables = _renewed(clause.lhs, frame)
             inner = frame.branch(variables)
             value = yield self._scope(clause.rhs, inner)
             clauses.append(replace(clause, lhs=pattern, rhs=inner.closed(value.atom)))
             cells.append(inner.cells)
+        self.branches -= 1
         _join(frame, cells)
         return frame.emit(_with(node, data=data.atom, clauses=tuple(clauses)), hint)
 

@@ -100,6 +100,17 @@ def test_programs_that_do_not_end_are_evaluated_up_to_a_limit(text: str) -> None
     assert len(result.astext()) < 100_000
 
 
+def test_accumulators_do_not_unroll_loops_over_unknown_data() -> None:
+    """Their values are known, but not whether there is a next iteration."""
+    for text in (
+        "fn(%l: List[int32]) { @rev(%l) }",
+        "fn(%l: List[int32]) { @length(%l) }",
+        "fn(%k: int32) { let %f = fn(%n: int32) -> int32 { if (%n == %k) { %n } else "
+        "{ %f(%n + 1) } }; %f(0) }",
+    ):
+        assert len(evaluated(text, prelude())["main"].astext()) < 1500
+
+
 def test_recursion_over_unknown_data_stays() -> None:
     text = "fn(%l: List[int32]) { @foldl(fn(%a, %x) { %a + %x }, 0, %l) }"
     result = evaluated(text, prelude())
