@@ -9,6 +9,7 @@ What is varied, each by itself:
 - names: few, so that they shadow each other; graph bindings that are used often, in branches too;
 - functions: local ones over captured variables, recursive ones with a counter, as arguments and
   as results; global ones, called by others and by themselves, polymorphic ones of the Prelude;
+  operators as values, and local functions of any type;
 - data types and cells (`with_data`), which Relax does not have: lists, options, reads and writes.
 
 `mutant` has one fault that type inference must refuse: an operand of a wrong kind or datatype, a
@@ -119,9 +120,10 @@ class Texts:
             return self.atom(ty, env)
         steps: list[Callable[[Ty, Env, int], str]] = [
             *(self.conditional, self.let, self.projected, self.matched, self.block),
-            *(self.called, self.local, self.recursive, self.prelude),
+            *(self.called, self.local, self.recursive, self.prelude, self.polymorphic),
             *([self.listed, self.cell] if self.with_data else []),
             *([self.operator] * 4 if isinstance(ty, str) else [self.fields] * 4),
+            *([self.operator_as_value] if isinstance(ty, str) and ty != "bool" else []),
         ]
         return self.rng.choice(steps)(ty, env, depth - 1)
 
@@ -259,6 +261,23 @@ class Texts:
                 f"(if ({self.expr('bool', env, 1)}) {{ {function} }} else {{ {function} }})({args})"
             )
         return f"({function}, 1).0({args})"
+
+    def polymorphic(self, ty: Ty, env: Env, depth: int) -> str:
+        """A local function of any type, called at two types, perhaps as an argument."""
+        value, other = self.expr(ty, env, depth), self.expr(self.type(), env, depth)
+        head = self.rng.choice(("fn<t>(%y: t) -> t", "fn(%y)"))
+        if self.rng.random() < 0.3:
+            return f"(let %i = {head} {{ %y }}; @compose(%i, @id)({value}))"
+        return f"(let %i = {head} {{ %y }}; (%i({other}), %i({value})).1)"
+
+    def operator_as_value(self, ty: Ty, env: Env, depth: int) -> str:
+        one, other = self.expr(ty, env, depth), self.expr(ty, env, depth)
+        names = self.rng.sample(("add", "subtract", "multiply", "maximum"), 2)
+        if self.rng.random() < 0.5:
+            return f"(let %o = {names[0]}; %o({one}, {other}))"
+        condition = self.expr("bool", env, 1)
+        chosen = f"(if ({condition}) {{ {names[0]} }} else {{ {names[1]} }})"
+        return f"{chosen}({one}, {other})"
 
     def recursive(self, ty: Ty, env: Env, depth: int) -> str:
         """A local function that calls itself as often as a counter says."""
