@@ -17,7 +17,7 @@ from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member, lane_axis
 from relaxpy.exec.native.tree import For, Late, Memory, Ordered, Program, Rows, Tasks, Tree
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -58,7 +58,7 @@ def _outermost(tree: Tree, memory: Memory, partial: list[Buffer]) -> Iterator[Tr
             tasks, buffers, total = stretches
             partial += buffers
             yield tasks
-            yield total if time_of(total, memory, ()).constant is None else _divided(total, memory)
+            yield _divided(total, memory)
             return
     yield _divided(tree, memory)
 
@@ -68,12 +68,12 @@ def _divided(tree: Tree, memory: Memory) -> Tree:
         case For(axis=axis, body=body):
             return For(axis, tuple(_divided(inner, memory) for inner in body))
         case Rows(step=step, size=size):
-            if not _is_worth(time_of(tree, memory, ()).constant):
-                return tree
             low, high, axis = *_block(), step.axis
-            rows = replace(step, axis=Axis(axis.var, low, high))
-            time = time_of(tree, memory, [axis]) * size
-            return Tasks((), axis, size, low, high, replace(tree, step=rows), time)
+            time = time_of(tree, memory, [axis])
+            if not _is_worth(time * axis.extent):
+                return tree
+            rows = replace(tree, step=replace(step, axis=Axis(axis.var, low, high)))
+            return Tasks((), axis, size, low, high, rows, time * size)
         case Group() | Ordered():
             return _of_axes(tree, memory)
         case Tasks() | Late():
@@ -87,22 +87,22 @@ def _of_axes(tree: Group | Ordered, memory: Memory) -> Tree:
         if product_of(tree, memory) is not None:
             return tree
         along = lane_axis(tree)
-    if not _is_worth(time_of(tree, memory, ()).constant):
-        return tree
     choice = _choice(_free_axes(tree), along)
     if choice is None:
         return tree
     outer, axis, size = choice
+    time = time_of(tree, memory, [*outer, axis])
+    if not _is_worth(math.prod((a.extent for a in outer), start=time * axis.extent)):
+        return tree
     low, high = _block()
-    time = time_of(tree, memory, [*outer, axis]) * size
     block = Axis(axis.var, low, high)
     axes = tuple(block if a is axis else a for a in tree.axes if all(a is not o for o in outer))
-    return Tasks(tuple(outer), axis, size, low, high, replace(tree, axes=axes), time)
+    return Tasks(tuple(outer), axis, size, low, high, replace(tree, axes=axes), time * size)
 
 
-def _is_worth(time: int | None) -> bool:
+def _is_worth(time: IndexPoly) -> bool:
     """Whether to run tasks for a time in picoseconds, which may be unknown."""
-    return time is None or time >= 2 * cost.GRAIN
+    return time.constant is None or time.constant >= 2 * cost.GRAIN
 
 
 def _block() -> tuple[Var, Var]:
@@ -159,16 +159,14 @@ def _stretches(group: Group, memory: Memory) -> tuple[Tasks, list[Buffer], Group
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
         results //= _COLUMNS
-    time = time_of(group, memory, ())
-    if results > _FEW or not _is_worth(time.constant):
-        return None
     axis = next((a for a in group.over if _extent(a) >= _FEW and a is not along), group.over[-1])
-    if axis.var not in group.independent:
+    if results > _FEW or axis.var not in group.independent:
         return None
-    size = _size(group, axis, along, memory)
-    if _extent(axis) <= size and axis.extent.constant is not None:
+    time = time_of(group, memory, [axis])
+    size, extent = _size(axis, along, time.constant), axis.extent.constant
+    if not _is_worth(time * axis.extent) or (extent is not None and extent <= size):
         return None
-    return _split(group, axis, size, memory)
+    return _split(group, axis, size, time * size)
 
 
 def _can_split(member: Member, group: Group, memory: Memory) -> bool:
@@ -180,9 +178,8 @@ def _can_split(member: Member, group: Group, memory: Memory) -> bool:
     return member.always or is_certain
 
 
-def _size(group: Group, axis: Axis, along: Axis | None, memory: Memory) -> int:
-    """The iterations of `axis` in a stretch."""
-    time = time_of(group, memory, [axis]).constant
+def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
+    """The iterations of `axis` in a stretch; one takes that time."""
     size = _SHARE if time is None else max(_SHARE, 2 * cost.GRAIN // max(time, 1))
     extent = axis.extent.constant
     if extent is not None:
@@ -192,9 +189,9 @@ def _size(group: Group, axis: Axis, along: Axis | None, memory: Memory) -> int:
 
 
 def _split(
-    group: Group, axis: Axis, size: int, memory: Memory
+    group: Group, axis: Axis, size: int, time: IndexPoly
 ) -> tuple[Tasks, list[Buffer], Group]:
-    """The stretches of `size` iterations of `axis`, which accumulate from the identity."""
+    """The stretches of `size` iterations of `axis`, each of which takes that time."""
     low, high = _block()
     count = ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
     shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in group.axes))]
@@ -219,7 +216,6 @@ def _split(
     block = Axis(axis.var, low, high)
     over = tuple(block if a is axis else a for a in group.over)
     body = replace(group, over=over, members=tuple(members))
-    time = time_of(group, memory, [axis]) * size
     tasks = Tasks((), axis, size, low, high, body, time, number)
     independent = group.independent | {every.var}
     total = replace(group, over=(every,), members=tuple(totals), independent=independent)
