@@ -15,7 +15,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 help:
 	@echo "make demo    train the digits model and run it through relaxpy"
 	@echo "make test    run the tests, the notebooks among them"
-	@echo "make test-all also compares every operator in every datatype, shape class and memory layout"
+	@echo "make test-all also compares every operator in every datatype, shape class and memory layout,"
+	@echo "             and runs the tests once more with NumPy as the default target"
 	@echo "make check   lint, types and tests: everything that has to pass"
 	@echo "make fuzz    compare N=$(N) random kernels with plain Python loops, and test N/100 graphs,"
 	@echo "             N/10 sessions of queries to integer reasoning, N/10 plans of kernels, and"
@@ -40,9 +41,10 @@ demo: $(READY)
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# Some twenty minutes on two cores that are otherwise idle.
+# Some forty minutes on two cores that are otherwise idle.
 test-all: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
+	RELAXPY_TARGET=numpy $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -14,8 +14,6 @@ def pytest_configure() -> None:
     os.environ.setdefault("RELAXPY_FUZZ_SEED", date.today().isoformat())
     # Code is generated in every run, and none is left in the directory of the user.
     os.environ.setdefault("RELAXPY_CACHE", "0")
-    # Most tests concern what is the same for all targets, and NumPy needs less time to compile.
-    os.environ.setdefault("RELAXPY_TARGET", "numpy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -369,7 +369,6 @@ def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
     return tuple(
         replace(
             row,
-            method=row.method.removeprefix("native, "),
             reason=row.reason or lowered.problem,
             backend="numpy",
             threads="",

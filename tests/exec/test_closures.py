@@ -12,7 +12,7 @@ from relaxpy.exec.runtime.values import Closure
 from relaxpy.ir import assert_structural_equal
 from relaxpy.script import from_source, ir as I, relax as R
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 CONTEXTS: list[object] = []
 
 

@@ -21,7 +21,7 @@ CALLS = {
 TENSOR = 'R.Tensor((n,), "float32")'
 
 
-@pytest.fixture(params=["numpy", "reference"])
+@pytest.fixture(params=["native", "numpy", "reference"])
 def run(request: pytest.FixtureRequest) -> Callable[..., object]:
     def run(call: str, sinfo: str, returned: object, size: int = 4) -> object:
         relaxpy.register_func("test.declared", lambda x: returned, override=True)
@@ -74,7 +74,7 @@ def test_a_result_that_fits_is_the_value(
 
 
 @pytest.mark.rule("DER-42")
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_signature_declared_for_a_packed_function_holds_for_its_result(target: str) -> None:
     relaxpy.register_func("test.declared", lambda x: np.ones(5, "float32"), override=True)
     x, y = var("x", tensor(4)), var("y")

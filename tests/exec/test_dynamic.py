@@ -27,7 +27,7 @@ from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
 from tests.rows import of_the_day
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 OPEN = [case for case in CASES if "shape" not in case.needs]
 FIRST = list({case.operator: case for case in reversed(OPEN)}.values())
 
@@ -170,7 +170,7 @@ class Open:
         return R.call_tir(Open.doubled, (y,), R.Tensor((n, 2), "float32"))
 
 
-@pytest.fixture(scope="module", params=["numpy", "reference"])
+@pytest.fixture(scope="module", params=["native", "numpy", "reference"])
 def opened(request: pytest.FixtureRequest) -> relaxpy.Executable:
     return compile(Open, request.param)
 

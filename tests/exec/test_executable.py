@@ -41,7 +41,7 @@ def dense() -> IRModule:
     return IRModule({gv: matmul(size_var("n"), 2, 4, "mm"), "main": main})
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_the_default_pipeline_runs_first(target: str) -> None:
     ex = relaxpy.compile(dense(), target)
     w = np.ones((2, 4), "float32")
@@ -98,7 +98,7 @@ def test_an_unknown_function_is_named_with_close_ones() -> None:
         ex[["main"]]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_functions_by_themselves_are_compiled(target: str) -> None:
     x = rx.Var("x", tensor((N,)))
     assert compile(function([x], [], x, name=None), target).function_names == ("main",)
@@ -162,7 +162,7 @@ def test_a_pipeline_may_be_a_pass() -> None:
     assert seen == [mod]
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_hardware_intrinsic_is_named(target: str) -> None:
     a = buffer((1,), "A")
     sync = prim_func([a], st.Evaluate(tir.Call("void", "tir.tvm_storage_sync", ())), "k")
@@ -170,7 +170,7 @@ def test_a_hardware_intrinsic_is_named(target: str) -> None:
         compile(module(k=sync), target)
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_launched_thread_is_named_with_the_loop_to_write_instead(target: str) -> None:
     @T.prim_func
     def launch(A: T.Buffer((4,), "float32")):
@@ -183,7 +183,7 @@ def test_a_launched_thread_is_named_with_the_loop_to_write_instead(target: str) 
     assert e.value.diagnostics[0].span is not None
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_thread_that_nothing_asks_for_is_not_run_once_for_all(target: str) -> None:
     @T.prim_func
     def count(A: T.Buffer((1,), "int32")):
@@ -231,7 +231,7 @@ def test_every_refusal_is_a_relaxpy_error() -> None:
             ex["main"](*args)
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("pipeline", [None, "default"])
 def test_a_module_that_changes_later_leaves_its_executable_alone(
     target: str, pipeline: str | None, tmp_path: Path
@@ -255,7 +255,7 @@ def test_params_are_a_table_and_a_file_has_a_path() -> None:
 
 
 @pytest.mark.rule("DER-49")
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_handle_without_a_buffer_is_anything(target: str) -> None:
     kernel = relaxpy.script.from_source("""
         @T.prim_func

@@ -42,7 +42,7 @@ USES: dict[str, Callable[[rx.Var], rx.Expr]] = {
 
 @pytest.mark.rule("AST-8", "SC-1", "TOP-6")
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("pipeline", ["default", None])
 def test_a_new_global_var_means_the_function_of_its_name(
     use: str, target: str, pipeline: str | None

@@ -12,7 +12,7 @@ import relaxpy
 from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 QUIET = pytest.mark.filterwarnings("ignore::relaxpy.errors.RelaxpyWarning")
 
 

@@ -11,7 +11,7 @@ from relaxpy.errors import MatchCastError, PackedFuncError, ParseError, RuntimeC
 from relaxpy.ir.pass_infra.passes import PassContext, module_pass
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 @I.ir_module

@@ -16,7 +16,7 @@ from relaxpy.errors import (
 from relaxpy.ir import load_json, save_json, structural_equal
 from relaxpy.script import from_source, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 @R.function

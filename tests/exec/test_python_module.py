@@ -57,7 +57,7 @@ class Module(BasePyModule):
 WANTED = [4, 6, 8, 0, 2]
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_programs_call_python_functions_of_their_module(target: str) -> None:
     instance = Module(target=target)
     np.testing.assert_array_equal(instance.main(X), WANTED)

@@ -164,7 +164,7 @@ ERRORS = [
 
 
 @pytest.mark.rule("EV-19")
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("raised", ERRORS, ids=lambda e: type(e).__name__)
 def test_what_a_packed_function_raises_is_a_packed_func_error_of_its_class(
     raised: Exception, target: str
@@ -192,7 +192,7 @@ class WordlessError(Exception):
 
 
 @pytest.mark.rule("EV-19")
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_failure_without_a_text_is_told_by_its_class(target: str) -> None:
     register_func("test.failing", failing(WordlessError()), override=True)
     with pytest.raises(PackedFuncError, match="raised WordlessError: <its text: LookupError>") as e:

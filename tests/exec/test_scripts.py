@@ -9,7 +9,7 @@ from relaxpy.exec.runtime.registry import register_func, remove_global_func
 from relaxpy.exec.runtime.values import Closure, ShapeTuple
 from relaxpy.script import ir as I, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 @I.ir_module

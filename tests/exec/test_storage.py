@@ -30,7 +30,7 @@ class Scaled:
         return (y, z)
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_a_saved_executable_runs_as_it_did(tmp_path: Path, target: str) -> None:
     path = tmp_path / "scaled.json"
     relaxpy.compile(Scaled, target).save(path)

@@ -8,7 +8,7 @@ import relaxpy
 from relaxpy.errors import FunctionSignatureError, MatchCastError, RuntimeCheckError
 from relaxpy.script import ir as I, relax as R, tir as T
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 def steps(target: str) -> int:

@@ -305,7 +305,7 @@ def first_then_sum(a: T.handle, b: T.handle):
         B[i] = B[i] + A[i, j]
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize(("func", "left"), [(row_sums, 0.0), (first_then_sum, 7.0)])
 def test_a_block_without_rounds_begins_and_a_plain_loop_does_nothing(
     func: PrimFunc, left: float, target: str
@@ -322,7 +322,7 @@ def scaled(A: T.Buffer((2,), "float32"), times: T.int8, on: T.bool, by: T.float1
             A[i] = A[i] * T.Cast("float32", times) * T.Cast("float32", by)
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -13,7 +13,7 @@ from relaxpy.errors import RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.runtime import ShapeTuple
 from relaxpy.script import from_source, ir as I, relax as R
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 X = np.zeros((2, 2), "float32")
 
 

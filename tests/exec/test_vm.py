@@ -141,7 +141,7 @@ class Chain:
         return R.add(z, z), w
 
 
-@pytest.fixture(params=["numpy", "reference"])
+@pytest.fixture(params=["native", "numpy", "reference"])
 def chain(request: pytest.FixtureRequest) -> Iterator[VirtualMachine]:
     def same(value: object) -> object:
         return value

@@ -11,7 +11,8 @@ POOL: Final = "relaxpy_pool"
 """The variable of a module with the address of the function of the pool, and its threads."""
 _RUN: Final = f"""\
 @{POOL} = global [2 x i64] [i64 0, i64 1]
-define internal void @relaxpy.parallel(ptr %body, ptr %context, i64 %tasks) nounwind noinline optnone {{
+define internal void @relaxpy.parallel(ptr %body, ptr %context, i64 %tasks)
+    nounwind noinline optnone {{
 entry:
   %run = load ptr, ptr @{POOL}
   %alone = icmp eq ptr %run, null

@@ -11,7 +11,7 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.script import from_source
 
-TARGETS = pytest.mark.parametrize("target", ["numpy", "reference"])
+TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

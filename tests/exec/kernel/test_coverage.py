@@ -379,7 +379,7 @@ class Nested:
             A[i] = A[i] * T.float32(3)
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_kernels_of_a_module_call_each_other(target: str) -> None:
     array = np.arange(4, dtype=np.float32)
     compile(Nested, target)["ninefold"](array)

@@ -200,7 +200,7 @@ def test_the_error_function_keeps_shape_and_datatype(dtype: str, shape: tuple[in
 
 
 @pytest.mark.rule("PX-2")
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 def test_integers_that_wrap_among_literals_do_so_without_a_warning(target: str) -> None:
     @T.prim_func
     def wraps(A: T.Buffer((3, 3), "int32")):

@@ -109,7 +109,7 @@ def test_what_is_left_out_of_a_sum_may_be_outside() -> None:
     assert methods(collected) == ["add reduction over k", "scatter (add)"]
 
 
-@pytest.mark.parametrize("target", ["numpy", "reference"])
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 @pytest.mark.parametrize("guard", ["True", "i < 3"])
 def test_an_index_outside_a_matched_region_is_refused_inside_its_buffer_too(
     guard: str, target: str

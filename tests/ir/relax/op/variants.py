@@ -27,7 +27,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = ("bool", *INTEGERS, *FLOATS)
 KNOWLEDGE = ("static", "symbolic", "rank", "unknown")
-TARGETS = ("numpy", "reference")
+TARGETS = ("native", "numpy", "reference")
 
 #: Operands whose elements are positions, counts or probabilities: other numbers mean nothing there.
 _POSITIONS = {"indices", "targets", "begin", "end", "strides", "sample_indices", "boundaries"}
