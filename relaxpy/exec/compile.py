@@ -369,6 +369,7 @@ def _kernel_rows(lowered: LoweredModule) -> tuple[ReportRow, ...]:
     return tuple(
         replace(
             row,
+            method=row.method.removeprefix("native, "),
             reason=row.reason or lowered.problem,
             backend="numpy",
             threads="",
