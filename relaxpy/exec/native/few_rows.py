@@ -34,7 +34,7 @@ _DOTS = 64
 """The columns of a task that reads along the sum."""
 _GROUP = 4
 """The columns that such a task reads at a time."""
-_SPAN = 2048
+_SPAN = 4096
 """The sums of a task that reads along the columns."""
 
 

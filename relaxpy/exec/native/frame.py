@@ -368,6 +368,12 @@ class Frame(ABC):
         if mask is not None:
             mask = self._turned(self.wide(mask, address.lanes), address)
         vector = Type(type.element, address.lanes)
+        even = None if offsets is None or inside is not None else self._even(buffer, load.indices)
+        if even is not None:
+            place = self._element(pointer, even, type)
+            operands = [place] if mask is None else [place, mask]
+            key = ("even", vector, *(v.name for v in operands))
+            return self.place(key, operands, lambda: f.load_even(vector, *operands), floor=floor)
         operands = [v for v in (pointer, offsets, mask) if v is not None]
 
         def build() -> Value:
@@ -384,6 +390,15 @@ class Frame(ABC):
             return value
         order = range(address.lanes)[::-1]
         return self.apply("reverse", lambda x: self.function.shuffle(x, None, order), value)
+
+    def _even(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Value | None:
+        """The position of the element of the first lane if the lanes are every other element."""
+        assert self.lanes is not None
+        linear = affine(self.position(buffer, indices), {self.lanes.var})
+        if linear is None or linear.constant(self.lanes.var) != 2:
+            return None
+        start = self.integer("mul", self.lanes.start, self.function.const(I64, 2))
+        return self.integer("add", self.index(linear.offset), start)
 
     def store(
         self,

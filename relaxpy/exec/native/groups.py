@@ -23,6 +23,8 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 _REVERSED = 2
 _GATHER = 12
 """The cost of elements that are not consecutive, in terms of consecutive ones."""
+_EVERY_OTHER = 2
+"""The cost of loads of every other element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,18 +310,20 @@ def _cost(group: Group, axis: Axis, accesses: Sequence[tuple[Member, bool, Index
         lanes = min(lanes, max(extent, 1))
     is_summed = any(axis is a for a in group.over)
     costs = [
-        _access_cost(position, axis.var)
+        _access_cost(position, axis.var, is_target=is_target)
         for member, is_target, position in accesses
         if not (is_target and is_summed and member.combine is not None)
     ]
     return (sum(costs) + 1) / (len(costs) + 1) / lanes
 
 
-def _access_cost(position: IndexPoly, var: Var) -> float:
+def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
     if not position.mentions({var}):
         return 0.5
     linear = affine(position, {var})
     step = None if linear is None else linear.constant(var)
     if step == -1:
         return _REVERSED
+    if step == 2 and not is_target:
+        return _EVERY_OTHER
     return 1.0 if step == 1 else _GATHER

@@ -359,6 +359,22 @@ class Function:
         align = f"i32 {_alignment(value.type)}"
         self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
 
+    def load_even(self, type: Type, pointer: Value, mask: Value | None = None) -> Value:
+        """Every other element from `pointer` on; 0 after the first lanes, in which the mask holds.
+
+        No element after the last one is read: the second of two vectors begins with the last
+        element of the first one.
+        """
+        lanes, both = type.lanes, []
+        for start in (0, lanes - 1):
+            place = self.element(pointer, start, type)
+            if mask is None:
+                both.append(self.load(type, place))
+                continue
+            needed = self.shuffle(mask, None, [(start + n + 1) // 2 for n in range(lanes)])
+            both.append(self.masked_load(type, place, needed))
+        return self.shuffle(*both, [2 * n + (2 * n >= lanes) for n in range(lanes)])
+
     def gather(
         self, type: Type, pointer: Value, offsets: Value, mask: Value | None = None
     ) -> Value:

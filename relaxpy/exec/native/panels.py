@@ -63,34 +63,13 @@ def _pack_strided(
         start = combine(f, "add", start, combine(f, "mul", column, stride))
         pointer = f.element(source.pointer, start, memory.type)
         if halves:
-            left = None if mask is None else f.index(source.columns) - f.index(column)
-            raw = _even(f, Type(memory.type.element, lanes), pointer, left)
+            raw = f.load_even(Type(memory.type.element, lanes), pointer, mask)
         else:
             raw = f.gather(memory.type, pointer, steps, mask)
         values = convert(memory, raw, type)
         f.store(values, f.element(target, combine(f, "add", row * pitch, column), type))
 
     _each_vector(f, source, type.lanes, copy)
-
-
-def _even(f: Function, type: Type, pointer: Value, left: Value | None) -> Value:
-    """Every other element; 0 after the first `left` ones, if that is given.
-
-    The second vector begins with an element of the first one, so that it ends with the last
-    element of the result: no element after that is read.
-    """
-    lanes = type.lanes
-    after = f.element(pointer, lanes - 1, type)
-    if left is None:
-        both = f.load(type, pointer), f.load(type, after)
-    else:
-        count = left + left - 1
-        both = (
-            f.masked_load(type, pointer, f.lanes_below(count, lanes)),
-            f.masked_load(type, after, f.lanes_below(count - (lanes - 1), lanes)),
-        )
-    half = lanes // 2
-    return f.shuffle(*both, [2 * n if n < half else 2 * n + 1 for n in range(lanes)])
 
 
 def _each_vector(

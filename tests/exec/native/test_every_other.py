@@ -1,0 +1,57 @@
+"""Native loads of every other element, from two vectors, read nothing after the last element."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.test_contract import convolution, graph, numbers, run
+
+DTYPES = ["float32", "float64", "float16", ml_dtypes.bfloat16, "int8", "uint16", "int64", "bool"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 31, 64, 131])
+def test_slices(dtype: str | type, n: int) -> None:
+    name = np.dtype(dtype).name
+    x = numbers((3, n), dtype)
+    text = graph(
+        f'x: R.Tensor((3, {n}), "{name}")', f"R.strided_slice(x, [1], [0], [{n}], [2], False)"
+    )
+    np.testing.assert_array_equal(run(text, x), x[:, ::2])
+
+
+def test_any_size() -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (2 * n - 1,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(n):
+        C[i] = A[2 * i] * T.float32(2)
+"""
+    mod = relaxpy.IRModule({"main": from_source(text)})
+    main = relaxpy.compile(mod, target="native")["main"]
+    for n in (1, 5, 16, 33):
+        x, found = numbers((2 * n - 1,)), np.zeros(n, "float32")
+        main(x, found)
+        np.testing.assert_array_equal(found, 2 * x[::2])
+
+
+@pytest.mark.parametrize("size", [7, 12, 35])
+def test_pools_and_depthwise_convolutions(size: int) -> None:
+    x, w = numbers((1, 5, size, size)), numbers((5, 1, 3, 3))
+    args = f'x: R.Tensor({x.shape}, "float32")'
+    found = run(graph(args, "R.nn.max_pool2d(x, (2, 2), (2, 2))"), x)
+    half = size // 2
+    wanted = x[:, :, : 2 * half, : 2 * half].reshape(1, 5, half, 2, half, 2).max((3, 5))
+    np.testing.assert_array_equal(found, wanted)
+    both = f'{args}, w: R.Tensor({w.shape}, "float32")'
+    found = run(graph(both, "R.nn.conv2d(x, w, strides=2, padding=1, groups=5)"), x, w)
+    how = {"stride": 2, "padding": 1, "dilation": 1, "groups": 5}
+    wanted = convolution(x.astype("float64"), w.astype("float64"), **how)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
