@@ -365,15 +365,17 @@ class Function:
         No element after the last one is read: the second of two vectors begins with the last
         element of the first one.
         """
-        lanes, both = type.lanes, []
-        for start in (0, lanes - 1):
+        lanes = type.lanes
+
+        def vector(start: int) -> Value:
             place = self.element(pointer, start, type)
             if mask is None:
-                both.append(self.load(type, place))
-                continue
+                return self.load(type, place)
             needed = self.shuffle(mask, None, [(start + n + 1) // 2 for n in range(lanes)])
-            both.append(self.masked_load(type, place, needed))
-        return self.shuffle(*both, [2 * n + (2 * n >= lanes) for n in range(lanes)])
+            return self.masked_load(type, place, needed)
+
+        first, last = vector(0), vector(lanes - 1)
+        return self.shuffle(first, last, [2 * n + (2 * n >= lanes) for n in range(lanes)])
 
     def gather(
         self, type: Type, pointer: Value, offsets: Value, mask: Value | None = None
