@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 
 from relaxpy.errors import CompileError
@@ -34,9 +33,16 @@ class Kernel:
         self.report = report_of(plan)
         self.is_native = False
         self._unchecked_name, self._functions = unchecked_name, functions
+        self._emitted: tuple[ast.FunctionDef, Unchecked | None] | None = None
 
-    @cached_property
+    @property
     def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
+        # Until Python 3.12, a cached_property has a lock, which a forked child would inherit.
+        if self._emitted is None:
+            self._emitted = self._emit()
+        return self._emitted
+
+    def _emit(self) -> tuple[ast.FunctionDef, Unchecked | None]:
         with _located(self.plan.func):
             emitter = NumpyEmitter(self.plan, (self._unchecked_name,), self._functions)
             emitted = emitter.emitted()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol
 
@@ -24,6 +23,7 @@ from relaxpy.exec.runtime.signatures import function_sinfo, signature_of
 from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrumented
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
+from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
@@ -283,7 +283,8 @@ class LoweredModule:
     ) -> None:
         self._lowering, self._backend = lowering, backend
         self._runtime, self._instrument = runtime, instrument
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
+        self._loaded: _Text | None = None
         self._native: Mapping[str, Callable[..., Value]] = {}
         self.problem = ""
         self.kernels: Mapping[str, Kernel] = {
@@ -325,11 +326,9 @@ class LoweredModule:
     @property
     def _text(self) -> _Text:
         with self._lock:
+            if self._loaded is None:
+                self._loaded = _load(self._lowering, self._backend, self._runtime, self._instrument)
             return self._loaded
-
-    @cached_property
-    def _loaded(self) -> _Text:
-        return _load(self._lowering, self._backend, self._runtime, self._instrument)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from relaxpy.exec.native.objects import compile_object, link_object
 
 THREADS: Final = "RELAXPY_NUM_THREADS"
 """The environment variable with the number of threads."""
+MOST_THREADS: Final = 4096
+"""The largest number of threads."""
 _SPINS: Final = 5_000
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98}
 _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
@@ -253,7 +255,7 @@ def pool() -> Pool:
     """The pool of this process, which is made at the first use.
 
     Errors:
-        MisuseError: RELAXPY_NUM_THREADS is not a positive integer.
+        MisuseError: RELAXPY_NUM_THREADS is not an integer from 1 to MOST_THREADS.
     """
     return Pool(thread_count())
 
@@ -268,10 +270,12 @@ def thread_count() -> int:
     """RELAXPY_NUM_THREADS, or the number of processors that this process may use."""
     text = os.environ.get(THREADS)
     if text is None:
-        return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    if not text.isdecimal() or int(text) == 0:
+        found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+        return min(found, MOST_THREADS)
+    # Python refuses to read integers of thousands of digits.
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_THREADS:
         raise MisuseError(
-            f"{THREADS} is {text!r}, expected a positive integer",
+            f"{THREADS} is {text[:40]!r}, expected an integer from 1 to {MOST_THREADS}",
             hint=f"set {THREADS} to the number of threads, such as 4, or unset it",
         )
     return int(text)

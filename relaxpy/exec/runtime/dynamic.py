@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from threading import Lock
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from relaxpy.errors import Diagnostic, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.runtime.operands import Form, OperatorCall, Prims, leaves
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import Category, ShapeTuple, Value, category_of
+from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -77,7 +77,7 @@ class DynamicPrograms:
     def __init__(self, build: Build) -> None:
         self._build = build
         self._cache: OrderedDict[object, Program | Diagnostic] = OrderedDict()
-        self._lock = Lock()
+        self._lock = ForkLock()
 
     def __len__(self) -> int:
         return len(self._cache)

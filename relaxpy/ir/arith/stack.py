@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import TypeVar
 
 from relaxpy.entry import nested_too_deeply
+from relaxpy.ir.core.fork_lock import ForkLock
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.expr import PrimExpr
@@ -28,7 +29,7 @@ class _Working(threading.local):
 
 
 WORKING = _Working()
-_changing_limit = threading.Lock()
+_changing_limit = ForkLock()
 
 
 def with_stack_space(work: Callable[[], T]) -> T:

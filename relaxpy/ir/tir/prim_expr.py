@@ -6,6 +6,7 @@ object, so that comparison and hashing are by identity.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union, cast
@@ -23,6 +24,16 @@ _interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictiona
 # Threads that build the same expression get one object. The lock is reentrant, since finalisers
 # that the garbage collector runs may build expressions, too.
 _intern_lock = RLock()
+
+
+def _renew_lock() -> None:
+    global _intern_lock
+    _intern_lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has none of the threads that held the lock. (A ForkLock would take longer.)
+    os.register_at_fork(after_in_child=_renew_lock)
 
 _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 

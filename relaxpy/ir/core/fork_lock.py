@@ -1,0 +1,44 @@
+"""Locks that a forked child does not inherit from threads of its parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final
+from weakref import WeakSet
+
+
+class ForkLock:
+    """A reentrant lock that is free in a forked child.
+
+    A fork copies a lock that another thread holds, but not the thread, which would release it.
+    What the lock guards has to be complete whenever a thread holds it: the child finds it so.
+    """
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Forget who holds the lock."""
+        self._lock = threading.RLock()
+
+
+_LOCKS: Final[WeakSet[ForkLock]] = WeakSet()
+
+
+def _renew_all() -> None:
+    for lock in list(_LOCKS):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
