@@ -36,6 +36,7 @@ from relaxpy.exec.native.interpreter import (
     declare_python,
     field_of,
     fits_interpreter,
+    kind_of,
     python,
 )
 from relaxpy.exec.native.llvm import (
@@ -145,11 +146,12 @@ def emit_entry(
         for param, array in zip(params, objects, strict=True):
             if isinstance(param, Array):
                 flags = _flags_of(param)
+                found_dtype = field_of(f, array, DTYPE, POINTER)
                 found = f.arithmetic("and", field_of(f, array, FLAGS, I32), flags)
                 match += [
                     _same(f, found, flags),
                     _same(f, field_of(f, array, RANK, I32), len(param.shape)),
-                    _same(f, field_of(f, array, DTYPE, POINTER), python(f, param.dtype)),
+                    _same(f, *(kind_of(f, d) for d in (found_dtype, python(f, param.dtype)))),
                 ]
         return f.branch(_all(f, match), lambda: sizes(objects), lambda: [null])
 
@@ -383,7 +385,7 @@ def _is_instance(item: Any, param: Integer | Number) -> bool:
 def _fits(array: np.ndarray[Any, Any], param: Array) -> bool:
     flags = array.flags
     return (
-        array.dtype is DTYPES[param.dtype]
+        array.dtype == DTYPES[param.dtype]
         and array.ndim == len(param.shape)
         and (flags.c_contiguous or param.strides is not None)
         and flags.aligned

@@ -7,6 +7,7 @@ and calls their functions through a table of addresses. `fits_interpreter` check
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     },
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
-"""The datatypes of arrays that native kernels take, each of which is one object in a process."""
+"""The datatypes of arrays that native kernels take, each of which new arrays share."""
 _FUNCTIONS: Final = (
     *("PyObject_Vectorcall", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef"),
     *("PyLong_AsLongLongAndOverflow", "Py_DecRef", "PyErr_Clear", "PyTuple_New"),
@@ -53,6 +54,9 @@ ENTRIES: Final = (*_FUNCTIONS, _NEW_ARRAY, *OBJECTS)
 TYPE, DATA, RANK, SHAPE, STRIDES, DTYPE, FLAGS = 8, 16, 24, 32, 40, 56, 64
 VALUE: Final = 16
 """The offset of the value in a float of Python and in the scalars of NumPy."""
+_KIND: Final = 24
+"""The offset of the kind, the order of the bytes, flags, and the number of a datatype."""
+_WITHOUT_FLAGS: Final = ~(0xFF << 24)
 CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
 
 
@@ -77,6 +81,7 @@ def fits_interpreter() -> bool:
     return (
         all(map(_has_fields, samples))
         and all(np.zeros(1, dtype).dtype is dtype for dtype in DTYPES.values())
+        and all(map(_has_kind, DTYPES.values()))
         and _creates_arrays()
         and all(map(_has_value, [-2.5, *(dtype.type(1) for dtype in DTYPES.values())]))
     )
@@ -107,6 +112,12 @@ def _has_fields(array: np.ndarray[Any, Any]) -> bool:
         and word(DTYPE) == id(array.dtype)
         and half(FLAGS) & (CONTIGUOUS | ALIGNED | WRITABLE) == expected
     )
+
+
+def _has_kind(dtype: np.dtype[Any]) -> bool:
+    kind, letter, order, number = struct.unpack("<3cxi", ctypes.string_at(id(dtype) + _KIND, 8))
+    known = dtype.kind, dtype.char, dtype.byteorder
+    return (kind, letter, order) == tuple(map(str.encode, known)) and number == dtype.num
 
 
 def _has_value(number: Any) -> bool:
@@ -174,6 +185,11 @@ def new_array(f: Function, dtype: str, dims: Sequence[Value]) -> Value:
 def data_of(f: Function, array: Value) -> Value:
     """The address of the elements of an array."""
     return field_of(f, array, DATA, POINTER)
+
+
+def kind_of(f: Function, dtype: Value) -> Value:
+    """What datatypes share that are equal, such as those of arrays that were pickled."""
+    return f.arithmetic("and", field_of(f, dtype, _KIND, I64), _WITHOUT_FLAGS)
 
 
 def call_python(f: Function, name: str, type: Type, *arguments: Value) -> Value:

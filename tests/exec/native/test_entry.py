@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -230,6 +231,10 @@ def test_arrays_of_all_datatypes_are_known(dtype: str) -> None:
     for other in DTYPES.values():
         x, y = np.zeros(3, other), np.zeros(3, other)
         assert (kernel(x, 0, y) is None) == (other.name == dtype)
+        pickled = pickle.loads(pickle.dumps(x))  # its datatype is another object
+        assert (kernel(pickled, 0, y) is None) == (other.name == dtype)
+        if other.itemsize > 1 and other.isnative:
+            assert kernel(x.astype(other.newbyteorder()), 0, y) is not None
 
 
 def test_several_threads_call_an_entry(kernel: Entry) -> None:
