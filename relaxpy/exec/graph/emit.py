@@ -216,8 +216,8 @@ class _Body:
         if self.starts or self.plan.fixed > _STACK_BYTES:
             self._run_with_memory(total)
             return
-        if self.plan.fixed:
-            self.workspace = f.alloca(I8, self.plan.fixed)
+        if self.plan.offsets:  # possibly of tensors without elements
+            self.workspace = f.alloca(I8, max(self.plan.fixed, 1))
         f.ret(self._run())
 
     def _run_with_memory(self, total: Value) -> None:

@@ -270,3 +270,10 @@ def test_functions_that_branch_stay_in_python() -> None:
     x = np.ones(3, "float32")
     agree(main(x, np.array(False)), -x)
     agree(main(x, np.array(True)), np.exp(x))
+
+
+@pytest.mark.usefixtures("no_text")
+def test_a_workspace_may_have_only_tensors_without_elements() -> None:
+    body = "a = R.take(x, i, axis=1)\nb = R.permute_dims(a)\nc = R.matmul(a, b)\nreturn c"
+    ex = build(body, 'x: R.Tensor((3, 3), "float32"), i: R.Tensor((0,), "int64")')
+    assert (ex["main"](np.ones((3, 3), "float32"), np.zeros(0, "int64")) == np.zeros((3, 3))).all()

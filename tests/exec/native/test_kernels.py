@@ -239,3 +239,24 @@ def main(B: T.Buffer((64, 64), "float32")):
             exec(store, namespace, {"i": i, "j": j})
     executable["main"](array)
     np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize("columns", [3, 200])
+def test_blocks_of_rows_have_loops_over_integers_of_both_widths(columns: int) -> None:
+    kernel = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer((20000, {columns}), "float32"), B: T.Buffer((20000, {columns}), "float32")):
+    t = T.alloc_buffer((20000, {columns}), "float32")
+    for i in range(20000):
+        for j in range({columns}):
+            t[i, j] = A[i, j] * T.Cast("float32", i * 2 + j)
+    for i in T.serial(T.int64(20000)):
+        for j in range({columns}):
+            B[i, j] = t[i, {columns - 1} - j] + T.Cast("float32", i * T.int64(3))
+""")
+    executable = relaxpy.compile(kernel, "native")
+    assert all(method.startswith("native, in row blocks") for method in methods(executable))
+    a, b = np.ones((20000, columns), "float32"), np.zeros((20000, columns), "float32")
+    executable["main"](a, b)
+    rows, numbers = np.arange(20000)[:, None], np.arange(columns)[::-1]
+    assert (b == (2 * rows + numbers) + 3 * rows).all()
