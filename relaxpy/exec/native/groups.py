@@ -18,6 +18,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.ops import cast_to
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 _REVERSED = 2
@@ -44,9 +45,10 @@ class Member:
     always: bool = True
 
     def substituted(self, values: Mapping[Var, PrimExpr]) -> Member:
-        """The same with `values` for variables."""
+        """The same with `values`, converted to their datatypes, for variables."""
         if not values:
             return self
+        values = {var: cast_to(value, var.dtype) for var, value in values.items()}
         return replace(
             self,
             indices=tuple(substitute(i, values) for i in self.indices),

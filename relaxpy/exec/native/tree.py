@@ -41,7 +41,6 @@ from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
-from relaxpy.ir.tir.ops import cast_to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -298,7 +297,7 @@ def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
 def _of_one_row(group: Group, step: Blocked) -> Group:
     """The group in a block of one row, whose number is the variable of the step's axis."""
     values: Mapping[Var, PrimExpr] = {
-        a.var: cast_to(step.axis.var, a.var.dtype) for a in group.all_axes if a.start is step.low
+        a.var: step.axis.var for a in group.all_axes if a.start is step.low
     }
     axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))
     return replace(

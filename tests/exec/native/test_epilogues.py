@@ -134,3 +134,37 @@ def test_a_result_in_the_memory_of_an_operand() -> None:
     wanted = a @ b + d
     main(a, b, d, d)
     np.testing.assert_allclose(d, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("wide", ["product", "epilogue"])
+def test_a_product_and_its_epilogue_have_loops_over_integers_of_different_widths(wide: str) -> None:
+    def loop(part: str, extent: int) -> str:
+        return f"T.serial(T.int64({extent}))" if part == wide else f"range({extent})"
+
+    three = "T.int64(3)" if wide == "epilogue" else "3"
+    kernel = from_source(f"""
+@T.prim_func
+def main(
+    A: T.Buffer((17, 9), "float32"),
+    B: T.Buffer((9, 40), "float32"),
+    C: T.Buffer((17, 40), "float32"),
+):
+    t = T.alloc_buffer((17, 40), "float32")
+    for i in {loop("product", 17)}:
+        for j in {loop("product", 40)}:
+            for k in {loop("product", 9)}:
+                with T.block("t"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        t[vi, vj] = T.float32(0)
+                    t[vi, vj] = t[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i in {loop("epilogue", 17)}:
+        for j in {loop("epilogue", 40)}:
+            C[i, j] = T.max(t[i, j], T.float32(0)) + T.Cast("float32", i * {three})
+""")
+    executable = relaxpy.compile(kernel, "native")
+    assert all(row.method.startswith("native") for row in executable.report())
+    a, b = np.arange(153.0).reshape(17, 9) % 7 - 3, np.arange(360.0).reshape(9, 40) % 5 - 2
+    c = np.zeros((17, 40), "float32")
+    executable["main"](a.astype("float32"), b.astype("float32"), c)
+    assert (c == np.maximum(a @ b, 0) + 3 * np.arange(17)[:, None]).all()
