@@ -139,6 +139,8 @@ def _renamed(first: Group, member: Member, maps: Group) -> Mapping[Var, PrimExpr
     ours = {a.var: a for a in first.axes}
     used: set[Var] = set()
     for index, other in zip(member.indices, load, strict=True):
+        if index.dtype != other.dtype:
+            return None  # the indices of the epilogue would be conversions of those of the sum
         mine, yours = _axis(index, ours), _axis(other, theirs)
         start = other if mine is not None and yours is None else index
         if mine is None and yours is None:

@@ -136,21 +136,26 @@ def test_a_result_in_the_memory_of_an_operand() -> None:
     np.testing.assert_allclose(d, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [1, 17])
+@pytest.mark.parametrize("uses_row", [False, True])
 @pytest.mark.parametrize("wide", ["product", "epilogue"])
-def test_a_product_and_its_epilogue_have_loops_over_integers_of_different_widths(wide: str) -> None:
+def test_a_product_and_its_epilogue_have_loops_over_integers_of_different_widths(
+    wide: str, uses_row: bool, rows: int
+) -> None:
     def loop(part: str, extent: int) -> str:
         return f"T.serial(T.int64({extent}))" if part == wide else f"range({extent})"
 
     three = "T.int64(3)" if wide == "epilogue" else "3"
+    row = f' + T.Cast("float32", i * {three})' if uses_row else ""
     kernel = from_source(f"""
 @T.prim_func
 def main(
-    A: T.Buffer((17, 9), "float32"),
+    A: T.Buffer(({rows}, 9), "float32"),
     B: T.Buffer((9, 40), "float32"),
-    C: T.Buffer((17, 40), "float32"),
+    C: T.Buffer(({rows}, 40), "float32"),
 ):
-    t = T.alloc_buffer((17, 40), "float32")
-    for i in {loop("product", 17)}:
+    t = T.alloc_buffer(({rows}, 40), "float32")
+    for i in {loop("product", rows)}:
         for j in {loop("product", 40)}:
             for k in {loop("product", 9)}:
                 with T.block("t"):
@@ -158,13 +163,13 @@ def main(
                     with T.init():
                         t[vi, vj] = T.float32(0)
                     t[vi, vj] = t[vi, vj] + A[vi, vk] * B[vk, vj]
-    for i in {loop("epilogue", 17)}:
+    for i in {loop("epilogue", rows)}:
         for j in {loop("epilogue", 40)}:
-            C[i, j] = T.max(t[i, j], T.float32(0)) + T.Cast("float32", i * {three})
+            C[i, j] = T.max(t[i, j], T.float32(0)){row}
 """)
     executable = relaxpy.compile(kernel, "native")
     assert all(row.method.startswith("native") for row in executable.report())
-    a, b = np.arange(153.0).reshape(17, 9) % 7 - 3, np.arange(360.0).reshape(9, 40) % 5 - 2
-    c = np.zeros((17, 40), "float32")
+    a, b = np.arange(9.0 * rows).reshape(rows, 9) % 7 - 3, np.arange(360.0).reshape(9, 40) % 5 - 2
+    c = np.zeros((rows, 40), "float32")
     executable["main"](a.astype("float32"), b.astype("float32"), c)
-    assert (c == np.maximum(a @ b, 0) + 3 * np.arange(17)[:, None]).all()
+    assert (c == np.maximum(a @ b, 0) + 3 * uses_row * np.arange(rows)[:, None]).all()
