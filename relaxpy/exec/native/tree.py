@@ -127,7 +127,10 @@ class Memory:
             variables = {a.var for a in step.statement.axes}
             initial = [access(x.buffer, x.indices, variables) for x in loads(step.initial)]
         plan, outer = self.plan, {axis.var for axis in serial}
-        return independent_axes(step.statement, initial, outer, plan.shape_vars, plan.shared)
+        reduces = isinstance(step, (Reduce, Contract, ArgReduce))
+        return independent_axes(
+            step.statement, initial, outer, plan.shape_vars, plan.shared, reduces=reduces
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

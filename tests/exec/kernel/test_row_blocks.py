@@ -54,4 +54,4 @@ def test_memory_of_a_block_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     row_blocks.blocks(outer, 0, 100, 64)
     assert [array.shape for array in found] == [(3,), (36, 8), (8, 16), (1 << 13,)]
-    assert len(row_blocks._scratch) <= row_blocks._CORES
+    assert len(row_blocks._scratch) <= row_blocks.CORES

@@ -107,3 +107,37 @@ def test_floats_as_integers(source: str, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     a = np.linspace(0, 127.99, 100).astype(source)
     kernel.runs(a, *(np.zeros(100, k) for k in kinds))
+
+
+@pytest.mark.parametrize("count", [7, 300, 100_000])
+@pytest.mark.parametrize("combine", ["add", "mul", "min", "max"])
+def test_accumulations_into_one_element_are_not_lanes_or_tasks(combine: str, count: int) -> None:
+    func = from_source(
+        f"""
+@R.function
+def main(
+    t: R.Tensor((5,), "int64"), i: R.Tensor(({count},), "int64"), u: R.Tensor(({count},), "int64"),
+    rows: R.Tensor((5, 33), "int64"), v: R.Tensor(({min(count, 300)}, 33), "int64"),
+    k: R.Tensor(({min(count, 300)}, 1), "int64"),
+):
+    with R.dataflow():
+        y = R.scatter_elements(t, i, u, reduction="{combine}")
+        z = R.scatter_nd(rows, k, v, reduction="{combine}")
+        R.output(y, z)
+    return (y, z)
+"""
+    )
+    ex = relaxpy.compile(func, target="native")
+    assert {row.backend for row in ex.report()} == {"native"}
+    rng = np.random.default_rng(count)
+    at = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[combine].at
+    t, rows = rng.integers(-9, 9, 5), rng.integers(-9, 9, (5, 33))
+    i, u = rng.integers(0, 5, count), rng.integers(-3, 4, count)
+    few = min(count, 300)
+    k, v = rng.integers(0, 5, (few, 1)), rng.integers(-3, 4, (few, 33))
+    expected, expected_rows = t.copy(), rows.copy()
+    at(expected, i, u)
+    at(expected_rows, k[:, 0], v)
+    found, found_rows = ex["main"](t, i, u, rows, v, k)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found_rows, expected_rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from itertools import groupby, product
+from itertools import chain, groupby, product
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -100,19 +100,21 @@ def independent_axes(
     serial: Container[Var],
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
+    *,
+    reduces: bool,
 ) -> frozenset[Var]:
     """The variables of loops around `statement` whose iterations may run in any order.
 
-    Two iterations of which one writes what the other one accesses differ in none of them; the
-    order of accumulations into one element does not count. Loops in `serial` enclose all others,
+    Two iterations of which one writes what the other one accesses differ in none of them; with
+    `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose all others,
     so that their variables are the same. `initial` are further reads, and `roots` maps buffers to
     those of the same shape whose memory they use.
     """
     compare = _Comparison(shape_vars)
     axes = statement.axes
     found = {axis.var for axis in axes if axis.var not in serial}
-    pairs = [*_pairs(statement, statement), *product(statement.writes, initial)]
-    for x, y in pairs:
+    own = _pairs(statement, statement) if reduces else _conflicts(statement, statement)
+    for x, y in chain(own, product(statement.writes, initial)):
         root = roots.get(x.buffer, x.buffer)
         if root is not roots.get(y.buffer, y.buffer):
             continue
@@ -153,6 +155,11 @@ def _pairs(first: Statement, second: Statement) -> Iterator[tuple[Access, Access
                 return
             case _:
                 pass
+    yield from _conflicts(first, second)
+
+
+def _conflicts(first: Statement, second: Statement) -> Iterator[tuple[Access, Access]]:
+    """Pairs of accesses of which one writes, in any statement."""
     yield from product(first.writes, (*second.writes, *second.reads))
     if first is not second:
         yield from product(first.reads, second.writes)

@@ -177,8 +177,9 @@ def ravel(index: Sizes, shape: Sizes) -> PrimExpr:
 def unravel(position: PrimExpr, shape: Sizes) -> tuple[PrimExpr, ...]:
     """Return the index of the element at a row-major linear index."""
     index: list[PrimExpr] = []
-    for size in reversed(shape):
-        # The remainder of the leading dimension is redundant, and it is there as in TVM.
-        index.append(ops.floormod(position, size))
+    for axis, size in reversed(list(enumerate(shape))):
+        # That of a literal leading dimension is redundant, and it is there as in TVM.
+        is_digit = axis or isinstance(size, IntImm)
+        index.append(ops.floormod(position, size) if is_digit else position)
         position = ops.floordiv(position, size)
     return tuple(reversed(index))
