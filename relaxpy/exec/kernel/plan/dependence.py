@@ -106,9 +106,9 @@ def independent_axes(
     """The variables of loops around `statement` whose iterations may run in any order.
 
     Two iterations of which one writes what the other one accesses differ in none of them; with
-    `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose all others,
-    so that their variables are the same. `initial` are further reads, and `roots` maps buffers to
-    those of the same shape whose memory they use.
+    `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose
+    all others, so that their variables are the same. `initial` are further reads, and `roots` maps
+    buffers to those of the same shape whose memory they use.
     """
     compare = _Comparison(shape_vars)
     axes = statement.axes
