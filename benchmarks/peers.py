@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 
+THREADS = int(os.environ.get("RELAXPY_NUM_THREADS") or os.cpu_count() or 1)
+"""The threads of ONNX Runtime; JAX uses all cores."""
 Table = dict[str, Callable[..., Any]]
 NAMES = tuple(
     name for name, module in (("ONNX Runtime", "onnxruntime"), ("JAX", "jax")) if find_spec(module)
@@ -166,7 +169,7 @@ def _onnx_session(
         whole, opset_imports=[helper.make_opsetid("", 23)], ir_version=10
     )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = THREADS
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
         onnx_model.SerializeToString(), options, providers=["CPUExecutionProvider"]

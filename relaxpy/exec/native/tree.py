@@ -264,9 +264,13 @@ class _Reader:
         longest = (t for t, count in zip(body, counts, strict=True) if count == elements)
         if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in longest):
             size = max(size, _COLUMNS)
+        row = step.axis.var
+        others = (a.var for t in body for a in _axes_of(t) if a.start is not step.low)
+        if any(var is row for var in others):  # as where a member sums over this loop
+            row = Var(row.name, row.dtype)
         if size == 1:
-            body = [_of_one_row(tree, step) if isinstance(tree, Group) else tree for tree in body]
-        return Rows(step, size, step.axis.var, tuple(_fused_runs(body, self.root)))
+            body = [_of_one_row(t, step, row) if isinstance(t, Group) else t for t in body]
+        return Rows(step, size, row, tuple(_fused_runs(body, self.root)))
 
 
 def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
@@ -297,11 +301,9 @@ def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
     yield from fused(run, root)
 
 
-def _of_one_row(group: Group, step: Blocked) -> Group:
-    """The group in a block of one row, whose number is the variable of the step's axis."""
-    values: Mapping[Var, PrimExpr] = {
-        a.var: step.axis.var for a in group.all_axes if a.start is step.low
-    }
+def _of_one_row(group: Group, step: Blocked, row: Var) -> Group:
+    """The group in a block of one row, whose number is `row`."""
+    values: Mapping[Var, PrimExpr] = {a.var: row for a in group.all_axes if a.start is step.low}
     axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))
     return replace(
         group, axes=axes, over=over, members=tuple(m.substituted(values) for m in group.members)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -97,7 +98,7 @@ class TreeLoops(GroupLoops):
                 last = f.index(stop)
                 end = f.select(f.compare("slt", end, last), end, last)
             known = {step.low: index, tree.row: index, step.high: end}
-            with frame.level(known), self.opened(step.axis):
+            with frame.level(known), self.opened(replace(step.axis, var=tree.row)):
                 for inner in tree.body:
                     self.tree(inner)
 

@@ -199,3 +199,27 @@ def test_several_threads_of_python_call_kernels_at_a_time() -> None:
         thread.join()
     assert len(found) == 160
     assert all(found)
+
+
+def test_a_reduction_over_the_loop_that_rows_of_others_have() -> None:
+    """Rows of P are those of the loop over i, over which sums of M run."""
+    func = from_source(
+        """
+@T.prim_func
+def f(p: T.handle, m: T.handle):
+    n = T.int64()
+    P = T.match_buffer(p, (n,), "float32")
+    M = T.match_buffer(m, (n,), "float32")
+    for i in range(n):
+        P[i] = T.float32(1)
+        for j in range(n * n):
+            M[j // n] = M[j // n] + T.Cast("float32", j)
+"""
+    )
+    executable = relaxpy.compile(func, target="native")
+    for n in (1, 4, 9):
+        p, m = np.zeros(n, "float32"), np.ones(n, "float32")
+        executable["f"](p, m)
+        expected = 1 + n * np.arange(n * n, dtype="float32").reshape(n, n).sum(1)
+        np.testing.assert_array_equal(p, np.ones(n))
+        np.testing.assert_array_equal(m, expected)

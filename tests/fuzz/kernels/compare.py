@@ -1,4 +1,4 @@
-"""A program three times: by the oracle, compiled to NumPy, and by the reference evaluator."""
+"""A program several times: by the oracle, compiled to both targets, and by the evaluator."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import relaxpy
 from relaxpy.errors import ParseError, RelaxpyError, RuntimeCheckError
 from relaxpy.exec.kernel import row_blocks
+from relaxpy.exec.native.machine import obstacle
 from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.script import from_source
@@ -21,7 +22,7 @@ from tests.fuzz.kernels.oracle import Oracle, UnreadableError
 from tests.fuzz.kernels.program import Call, Program
 from tests.fuzz.kernels.semantics import Precision, RefusedError, UndefinedError
 
-TARGETS = ("numpy", "reference")
+TARGETS = ("numpy", "native", "reference") if obstacle() is None else ("numpy", "reference")
 
 
 @dataclass(frozen=True)
