@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from relaxpy.exec.native.llvm import F64, I64, Module, Value, literal
+from relaxpy.exec.native.literals import literal
+from relaxpy.exec.native.llvm import F64, I64, Module, Value
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,
