@@ -6,6 +6,10 @@ ends when all its tasks are done and each worker that joined has left: nobody wa
 that did not wake in time. A loop that finds the pool busy, by another thread of Python or since it
 is inside a task, runs alone. The workers start at the first loop, also in a forked child. Each
 thread of a loop has a slot, the number of its scratch memory: the thread that runs it has slot 0.
+
+After a pause Linux may wake a worker on the processor of the thread that wakes it, where the worker
+waits for its turn. A loop therefore keeps sleeping workers from its own processor until they are
+awake; then they may run where the thread of the loop may.
 """
 
 from __future__ import annotations
@@ -25,7 +29,13 @@ THREADS: Final = "RELAXPY_NUM_THREADS"
 MOST_THREADS: Final = 4096
 """The largest number of threads."""
 _SPINS: Final = 5_000
-_FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+_MASK_BYTES: Final = 128
+_PLACE: Final = "{ i32, i32, i32 }"
+#: The numbers of the system calls.
+_CALLS: Final = {
+    "x86_64": {"futex": 202, "gettid": 186, "set_affinity": 203, "get_affinity": 204},
+    "aarch64": {"futex": 98, "gettid": 178, "set_affinity": 122, "get_affinity": 123},
+}
 _PAUSE: Final = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
 _TEXT: Final = """\
 target triple = "{triple}"
@@ -38,10 +48,14 @@ target triple = "{triple}"
 @busy = global i32 0, align 64
 @started = global i32 0
 @workers = global i64 0, align 64
-@futex = global i64 0
 @syscall = global ptr null
 @create = global ptr null
 @yield = global ptr null
+@processor = global ptr null
+; Of each slot: the thread, whether it sleeps, whether it is kept from a processor.
+@places = global ptr null
+@allowed = global [{mask_bytes} x i8] zeroinitializer, align 8
+@elsewhere = global [{mask_bytes} x i8] zeroinitializer, align 8
 
 define internal void @work(ptr %body, ptr %context, i64 %tasks, i64 %slot) nounwind {{
 entry:
@@ -60,6 +74,14 @@ done:
 define internal ptr @worker(ptr %argument) nounwind {{
 entry:
   %slot = ptrtoint ptr %argument to i64
+  %call = load ptr, ptr @syscall
+  %places = load ptr, ptr @places
+  %thread_of = getelementptr {place}, ptr %places, i64 %slot, i32 0
+  %asleep = getelementptr {place}, ptr %places, i64 %slot, i32 1
+  %kept_away = getelementptr {place}, ptr %places, i64 %slot, i32 2
+  %thread = call i64 (i64, ...) %call(i64 {gettid})
+  %id = trunc i64 %thread to i32
+  store i32 %id, ptr %thread_of
   br label %head
 head:
   %last = phi i64 [ 0, %entry ], [ %last, %again ], [ %number, %joined ]
@@ -94,13 +116,18 @@ sleep:
   atomicrmw add ptr @sleepers, i32 1 seq_cst
   %word = trunc i64 %number to i32
   %upper = getelementptr i8, ptr @job, i64 4
-  %call = load ptr, ptr @syscall
-  %futex = load i64, ptr @futex
-  call i64 (i64, ...) %call(i64 %futex, ptr %upper, i64 128, i32 %word, ptr null)
+  store atomic i32 1, ptr %asleep monotonic, align 4
+  call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 128, i32 %word, ptr null)
+  store atomic i32 0, ptr %asleep monotonic, align 4
   atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  %kept = atomicrmw xchg ptr %kept_away, i32 0 acquire
+  %away = icmp ne i32 %kept, 0
+  br i1 %away, label %return, label %again
+return:
+  call i64 (i64, ...) %call(i64 {set_affinity}, i64 0, i64 {mask_bytes}, ptr @allowed)
   br label %again
 again:
-  %count = phi i64 [ %spins, %join ], [ %more, %idle ], [ 0, %sleep ]
+  %count = phi i64 [ %spins, %join ], [ %more, %idle ], [ 0, %sleep ], [ 0, %return ]
   br label %head
 }}
 
@@ -119,6 +146,57 @@ do:
   %next = add i64 %count, 1
   %slot = inttoptr i64 %next to ptr
   %failed = call i32 %create(ptr %thread, ptr null, ptr @worker, ptr %slot)
+  br label %head
+done:
+  ret void
+}}
+
+; Keep the sleeping workers from this processor, if there is another one.
+define internal void @make_way() nounwind {{
+entry:
+  %call = load ptr, ptr @syscall
+  %size = call i64 (i64, ...) %call(i64 {get_affinity}, i64 0, i64 {mask_bytes}, ptr @allowed)
+  %known = icmp sgt i64 %size, 0
+  br i1 %known, label %clear, label %done
+clear:
+  call void @llvm.memcpy.p0.p0.i64(ptr @elsewhere, ptr @allowed, i64 {mask_bytes}, i1 false)
+  %processor = load ptr, ptr @processor
+  %here = call i32 %processor()
+  %index = lshr i32 %here, 3
+  %bit = and i32 %here, 7
+  %shifted = shl i32 1, %bit
+  %narrow = trunc i32 %shifted to i8
+  %others = xor i8 %narrow, -1
+  %byte = getelementptr i8, ptr @elsewhere, i32 %index
+  %old = load i8, ptr %byte
+  %new = and i8 %old, %others
+  store i8 %new, ptr %byte
+  %bits = load i{mask_bits}, ptr @elsewhere, align 8
+  %none = icmp eq i{mask_bits} %bits, 0
+  br i1 %none, label %done, label %begin
+begin:
+  %workers = load i64, ptr @workers
+  %places = load ptr, ptr @places
+  br label %head
+head:
+  %slot = phi i64 [ 1, %begin ], [ %next, %again ]
+  %more = icmp sle i64 %slot, %workers
+  br i1 %more, label %look, label %done
+look:
+  %asleep_at = getelementptr {place}, ptr %places, i64 %slot, i32 1
+  %asleep = load atomic i32, ptr %asleep_at monotonic, align 4
+  %sleeps = icmp ne i32 %asleep, 0
+  br i1 %sleeps, label %move, label %again
+move:
+  %thread_of = getelementptr {place}, ptr %places, i64 %slot, i32 0
+  %thread = load i32, ptr %thread_of
+  %id = sext i32 %thread to i64
+  %kept_away = getelementptr {place}, ptr %places, i64 %slot, i32 2
+  store atomic i32 1, ptr %kept_away release, align 4
+  call i64 (i64, ...) %call(i64 {set_affinity}, i64 %id, i64 {mask_bytes}, ptr @elsewhere)
+  br label %again
+again:
+  %next = add i64 %slot, 1
   br label %head
 done:
   ret void
@@ -164,13 +242,13 @@ open:
   %asleep = icmp sgt i32 %sleepers, 0
   br i1 %asleep, label %wake, label %help
 wake:
+  call void @make_way()
   %upper = getelementptr i8, ptr @job, i64 4
   %call = load ptr, ptr @syscall
-  %futex = load i64, ptr @futex
   %others = sub i64 %tasks, 1
   %most = call i64 @llvm.smin.i64(i64 %others, i64 %workers)
   %count = trunc i64 %most to i32
-  call i64 (i64, ...) %call(i64 %futex, ptr %upper, i64 129, i32 %count)
+  call i64 (i64, ...) %call(i64 {futex}, ptr %upper, i64 129, i32 %count)
   br label %help
 help:
   call void @work(ptr %body, ptr %context, i64 %tasks, i64 0)
@@ -200,11 +278,12 @@ done:
   ret void
 }}
 declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 #: The variables of the pool that are set from here, and their sizes in bytes.
 _SIZES: Final = {
     **dict.fromkeys(("sleepers", "busy", "started"), 4),
-    **dict.fromkeys(("job", "workers", "futex", "syscall", "create", "yield"), 8),
+    **dict.fromkeys(("job", "workers", "places", "syscall", "create", "yield", "processor"), 8),
 }
 
 
@@ -215,13 +294,15 @@ class Pool:
         self.threads = threads
         self._library = link_object(pool_object(), ["run", *_SIZES])
         libc = ctypes.CDLL(None)
-        self._set("futex", _FUTEX[host().triple.split("-")[0]])
-        for name, function in (
-            *(("syscall", libc.syscall), ("create", libc.pthread_create)),
-            ("yield", libc.sched_yield),
-        ):
-            self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-        self._set("workers", threads - 1 if sys.platform == "linux" else 0)
+        if sys.platform == "linux":
+            for name, function in (
+                *(("syscall", libc.syscall), ("create", libc.pthread_create)),
+                *(("yield", libc.sched_yield), ("processor", libc.sched_getcpu)),
+            ):
+                self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+            self._set("workers", threads - 1)
+        self._places = (ctypes.c_int32 * (3 * threads))()
+        self._set("places", ctypes.addressof(self._places))
         os.register_at_fork(after_in_child=self._forget_workers)
         # The workers run this code until the process ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._library))
@@ -241,13 +322,23 @@ class Pool:
         """A forked child has none of the workers, and no loop is running in it."""
         for name in ("job", "sleepers", "busy", "started"):
             self._set(name, 0)
+        ctypes.memset(self._places, 0, ctypes.sizeof(self._places))
 
 
 def pool_object() -> bytes:
     """The object file of the code of the pool."""
     triple = host().triple
-    pause = _PAUSE[triple.split("-")[0]]
-    return compile_object(_TEXT.format(triple=triple, spins=_SPINS, pause=pause))
+    processor = triple.split("-")[0]
+    text = _TEXT.format(
+        triple=triple,
+        spins=_SPINS,
+        pause=_PAUSE[processor],
+        place=_PLACE,
+        mask_bytes=_MASK_BYTES,
+        mask_bits=8 * _MASK_BYTES,
+        **_CALLS[processor],
+    )
+    return compile_object(text)
 
 
 @cache

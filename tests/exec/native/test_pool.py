@@ -197,3 +197,24 @@ os.environ.pop("{pool.THREADS}", None)
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 """
     assert process(first + START + COUNT) == "1 1\n"
+
+
+AWAKE = f"""
+{START}
+import time
+before = os.sched_getaffinity(0)
+for pause in (0, 0.002, 0.02, 0.1, 0.1):
+    time.sleep(pause)
+    assert run(library, 1000)
+workers = {{int(name) for name in os.listdir("/proc/self/task")}} - {{os.getpid()}}
+# A worker that is woken after its loop has ended needs a moment until it may run anywhere again.
+end = time.monotonic() + 20
+while any(os.sched_getaffinity(worker) != before for worker in workers):
+    assert time.monotonic() < end, "a worker stays away from a processor"
+    time.sleep(0.001)
+print(len(workers), os.sched_getaffinity(0) == before)
+"""
+
+
+def test_workers_that_were_woken_may_run_on_every_processor_of_the_process() -> None:
+    assert process(AWAKE, RELAXPY_NUM_THREADS="3", OPENBLAS_NUM_THREADS="1") == "2 True\n"
