@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, TypeAlias
 
@@ -101,3 +102,24 @@ class Table:
             for side, cell in zip(sides, row, strict=True)
         )
         return f"<tr>{''.join(cells)}</tr>"
+
+
+class ShownAsTable(ABC):
+    """An object that `str`, an interactive prompt and a notebook show as its `_table`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def _table(self) -> Table: ...
+
+    @override
+    def __str__(self) -> str:
+        return str(self._table)
+
+    @override
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self._table.html()

@@ -21,7 +21,7 @@ from relaxpy.exec.native.machine import Machine, host, llvm
 from relaxpy.exec.native.pool import THREADS, thread_count
 from relaxpy.exec.native.processor import processor
 from relaxpy.ir.core.target import default_target
-from relaxpy.screen import Table
+from relaxpy.screen import ShownAsTable, Table
 
 _CORE_TYPE = "OPENBLAS_CORETYPE"
 
@@ -36,7 +36,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis:
+class Diagnosis(ShownAsTable):
     """The findings; `str` is a table, and an interactive prompt shows it."""
 
     findings: tuple[Finding, ...]
@@ -52,22 +52,12 @@ class Diagnosis:
         return {finding.topic: finding for finding in self.findings}[topic]
 
     @property
+    @override
     def _table(self) -> Table:
         rows = tuple((finding.topic, finding.value, finding.advice) for finding in self.findings)
         count = 3 if any(finding.advice for finding in self.findings) else 2
         header = ("topic", "found", "advice")
         return Table(header[:count], tuple(row[:count] for row in rows), text_columns=count)
-
-    @override
-    def __str__(self) -> str:
-        return str(self._table)
-
-    @override
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return self._table.html()
 
 
 @user_facing

@@ -21,7 +21,7 @@ from relaxpy.exec.runtime.instrument import Instrument, Profiler
 from relaxpy.exec.runtime.values import Value
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.screen import Table
+from relaxpy.screen import ShownAsTable, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class KernelRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KernelProfile:
+class KernelProfile(ShownAsTable):
     """One call, the quickest of several; the row with the longest time first. `str` is a table.
 
     Units:
@@ -65,6 +65,7 @@ class KernelProfile:
         return len(self.rows)
 
     @property
+    @override
     def _table(self) -> Table:
         header = (
             "kernel",
@@ -97,17 +98,6 @@ class KernelProfile:
             f"{row.flops * rate:.1f}" if row.flops else "",
             "" if row.share is None else f"{100 * row.share:.0f} %",
         )
-
-    @override
-    def __str__(self) -> str:
-        return str(self._table)
-
-    @override
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return self._table.html()
 
 
 @dataclass(slots=True)
