@@ -104,6 +104,9 @@ class _Frozen:
 
 _CHANGEABLE: Final = _Changeable.__dataclass_params__  # type: ignore[attr-defined]
 _FROZEN: Final = _Frozen.__dataclass_params__  # type: ignore[attr-defined]
+_FACTORY: Final = dataclasses._HAS_DEFAULT_FACTORY  # type: ignore[attr-defined]
+_SELF, _ABSENT, _SET = "self", "_absent", "_set"
+"""Names in constructors, which no field has."""
 _FIELD_TYPE: Final = dataclasses.fields(_Changeable)[0]._field_type  # type: ignore[attr-defined]
 
 
@@ -176,25 +179,47 @@ def _compiled_constructor(
     cls: type, fields: tuple[Field[Any], ...], *, frozen: bool
 ) -> Callable[..., None]:
     """The constructor that the standard decorator compiles for a class with these fields."""
-    # Without a docstring, the decorator would compose one of the signature.
-    body: dict[str, Any] = {"__module__": cls.__module__, "__annotations__": {}, "__doc__": "-"}
-    for field in fields:
-        body["__annotations__"][field.name] = field.type
-        options: dict[str, Any] = {"init": field.init, "kw_only": field.kw_only}
-        if field.default_factory is not dataclasses.MISSING:
-            options["default_factory"] = field.default_factory
-        elif field.default is not dataclasses.MISSING:
-            options["default"] = field.default
-        body[field.name] = dataclasses.field(**options)
+    names: dict[str, Any] = {_ABSENT: _FACTORY, _SET: object.__setattr__}
+    lines = [_assignment(field, names, frozen=frozen) for field in fields]
     if hasattr(cls, "__post_init__"):
-        body["__post_init__"] = cls.__post_init__
-    model: Any = type(cls.__name__, (), body)
-    # With slots, it sets defaults of fields that are not parameters, too.
-    decorator = dataclasses.dataclass(
-        frozen=frozen, slots=True, repr=False, eq=False, match_args=False
-    )
-    constructor: Callable[..., None] = decorator(model).__init__
+        lines.append(f"{_SELF}.__post_init__()")
+    by_position = [_parameter(f, names) for f in fields if f.init and not f.kw_only]
+    by_name = [_parameter(f, names) for f in fields if f.init and f.kw_only]
+    params = ", ".join((_SELF, *by_position, *(("*", *by_name) if by_name else ())))
+    body = "\n ".join(filter(None, lines)) or "pass"
+    exec(f"def __init__({params}):\n {body}", names)
+    constructor: Callable[..., None] = names["__init__"]
+    constructor.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
+    constructor.__module__ = cls.__module__
     return constructor
+
+
+def _parameter(field: Field[Any], names: dict[str, Any]) -> str:
+    """A parameter of a constructor; `names` gets its default."""
+    if field.default_factory is not dataclasses.MISSING:
+        return f"{field.name}={_ABSENT}"
+    if field.default is dataclasses.MISSING:
+        return field.name
+    names[f"_default_{field.name}"] = field.default
+    return f"{field.name}=_default_{field.name}"
+
+
+def _assignment(field: Field[Any], names: dict[str, Any], *, frozen: bool) -> str:
+    """The line of a constructor that sets a field; empty if nothing does."""
+    name, value = field.name, field.name
+    if field.default_factory is not dataclasses.MISSING:
+        names[f"_new_{name}"] = field.default_factory
+        value = f"_new_{name}()"
+        if field.init:
+            value += f" if {name} is {_ABSENT} else {name}"
+    elif not field.init:
+        if field.default is dataclasses.MISSING:
+            return ""
+        names[f"_default_{name}"] = field.default
+        value = f"_default_{name}"
+    if frozen:
+        return f"{_SET}({_SELF}, {name!r}, {value})"
+    return f"{_SELF}.{name} = {value}"
 
 
 def _representation(names: tuple[str, ...]) -> Callable[[object], str]:

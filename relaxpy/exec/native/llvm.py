@@ -106,11 +106,13 @@ class Value:
 
     def __neg__(self) -> Value:
         if self.type.is_float:
-            return self.function.new(self.type, f"fneg {self}")
+            return self.function.computed(self.type, f"fneg {self}")
         return 0 - self
 
 
 Operand: TypeAlias = Value | int | float
+_NEUTRAL = {"add": "0", "sub": "0", "mul": "1"}
+"""The second operand with which integer arithmetic returns the first one."""
 _SHORT = 512
 """Functions of fewer values have no long blocks."""
 Slot: TypeAlias = list["str | Slot"]
@@ -186,6 +188,7 @@ class Module:
 class Function:
     """A function under construction; its methods append instructions to the open block.
 
+    An instruction that only computes is not repeated within a block: LLVM would have to find that.
     `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets
     a product and a sum become one instruction, the same one on every processor with FMA. A
     function that is not `optimised` takes less time to compile.
@@ -211,6 +214,7 @@ class Function:
         self._lines: Slot = []
         self._top = self._lines
         self._block = "entry"
+        self._known: dict[str, Value] = {}
         self._count = 0
 
     def text(self) -> str:
@@ -234,8 +238,9 @@ class Function:
     def at(self, slot: Slot) -> Iterator[None]:
         """Insert the instructions that follow, among which are no jumps, in `slot`."""
         outer, self._lines = self._lines, slot
+        known, self._known = self._known, {}
         yield
-        self._lines = outer
+        self._lines, self._known = outer, known
 
     # ---- instructions and constants
 
@@ -248,6 +253,13 @@ class Function:
         value = Value(self, type, f"%v{self._number()}")
         self._lines.append(f"  {value.name} = {instruction}")
         return value
+
+    def computed(self, type: Type, instruction: str) -> Value:
+        """The result of an instruction that has no effect; a block has it once."""
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = self.new(type, instruction)
+        return known
 
     def const(self, type: Type, value: float) -> Value:
         """A constant; the same number in all lanes of a vector."""
@@ -276,25 +288,27 @@ class Function:
             a = self.splat(a, b.type.lanes)
         if a.type.is_float:
             name = " ".join(filter(None, (f"f{name}", self.flags)))
-        return self.new(a.type, f"{name} {a}, {b.name}")
+        elif b.name == _NEUTRAL.get(name):
+            return a
+        return self.computed(a.type, f"{name} {a}, {b.name}")
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """A comparison by the predicate of `fcmp` or `icmp`, such as `olt` or `slt`."""
         b = self.like(a, b)
         kind = "fcmp" if a.type.is_float else "icmp"
-        return self.new(a.type.of("i1"), f"{kind} {predicate} {a}, {b.name}")
+        return self.computed(a.type.of("i1"), f"{kind} {predicate} {a}, {b.name}")
 
     def select(self, condition: Value, yes: Value, no: Operand) -> Value:
         """`yes` where the condition holds, else `no`, in each lane."""
         no = self.like(yes, no)
         if condition.type.lanes > 1:
             yes, no = self.splat(yes, condition.type.lanes), self.splat(no, condition.type.lanes)
-        return self.new(yes.type, f"select {condition}, {yes}, {no}")
+        return self.computed(yes.type, f"select {condition}, {yes}, {no}")
 
     def cast(self, instruction: str, value: Value, element: str) -> Value:
         """A conversion such as `sitofp` or `bitcast`, with the same number of lanes."""
         type = value.type.of(element)
-        return self.new(type, f"{instruction} {value} to {type}")
+        return self.computed(type, f"{instruction} {value} to {type}")
 
     def call(self, name: str, result: Type, *args: Value) -> Value:
         """A call of a function that is in the module or defined elsewhere."""
@@ -308,11 +322,17 @@ class Function:
     def intrinsic(self, name: str, a: Value, *others: Operand) -> Value:
         """An intrinsic whose operands and result have the type of `a`, such as `fma` or `smax`."""
         operands = [a, *(self.like(a, o) for o in others)]
-        return self.call(f"llvm.{name}.{a.type.suffix}", a.type, *operands)
+        full = f"llvm.{name}.{a.type.suffix}"
+        self.module.declare(full, a.type, [o.type for o in operands])
+        return self.computed(a.type, f"call {a.type} @{full}({', '.join(map(str, operands))})")
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
         """`a * b + c`, rounded once."""
         return self.intrinsic("fma", a, b, c)
+
+    def fence(self, value: Value) -> Value:
+        """`value`, whose computation LLVM does not combine with its uses, which may take long."""
+        return self.intrinsic("arithmetic.fence", value) if value.type.is_float else value
 
     # ---- memory
 
@@ -327,9 +347,11 @@ class Function:
 
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
         """The address of the element at `index` of an array of the scalar type of `type`."""
-        return self.new(
-            POINTER, f"getelementptr {type.element}, ptr {pointer.name}, {self.index(index)}"
-        )
+        index = self.index(index)
+        if index.name == "0":
+            return pointer
+        address = f"getelementptr {type.element}, ptr {pointer.name}, {index}"
+        return self.computed(POINTER, address)
 
     def load(self, type: Type, pointer: Value, align: int | None = None) -> Value:
         """The value at `pointer`; by default aligned as one element of the type."""
@@ -409,7 +431,7 @@ class Function:
     def _places(self, type: Type, pointer: Value, offsets: Value) -> tuple[Type, Value]:
         lanes = offsets.type.lanes
         address = f"getelementptr {type.element}, {pointer}, {offsets}"
-        return Type(type.element, lanes), self.new(Type("ptr", lanes), address)
+        return Type(type.element, lanes), self.computed(Type("ptr", lanes), address)
 
     def prefetch(self, pointer: Value, *, write: bool = False) -> None:
         """Ask for the cache line at `pointer`, which need not be valid."""
@@ -427,9 +449,9 @@ class Function:
         type = Type(value.type.element, lanes)
         if value.name[0] not in "%@":
             return Value(self, type, f"splat ({value})")
-        first = self.new(type, f"insertelement {type} poison, {value}, i64 0")
+        first = self.computed(type, f"insertelement {type} poison, {value}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
-        return self.new(type, f"shufflevector {first}, {type} poison, {zeros}")
+        return self.computed(type, f"shufflevector {first}, {type} poison, {zeros}")
 
     def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
         """The given lanes of `a` followed by `b`; a scalar if there is one."""
@@ -438,11 +460,11 @@ class Function:
         numbers = ", ".join(f"i32 {n}" for n in lanes)
         other = f"{a.type} {'poison' if b is None else b.name}"
         type = Type(a.type.element, len(lanes))
-        return self.new(type, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{numbers}>")
+        return self.computed(type, f"shufflevector {a}, {other}, <{len(lanes)} x i32> <{numbers}>")
 
     def lane(self, value: Value, lane: int) -> Value:
         """One lane of a vector."""
-        return self.new(Type(value.type.element), f"extractelement {value}, i64 {lane}")
+        return self.computed(Type(value.type.element), f"extractelement {value}, i64 {lane}")
 
     def fold_lanes(self, value: Value, combine: Callable[[Value, Value], Value]) -> Value:
         """All lanes combined to a scalar, in a tree whose order is fixed. Their number is 2**k."""
@@ -548,7 +570,7 @@ class Function:
 
     def _open(self, label: str) -> None:
         self._lines.append(f"{label}:")
-        self._block = label
+        self._block, self._known = label, {}
 
     def _label(self, prefix: str) -> str:
         return f"{prefix}{self._number()}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Memory, Size, ceil_div, combine, convert, load
-from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.llvm import I64, POINTER, VOID, Function, Type, Value
 
 _AHEAD = 4
 """The vectors of a column after the current one up to which memory is asked for."""
@@ -97,17 +98,51 @@ def _each_vector(
 def _pack_columns(
     f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
-    """Pack a block whose columns are contiguous, by transposed squares."""
+    """Pack a block whose columns are contiguous, by transposed squares.
+
+    This is much code, so kernels share functions for it.
+    """
+    masked_rows, masked_columns = (
+        isinstance(size, Value) or size % type.lanes > 0 for size in (source.rows, source.columns)
+    )
+    if memory.convert is not None:
+        _pack_squares(f, memory, source, target, pitch, type, masked_rows, masked_columns)
+        return
+    masks = "rows" * masked_rows + "columns" * masked_columns
+    name = f"pack.{memory.type.suffix}.{type.suffix}.{pitch}.{masks}"
+    if name not in f.module.functions:
+        names = ((POINTER, "from"), (I64, "rows"), (I64, "columns"), (I64, "stride"))
+        shared = f.module.function(name, [*names, (POINTER, "to")], internal=True)
+        first, rows, columns, stride, to = shared.params
+        block = Block(first, rows, columns, 1, stride)
+        _pack_squares(
+            *(shared, replace(memory, pointer=first), block, to, pitch, type),
+            *(masked_rows, masked_columns),
+        )
+        shared.ret()
+    sizes = map(f.index, (source.rows, source.columns, source.column_stride))
+    f.call(name, VOID, source.pointer, *sizes, target)
+
+
+def _pack_squares(
+    f: Function,
+    memory: Memory,
+    source: Block,
+    target: Value,
+    pitch: int,
+    type: Type,
+    masked_rows: bool,
+    masked_columns: bool,
+) -> None:
+    """Pack a block by squares, of which those at its ends are masked if that is necessary."""
     lanes = type.lanes
-    whole_rows = not isinstance(source.rows, Value) and source.rows % lanes == 0
-    whole_columns = not isinstance(source.columns, Value) and source.columns % lanes == 0
 
     def square(row: Value, column: Value) -> None:
-        present = None if whole_rows else f.lanes_below(f.index(source.rows) - row, lanes)
+        present = f.lanes_below(f.index(source.rows) - row, lanes) if masked_rows else None
         vectors = []
         for lane in range(lanes):
             current, mask = column + lane, present
-            if not whole_columns:
+            if masked_columns:
                 exists = f.splat(f.compare("slt", current, f.index(source.columns)), lanes)
                 mask = exists if mask is None else f.arithmetic("and", mask, exists)
             start = combine(f, "add", combine(f, "mul", current, source.column_stride), row)
@@ -157,7 +192,7 @@ def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:
     high = [n + size // 2 for n in low]
     for _ in range(size.bit_length() - 1):
         pairs = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
-        vectors = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
+        vectors = [f.fence(f.shuffle(a, b, lanes)) for a, b in pairs for lanes in (low, high)]
     return vectors
 
 

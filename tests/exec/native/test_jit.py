@@ -53,6 +53,19 @@ def test_several_threads_compile_at_a_time() -> None:
     assert sorted(found) == sorted([0, 1, 2, 3] * 10)
 
 
+def test_a_block_computes_a_value_once() -> None:
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("sums", [(I64, "x"), (I64, "n")], I64)
+    x, n = function.params
+    first = (x + 3) * n + (x + 3) * n + (x + 0) * 1
+    (total,) = function.loop(0, n, 1, [first], lambda i, sum_: [sum_ + (x + 3) * n + i])
+    function.ret(total)
+    assert module.text().count("add i64 %x, 3") == 2  # once in each of two blocks
+    run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    found = run(compile_module(module, ["sums"])["sums"])(5, 4)
+    assert found == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
+
+
 def test_the_narrow_machine_has_no_registers_of_512_bits() -> None:
     module = Module(narrow().triple, narrow().vector_bits)
     function = module.function("twice", [(POINTER, "x")])
