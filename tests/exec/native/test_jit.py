@@ -62,8 +62,8 @@ def test_a_block_computes_a_value_once() -> None:
     function.ret(total)
     assert module.text().count("add i64 %x, 3") == 2  # once in each of two blocks
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-    found = run(compile_module(module, ["sums"])["sums"])(5, 4)
-    assert found == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
+    library = compile_module(module, ["sums"])
+    assert run(library["sums"])(5, 4) == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
 
 
 def test_the_narrow_machine_has_no_registers_of_512_bits() -> None:
