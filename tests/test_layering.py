@@ -56,7 +56,8 @@ FLOORS = {
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
-        relax/transform relax/training relax/dump_ast.py relax/pipelines.py transform.py
+        relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
+        transform.py
         relay/ty.py relay/type_text.py relay/expr.py relay/analysis/variables.py relay/module.py
         relay/op/relations.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
@@ -66,7 +67,8 @@ FLOORS = {
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py explain.py executable.py
         kernel/nest kernel/plan kernel/emit kernel native lower graph reference
-        kernel_source.py profile.py vm.py compile.py doctor.py python_module.py eager.py relay
+        kernel_source.py profile.py vm.py compile.py doctor.py python_module.py nn_model.py
+        eager.py relay
     """,
     "relaxpy/script": """
         diagnostics.py printer language dist.py ir_builder

@@ -32,7 +32,10 @@ from relaxpy.exec.native.saved import LoadedCode, load_code, saved_code
 from relaxpy.exec.profile import profile_call
 from relaxpy.exec.reference.graph import ReferenceEvaluator, check_runnable
 from relaxpy.exec.report import ExecutionReport, ReportRow
-from relaxpy.exec.runtime import vm_builtins as vm_builtins  # registers functions
+from relaxpy.exec.runtime import (  # registers functions
+    kv_cache as kv_cache,
+    vm_builtins as vm_builtins,
+)
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument

@@ -18,6 +18,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.python_functions import takes_self
 from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.torch_tensors import as_numpy, as_torch, is_torch
 from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
@@ -278,30 +279,13 @@ class BasePyModule:
         """Convert tensors to NumPy arrays."""
         if isinstance(tensors, (list, tuple)):
             return [self._convert_pytorch_to_tvm(tensor) for tensor in tensors]
-        return _as_numpy(tensors) if _is_torch(tensors) else np.asarray(tensors)
+        return as_numpy(tensors) if is_torch(tensors) else np.asarray(tensors)
 
     def _convert_tvm_to_pytorch(self, tensors: Any) -> Any:
         """Convert NumPy arrays to tensors of torch, if torch is loaded."""
         if isinstance(tensors, (list, tuple)):
             return [self._convert_tvm_to_pytorch(tensor) for tensor in tensors]
-        return _as_torch(tensors) if "torch" in sys.modules else tensors
-
-
-def _is_torch(value: object) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
-
-
-def _as_numpy(value: Any) -> Any:
-    """A tensor of torch as an array, over the same memory if possible."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_as_numpy, value))
-    return value.detach().cpu().numpy() if _is_torch(value) else value
-
-
-def _as_torch(value: Any) -> Any:
-    if not isinstance(value, np.ndarray):
-        return value
-    return sys.modules["torch"].from_numpy(value)
+        return as_torch(tensors) if "torch" in sys.modules else tensors
 
 
 def _exported(value: Any) -> Any:
@@ -310,16 +294,16 @@ def _exported(value: Any) -> Any:
         return value
     if isinstance(value, tuple):
         return tuple(map(_exported, value))
-    return _as_torch(value)
+    return as_torch(value)
 
 
 @contextmanager
 def _converted_args(args: Sequence[Any]) -> Iterator[list[Any]]:
     """Convert `args` to arrays; results in the context are tensors of torch if an argument is."""
     arrays = any(isinstance(arg, np.ndarray) for arg in args)
-    token = _returns_torch.set(any(map(_is_torch, args)) or (_returns_torch.get() and not arrays))
+    token = _returns_torch.set(any(map(is_torch, args)) or (_returns_torch.get() and not arrays))
     try:
-        yield [_as_numpy(arg) for arg in args]
+        yield [as_numpy(arg) for arg in args]
     finally:
         _returns_torch.reset(token)
 

@@ -77,6 +77,7 @@ from relaxpy.relax import (
     dpl as dpl,
     expr as expr,
     expr_functor as expr_functor,
+    frontend as frontend,
     op as op,
     pipeline as pipeline,
     struct_info as struct_info,

@@ -266,6 +266,12 @@ def invoke_debug_func(effect: Value, name: str, line: str, *args: Value) -> Valu
     return effect
 
 
+@_builtin("debug_print", pure=False)
+def debug_print(line: str, value: Value) -> None:
+    """Print a position, the shape and datatype of a tensor, and its elements."""
+    print(f"[{line}] {describe(value)}\n{value}", flush=True)
+
+
 _builtin("alloc_tensor")(tensor_in)
 _builtin("copy")(lambda value: value)
 _builtin("ensure_zero_offset")(same_value)

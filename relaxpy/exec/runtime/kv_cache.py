@@ -1,0 +1,96 @@
+"""The packed functions of `nn.KVCache`: rows of keys or values that are added at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from relaxpy.errors import RuntimeCheckError
+from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.values import Array, ShapeTuple
+
+
+class AttentionKVCache:
+    """Memory for rows, of which the first `count` have been added."""
+
+    def __init__(self, rows: Array, count: int) -> None:
+        self.rows = rows
+        self.count = count
+
+    def reserve(self, count: int) -> None:
+        """Have memory for `count` rows; it at least doubles when it grows."""
+        if count > len(self.rows):
+            capacity = max(count, 2 * len(self.rows))
+            rows = np.empty((capacity, *self.rows.shape[1:]), self.rows.dtype)
+            rows[: self.count] = self.rows[: self.count]
+            self.rows = rows
+
+
+@register_func("vm.builtin.attention_kv_cache_create")
+def create(data: Array, shape: Sequence[int], count: int = -1) -> AttentionKVCache:
+    """A cache with memory of a shape, and the first `count` rows of `data`, all of them for -1.
+
+    Errors:
+        RuntimeCheckError: there are not so many rows, or they have another shape.
+    """
+    count = len(data) if count == -1 else int(count)
+    if not 0 <= count <= len(data) or tuple(shape[1:]) != data.shape[1:]:
+        raise RuntimeCheckError(
+            f"a cache of shape {tuple(shape)} cannot begin with {count} rows of data of shape "
+            f"{data.shape}"
+        )
+    cache = AttentionKVCache(np.empty(tuple(shape), data.dtype), 0)
+    append(cache, data[:count])
+    return cache
+
+
+@register_func("vm.builtin.attention_kv_cache_append")
+def append(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
+    """Add rows at the end; return the cache itself.
+
+    Errors:
+        RuntimeCheckError: the rows have another shape or datatype.
+    """
+    if data.shape[1:] != cache.rows.shape[1:] or data.dtype != cache.rows.dtype:
+        raise RuntimeCheckError(
+            f"a cache of {cache.rows.dtype} rows of shape {cache.rows.shape[1:]} cannot contain "
+            f"{data.dtype} data of shape {data.shape}"
+        )
+    count = cache.count + len(data)
+    cache.reserve(count)
+    cache.rows[cache.count : count] = data
+    cache.count = count
+    return cache
+
+
+@register_func("vm.builtin.attention_kv_cache_view")
+def view(cache: AttentionKVCache, shape: ShapeTuple) -> Array:
+    """The rows of the cache, which must have this shape.
+
+    Errors:
+        RuntimeCheckError: they have another shape.
+    """
+    rows = cache.rows[: cache.count]
+    if rows.shape != tuple(shape):
+        raise RuntimeCheckError(
+            f"the cache has rows of shape {rows.shape}, expected {tuple(shape)}",
+            hint="the first dimension is the number of rows that were added",
+        )
+    return rows
+
+
+@register_func("vm.builtin.attention_kv_cache_array_clear")
+def clear(caches: Sequence[AttentionKVCache]) -> None:
+    """Remove all rows of caches."""
+    for cache in caches:
+        cache.count = 0
+
+
+@register_func("vm.builtin.attention_kv_cache_array_popn")
+def remove_last(caches: Sequence[AttentionKVCache], count: int) -> None:
+    """Remove the last `count` rows of caches. Errors: RuntimeCheckError if one has fewer."""
+    for cache in caches:
+        if not 0 <= count <= cache.count:
+            raise RuntimeCheckError(f"cannot remove {count} of the {cache.count} rows of a cache")
+        cache.count -= int(count)

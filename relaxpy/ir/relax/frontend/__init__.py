@@ -1,0 +1,1 @@
+"""Front ends: other ways to describe models, which become modules of Relax."""

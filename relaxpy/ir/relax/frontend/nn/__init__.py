@@ -1,0 +1,1 @@
+"""Models as trees of Python objects: tensors, layers, specifications, and the exporter."""

@@ -1,0 +1,373 @@
+"""The values of models while they are exported: tensors, parameters, objects and effects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import numpy as np
+from typing_extensions import override
+
+from relaxpy.entry import user_facing
+from relaxpy.errors import BuilderStateError, MisuseError
+from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import (
+    DataflowVar,
+    Expr,
+    ObjectStructInfo,
+    TensorStructInfo,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    const,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.tir import expr as tir
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Dim: TypeAlias = int | str | tir.PrimExpr
+"""A dimension; a string is the name of a new shape variable."""
+_default_dtype: ContextVar[str] = ContextVar("relaxpy_nn_dtype", default="float32")
+
+
+def get_default_dtype() -> str:
+    """The datatype of parameters that are created without one: float32 unless it was set."""
+    return _default_dtype.get()
+
+
+@user_facing
+def set_default_dtype(dtype: str) -> None:
+    """Set the datatype of parameters that are created without one.
+
+    Errors:
+        MisuseError (also ValueError): there is no such datatype.
+    """
+    _default_dtype.set(str(DataType(dtype)))
+
+
+class Tensor:
+    """A tensor of a model: a Relax expression with known shape and datatype.
+
+    Python operators emit calls of Relax operators where the model is exported. A number takes the
+    datatype of the other operand.
+    """
+
+    _expr: Expr
+
+    def __init__(self, *, _expr: Expr) -> None:
+        """Errors: MisuseError if the expression is not a tensor of known shape."""
+        self._expr = _with_known_shape(_expr)
+
+    @staticmethod
+    @user_facing
+    def from_const(data: object) -> Tensor:
+        """A literal. Errors: as for `relax.const`."""
+        return Tensor(_expr=const(data))
+
+    @staticmethod
+    @user_facing
+    def from_scalar(data: float, dtype: str) -> Tensor:
+        """A literal of rank 0. Errors: as for `relax.const`."""
+        return Tensor(_expr=const(data, dtype))
+
+    @staticmethod
+    @user_facing
+    def from_struct_info(struct_info: TensorStructInfo, name: str = "tensor") -> Tensor:
+        """A new variable with this struct info."""
+        return Tensor(_expr=Var(name, struct_info))
+
+    @staticmethod
+    @user_facing
+    def placeholder(shape: Sequence[Dim], dtype: str, name: str = "tensor") -> Tensor:
+        """A new variable. It describes the results of external functions, for example.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): a dimension is negative, or not a dimension.
+        """
+        return Tensor(_expr=Var(name, TensorStructInfo(_dims(shape), dtype)))  # type: ignore[arg-type]
+
+    @property
+    def struct_info(self) -> TensorStructInfo:
+        """The struct info of the expression."""
+        sinfo = self._expr.struct_info
+        assert isinstance(sinfo, TensorStructInfo)
+        return sinfo
+
+    @property
+    def shape(self) -> list[int | tir.PrimExpr]:
+        """The dimensions: integers where they are literals, otherwise scalar expressions."""
+        dims = self.struct_info.get_shape()
+        assert dims is not None
+        return [dim.value if isinstance(dim, tir.IntImm) else dim for dim in dims]
+
+    @property
+    def ndim(self) -> int:
+        """The rank."""
+        return self.struct_info.ndim
+
+    @property
+    def dtype(self) -> str:
+        """The datatype."""
+        return self.struct_info.dtype
+
+    @override
+    def __repr__(self) -> str:
+        return f'Tensor({self.shape}, "{self.dtype}")'
+
+    def __add__(self, other: object) -> Tensor:
+        return self._binary("add", self, other)
+
+    def __radd__(self, other: object) -> Tensor:
+        return self._binary("add", self, other)
+
+    def __sub__(self, other: object) -> Tensor:
+        return self._binary("subtract", self, other)
+
+    def __rsub__(self, other: object) -> Tensor:
+        return self._binary("subtract", other, self)
+
+    def __mul__(self, other: object) -> Tensor:
+        return self._binary("multiply", self, other, "mul")
+
+    def __rmul__(self, other: object) -> Tensor:
+        return self._binary("multiply", self, other, "mul")
+
+    def __truediv__(self, other: object) -> Tensor:
+        return self._binary("divide", self, other)
+
+    def __rtruediv__(self, other: object) -> Tensor:
+        return self._binary("divide", other, self)
+
+    def __lt__(self, other: object) -> Tensor:
+        return self._binary("less", self, other)
+
+    def __le__(self, other: object) -> Tensor:
+        return self._binary("less_equal", self, other)
+
+    def __gt__(self, other: object) -> Tensor:
+        return self._binary("greater", self, other)
+
+    def __ge__(self, other: object) -> Tensor:
+        return self._binary("greater_equal", self, other)
+
+    def maximum(self, other: object) -> Tensor:
+        """The greater of each two elements."""
+        return self._binary("maximum", self, other)
+
+    def minimum(self, other: object) -> Tensor:
+        """The lesser of each two elements."""
+        return self._binary("minimum", self, other)
+
+    @user_facing
+    def astype(self, dtype: str) -> Tensor:
+        """The tensor in another datatype, or itself if it has this one."""
+        return self if self.dtype == dtype else emit_tensor(R.astype(self._expr, dtype), "astype")
+
+    @user_facing
+    def reshape(self, *shape: int | tir.PrimExpr) -> Tensor:
+        """The elements in another shape, in which one dimension may be -1."""
+        return emit_tensor(R.reshape(self._expr, shape), "reshape")
+
+    @user_facing
+    def permute_dims(self, *axes: int) -> Tensor:
+        """The tensor with its axes in another order."""
+        return emit_tensor(R.permute_dims(self._expr, axes), "permute_dims")
+
+    @user_facing
+    def repeat(self, repeats: int, axis: int | None = None) -> Tensor:
+        """The tensor with each element repeated along an axis, or in one row."""
+        return emit_tensor(R.repeat(self._expr, repeats, axis), "repeat")
+
+    @user_facing
+    def _binary(self, op: str, lhs: object, rhs: object, name: str | None = None) -> Tensor:
+        operands = (as_operand(lhs, self), as_operand(rhs, self))
+        return emit_tensor(getattr(R, op)(*operands), name or op)
+
+
+class Parameter(Tensor):
+    """A weight of a layer, which may have a value. `attrs` is for the attributes that users set."""
+
+    def __init__(self, shape: Sequence[Dim], dtype: str | None = None) -> None:
+        """Errors: MisuseError if a dimension is negative, or not a dimension."""
+        super().__init__(
+            _expr=Tensor.placeholder(shape, dtype or get_default_dtype(), "param")._expr
+        )
+        self._data: Array | None = None
+        self.attrs: dict[str, Any] = {}
+
+    @property
+    def data(self) -> Array | None:
+        """The value, or None if there is none yet."""
+        return self._data
+
+    @data.setter
+    @user_facing
+    def data(self, data: object) -> None:
+        """Set the value: an array, a tensor of another library that supports DLPack, or None.
+
+        Errors:
+            MisuseError (also TypeError, ValueError): the value is not a tensor of this shape and
+                datatype.
+        """
+        if data is None:
+            self._data = None
+            return
+        if not isinstance(data, np.ndarray) and not hasattr(data, "__dlpack__"):
+            raise MisuseError(f"a parameter has a tensor as value, found {data!r:.60}", about=data)
+        array = data if isinstance(data, np.ndarray) else np.from_dlpack(data)
+        if array.shape != tuple(self.shape):
+            raise MisuseError(
+                f"a parameter of shape {tuple(self.shape)} cannot have a value of shape "
+                f"{array.shape}",
+                about=data,
+            )
+        if DataType(array.dtype) != self.dtype:
+            raise MisuseError(
+                f"a parameter of {self.dtype} cannot have a value of {array.dtype}",
+                hint=f'convert it: value.astype("{self.dtype}")',
+                about=data,
+            )
+        self._data = array
+
+    @user_facing
+    def to(self, dtype: str | None = None) -> None:
+        """Change the datatype, if one is passed.
+
+        Errors:
+            MisuseError (also ValueError): the parameter has a value already.
+        """
+        if dtype is None:
+            return
+        if self._data is not None:
+            raise MisuseError(
+                f"the datatype of a parameter with a value stays {self.dtype}",
+                hint="call to(dtype) before the value is set",
+            )
+        self._expr = Tensor.placeholder(self.shape, dtype, "param")._expr
+
+
+class Object:
+    """A value that is not a tensor, such as a cache: a variable whose struct info is `R.Object`.
+
+    Errors:
+        MisuseError: the expression has another struct info.
+    """
+
+    _expr: Var
+
+    def __init__(self, *, _expr: Expr, _name: str) -> None:
+        self._expr = _expr if isinstance(_expr, Var) else current_builder().emit(_expr, _name)
+        if not isinstance(self._expr.struct_info, ObjectStructInfo):
+            raise MisuseError(
+                f"an nn.Object is an R.Object, found {self._expr.struct_info}", about=_expr
+            )
+
+
+class Effect(ABC):
+    """A state that methods of a model change, such as a cache or what was printed.
+
+    Exported methods take its variables after their inputs, and return them after their result.
+    """
+
+    @abstractmethod
+    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
+        """Emit the initial state in `_initialize_effect`; return its variables."""
+
+    @abstractmethod
+    def create(self, name_hint: str) -> list[Var]:
+        """New parameters for the state, in a method that is being exported."""
+
+    @abstractmethod
+    def set_state(self, state_vars: list[Var]) -> None:
+        """Set the variables of the present state."""
+
+    @abstractmethod
+    def finalize(self) -> list[Var]:
+        """The variables of the state at the end of a method, which are then forgotten."""
+
+    def to(self, dtype: str | None = None) -> None:  # noqa: B027  # most effects have no datatype
+        """Change the datatype of the state, if it has one."""
+
+
+def _with_known_shape(expr: Expr) -> Expr:
+    sinfo = expr.struct_info if isinstance(expr, Expr) else None
+    if not isinstance(sinfo, TensorStructInfo) or sinfo.get_shape() is None:
+        found = sinfo if isinstance(expr, Expr) else f"{expr!r:.60}"
+        raise MisuseError(f"an nn.Tensor has a known shape, found {found}", about=expr)
+    return expr
+
+
+def _dims(shape: Sequence[Dim]) -> list[int | tir.PrimExpr]:
+    """The dimensions of a placeholder, with shape variables for names."""
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise MisuseError(f"a shape is a sequence of dimensions, found {shape!r:.60}", about=shape)
+    return [tir.Var(dim, "int64") if isinstance(dim, str) else dim for dim in shape]
+
+
+def current_builder() -> BlockBuilder:
+    """The builder of the function that is being exported.
+
+    Errors:
+        BuilderStateError (also RuntimeError): nothing is being exported.
+    """
+    builder = BlockBuilder.current()
+    if builder is None:
+        raise BuilderStateError(
+            "an operator of nn is called where nothing is being exported",
+            hint="call it in a method of an nn.Module, and export_tvm exports the method",
+        )
+    return builder
+
+
+def as_operand(value: object, like: Tensor) -> Expr:
+    """The expression of an operand; a number becomes a literal in the datatype of `like`.
+
+    Errors:
+        MisuseError (also TypeError): `value` is neither a tensor nor a number.
+    """
+    if isinstance(value, Tensor):
+        return value._expr
+    if isinstance(value, (tir.IntImm, tir.FloatImm)):
+        value = value.value
+    if isinstance(value, (int, float)):
+        return const(value, like.dtype)
+    raise MisuseError(f"expected an nn.Tensor or a number, found {value!r:.60}", about=value)
+
+
+def expr_of(value: object) -> Expr:
+    """The expression of a tensor. Errors: MisuseError (also TypeError) if it is none."""
+    if isinstance(value, Tensor):
+        return value._expr
+    raise MisuseError(
+        f"expected an nn.Tensor, found {value!r:.60}",
+        hint="nn.Tensor.from_const(array) is a literal",
+        about=value,
+    )
+
+
+@user_facing
+def wrap_nested(expr: Expr, name: str) -> Any:
+    """Bind an expression; return it as a Tensor, or as a tuple of them, bound field by field.
+
+    Errors:
+        MisuseError (also TypeError): the expression is neither a tensor nor a tuple of tensors.
+    """
+    bound = expr if isinstance(expr, DataflowVar) else current_builder().emit(expr, name)
+    match bound.struct_info:
+        case TensorStructInfo():
+            return Tensor(_expr=bound)
+        case TupleStructInfo(fields=fields):
+            return tuple(
+                wrap_nested(TupleGetItem(bound, i), f"{name}.{i}") for i in range(len(fields))
+            )
+        case sinfo:
+            raise MisuseError(f"an operator of nn returns tensors, found {sinfo}", about=expr)
+
+
+def emit_tensor(expr: Expr, name: str) -> Tensor:
+    """Bind an expression whose value is one tensor."""
+    result: Tensor = wrap_nested(expr, name)
+    return result

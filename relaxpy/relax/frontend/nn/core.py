@@ -1,0 +1,18 @@
+"""Tensors, parameters and modules of models."""
+
+from relaxpy.ir.relax.frontend.nn.core import (
+    Effect as Effect,
+    Object as Object,
+    Parameter as Parameter,
+    Tensor as Tensor,
+    get_default_dtype as get_default_dtype,
+    set_default_dtype as set_default_dtype,
+    wrap_nested as wrap_nested,
+)
+from relaxpy.ir.relax.frontend.nn.module import (
+    Module as Module,
+    ModuleDict as ModuleDict,
+    ModuleList as ModuleList,
+    ParameterDict as ParameterDict,
+    ParameterList as ParameterList,
+)

@@ -1,0 +1,21 @@
+"""The layers that models are made of, and their effects."""
+
+from relaxpy.ir.relax.frontend.nn.effects import IOEffect as IOEffect, KVCache as KVCache
+from relaxpy.ir.relax.frontend.nn.modules import (
+    GELU as GELU,
+    Attention as Attention,
+    Conv1D as Conv1D,
+    Conv2D as Conv2D,
+    Conv3D as Conv3D,
+    ConvTranspose1D as ConvTranspose1D,
+    Embedding as Embedding,
+    GroupNorm as GroupNorm,
+    Identity as Identity,
+    LayerNorm as LayerNorm,
+    Linear as Linear,
+    ReLU as ReLU,
+    RMSNorm as RMSNorm,
+    SiLU as SiLU,
+    TimestepEmbedding as TimestepEmbedding,
+    Timesteps as Timesteps,
+)

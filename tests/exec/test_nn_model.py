@@ -1,0 +1,258 @@
+"""Models of `nn` that run: their results against NumPy."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.errors import MisuseError, RuntimeCheckError
+from relaxpy.relax.frontend import nn
+from relaxpy.relax.frontend.nn import Tensor, op, spec
+
+RNG = np.random.default_rng(0)
+
+
+def filled(model: nn.Module) -> dict[str, Any]:
+    """Set all parameters to random values; return these by path."""
+    for param in model.parameters():
+        param.data = RNG.standard_normal(param.shape).astype(param.dtype)
+    return {path: param.data for path, param in model.named_parameters()}
+
+
+def run(model: nn.Module, *args: Any, **inputs: Any) -> Any:
+    """The result of `forward`."""
+    return model.jit({"forward": inputs})["forward"](*args)
+
+
+def test_a_network_computes_what_numpy_does() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.layers = nn.ModuleList([nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)])
+            self.norm = nn.LayerNorm(3, eps=1e-3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(self.layers(x))
+
+    net = Net()
+    p = filled(net)
+    x = RNG.standard_normal((5, 4)).astype("float32")
+    h = np.maximum(x @ p["layers.0.weight"].T + p["layers.0.bias"], 0)
+    y = h @ p["layers.2.weight"].T + p["layers.2.bias"]
+    y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-3)
+    expected = y * p["norm.weight"] + p["norm.bias"]
+    result = run(net, x, x=spec.Tensor(["n", 4], "float32"))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["plain", "packed"])
+def test_caches_keep_their_rows_between_calls(mode: str, capsys: Any) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.scale = nn.Parameter((2,))
+            self.keys = nn.KVCache(1, [2])
+            self.values = nn.KVCache(1, [2])
+
+        def forward(self, x: Tensor, total: Any) -> Any:
+            self.keys.append(x)
+            self.values.append(x * self.scale)
+            nn.print_(x)
+            return self.keys.view(total), self.values.view(total)
+
+    model = Model()
+    scale = filled(model)["scale"]
+    modes = {"param_mode": mode, "effect_mode": mode}
+    inputs = {"x": spec.Tensor(["n", 2], "float32"), "total": int, "$": modes}
+    forward = model.jit({"forward": inputs}, debug=True)["forward"]
+    rows = RNG.standard_normal((6, 2)).astype("float32")
+    for start, end in ((0, 1), (1, 3), (3, 6)):
+        keys, values = forward(rows[start:end], end)
+        np.testing.assert_array_equal(keys, rows[:end])
+        np.testing.assert_allclose(values, rows[:end] * scale, rtol=1e-6)
+    assert "test_nn_model.py:" in capsys.readouterr().out
+    with pytest.raises(RuntimeCheckError, match=r"rows of shape \(7, 2\), expected \(9, 2\)"):
+        forward(rows[:1], 9)
+    with pytest.raises(RuntimeCheckError, match=r"argument total is an integer, found 1.5"):
+        forward(rows[:1], 1.5)
+    with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
+        forward(rows[:1])
+
+
+def test_caches_of_two_models_are_two() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.cache = nn.KVCache(4, [1])
+
+        def forward(self, x: Tensor, total: Any) -> Tensor:
+            self.cache.append(x)
+            return self.cache.view(total)
+
+    inputs = {"forward": {"x": spec.Tensor([1, 1], "float32"), "total": int}}
+    one, other = Model().jit(inputs), Model().jit(inputs)
+    ones = np.ones((1, 1), "float32")
+    one["forward"](ones, 1)
+    assert other["forward"](ones * 2, 1).tolist() == [[2]]
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("size", [6, 7])
+def test_timesteps_are_sines_and_cosines(size: int, flip: bool) -> None:
+    times = np.array([0, 1, 10], "float32")
+    half = size // 2
+    angles = times[:, None] * np.exp(-np.log(10000) * np.arange(half) / (half - 1))
+    waves = [np.cos(angles), np.sin(angles)] if flip else [np.sin(angles), np.cos(angles)]
+    expected = np.concatenate([*waves, np.zeros((3, size % 2))], axis=1)
+    result = run(nn.Timesteps(size, flip), times, x=spec.Tensor([3], "float32"))
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_attention_mixes_positions() -> None:
+    layer = nn.Attention(4, heads=2, dim_head=3)
+    p = filled(layer)
+    x = RNG.standard_normal((1, 5, 4)).astype("float32")
+    q, k, v = ((x @ p[f"to_{n}.weight"].T).reshape(5, 2, 3) for n in "qkv")
+    scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(3)
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    mixed = np.einsum("hij,jhd->ihd", weights, v).reshape(5, 6)
+    expected = mixed @ p["to_out.0.weight"].T + p["to_out.0.bias"]
+    result = run(layer, x, hidden_states=spec.Tensor([1, 5, 4], "float32"))
+    np.testing.assert_allclose(result[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_embeddings_are_rows() -> None:
+    layer = nn.Embedding("count", 3)
+    layer.weight = nn.Parameter((7, 3))
+    table = filled(layer)["weight"]
+    indices = np.array([[1, 6], [0, 1]])
+    result = run(layer, indices, x=spec.Tensor([2, 2], "int64"))
+    np.testing.assert_array_equal(result, table[indices])
+
+
+def sampled(prob: Any, top_p: float, top_k: int, u: float) -> int:
+    """The element that a uniform sample chooses among the most probable ones."""
+    order = np.argsort(-prob, kind="stable")
+    total, kept = np.float32(0), []
+    for element in order[:top_k]:
+        kept.append(element)
+        total += prob[element]
+        if total >= np.float32(top_p):
+            break
+    sums = np.cumsum(prob[kept]) / total
+    return int(kept[min(int((u >= sums).sum()), len(kept) - 1)])
+
+
+def test_samples_come_from_the_most_probable_elements() -> None:
+    class Sampler(nn.Module):
+        def forward(self, prob: Tensor, p: Tensor, k: Tensor, u: Tensor, rows: Tensor) -> Any:
+            order = op.argsort(prob, descending=True, dtype="int64")
+            ranked = op.sort(prob, descending=True)
+            chosen = op.sample_top_p_top_k_from_sorted_prob(ranked, order, p, k, u, rows)
+            return chosen, op.renormalize_top_p_top_k_prob(prob, ranked, p, k)
+
+    prob = RNG.random((3, 8)).astype("float32")
+    prob /= prob.sum(1, keepdims=True)
+    top_p, top_k = np.array([[0.5], [0.9], [2]], "float32"), np.array([[8], [3], [8]])
+    u = RNG.random((20, 1)).astype("float32")
+    rows = RNG.integers(0, 3, (20, 1))
+    inputs = {
+        "prob": spec.Tensor(["r", "v"], "float32"),
+        "p": spec.Tensor(["r", 1], "float32"),
+        "k": spec.Tensor(["r", 1], "int64"),
+        "u": spec.Tensor(["n", 1], "float32"),
+        "rows": spec.Tensor(["n", 1], "int64"),
+    }
+    chosen, kept = run(Sampler(), prob, top_p, top_k, u, rows, **inputs)
+    for row, sample, result in zip(rows[:, 0], u[:, 0], chosen[:, 0], strict=True):
+        p, k = top_p[row, 0], int(top_k[row, 0])
+        assert result == sampled(prob[row], p, k, sample)
+    np.testing.assert_allclose(kept.sum(1), 1, rtol=1e-5)
+    assert (kept[1] > 0).sum() <= 3
+    assert (kept[2] > 0).all()
+
+
+def test_multinomial_samples_choose_by_running_sums() -> None:
+    class Sampler(nn.Module):
+        def forward(self, prob: Tensor, u: Tensor) -> Tensor:
+            return op.multinomial_from_uniform(prob, u)
+
+    prob = np.array([[0.2, 0.3, 0.5], [0.3, 0.4, 0.3]], "float32")
+    u = np.array([[0.4], [0.9]], "float32")
+    inputs = {"prob": spec.Tensor([2, 3], "float32"), "u": spec.Tensor([2, 1], "float32")}
+    assert run(Sampler(), prob, u, **inputs).tolist() == [[1], [2]]
+
+
+def test_external_functions_run_as_registered() -> None:
+    def scale(x: Any, factor: int, out: Any) -> None:
+        out[:] = x * factor
+
+    relaxpy.register_func("tests.nn.scale", scale, override=True)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.extern = nn.ExternModule({"tests.nn.scale": lambda x, k: x})
+
+        def forward(self, x: Tensor) -> Any:
+            nn.add_extern(self.extern)
+            y = op.extern("tests.nn.scale", [x, 2], Tensor.placeholder(x.shape, x.dtype))
+            return self.extern["tests.nn.scale"](y, 3)
+
+    x = np.arange(3, dtype="float32")
+    assert run(Model(), x, x=spec.Tensor(["n"], "float32")).tolist() == [0, 6, 12]
+
+
+def test_tuples_are_passed_and_returned() -> None:
+    class Model(nn.Module):
+        def forward(self, pair: Any) -> Any:
+            return pair[0] + pair[1], (op.reshape(pair[0], (pair[2], -1)),)
+
+    x = spec.Tensor([4], "float32")
+    ones = np.ones(4, "float32")
+    total, (matrix,) = run(Model(), [ones, ones, 2], pair=(x, x, int))
+    assert total.tolist() == [2, 2, 2, 2]
+    assert matrix.shape == (2, 2)
+    with pytest.raises(RuntimeCheckError, match="a sequence of 3 values"):
+        run(Model(), [ones], pair=(x, x, int))
+
+
+def test_results_are_tensors_of_torch_if_arguments_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def detach(self) -> Any:
+            return self
+
+        cpu = detach
+
+        def numpy(self) -> Any:
+            return self.array
+
+    Fake.__module__ = "torch"
+    torch = ModuleType("torch")
+    torch.from_numpy = Fake  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    inputs = {"forward": {"x": spec.Tensor([2], "float32")}}
+    ones = np.ones(2, "float32")
+    by_argument = nn.ReLU().jit(inputs)["forward"]
+    assert isinstance(by_argument(Fake(ones)), Fake)
+    assert isinstance(by_argument(ones), np.ndarray)
+    assert isinstance(nn.ReLU().jit(inputs, out_format="torch")["forward"](ones), Fake)
+    numpy = nn.ReLU().jit(inputs, out_format="numpy")["forward"]
+    assert isinstance(numpy(Fake(ones)), np.ndarray)
+
+
+def test_models_that_cannot_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {"forward": {"x": spec.Tensor(["n", 2], "float32")}}
+    with pytest.raises(MisuseError, match="parameters have no value: weight, bias"):
+        nn.Linear(2, 2).jit(inputs)
+    with pytest.raises(MisuseError, match="models run on cpu:0, found device cuda:0"):
+        nn.ReLU().jit(inputs, device="cuda")
+    with pytest.raises(MisuseError, match='out_format is "numpy" or "torch"'):
+        nn.ReLU().jit(inputs, out_format="jax")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MisuseError, match="needs torch, which is not installed"):
+        nn.ReLU().jit(inputs, out_format="torch")
+    with pytest.raises(KeyError, match="the model has no method 'backward'"):
+        nn.ReLU().jit(inputs)["backward"]
