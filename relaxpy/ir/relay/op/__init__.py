@@ -6,9 +6,11 @@ from relaxpy.ir.relay.op import (
     dynamic as dynamic,
     elementwise as elementwise,
     nn as nn,
+    proposals as proposals,
     quantized as quantized,
     signal as signal,
     sparse as sparse,
+    suppression as suppression,
     tensor as tensor,
     vision as vision,
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
-from relaxpy.ir.relay.op.registry import Op, OpRecord, Translate
+from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
+from relaxpy.ir.relay.ty import Type
 
 _OF_TENSORS: Final = {"Identity": identity_of_tensors}
 
@@ -52,14 +53,41 @@ def define_te(
 ) -> None:
     """Register an operator that a function of attributes and `te` tensors computes.
 
-    Its type is that of the tensor which the function returns.
+    Its type is that of the tensor which the function returns, or of the tensors in its list.
+    """
+
+    def tensors(attrs: Attrs, inputs: Sequence[Any], ty: Type | None) -> Sequence[Any]:
+        result = compute(attrs, *inputs)
+        return result if isinstance(result, list) else [result]
+
+    record = OpRecord(
+        name,
+        tuple(operands.split()),
+        attributes=attributes or {},
+        maker_defaults=makers or {},
+        compute=tensors,
+    )
+    Op.enter(replace(record, relation=struct_info_relation(record)))
+
+
+def define_emit(
+    name: str,
+    operands: str,
+    emit: Emit,
+    attributes: Mapping[str, object] | None = None,
+    *,
+    makers: Mapping[str, object] | None = None,
+) -> None:
+    """Register an operator whose Relax expression needs bindings, which `emit` gives to a builder.
+
+    Its type follows from that expression.
     """
     record = OpRecord(
         name,
         tuple(operands.split()),
         attributes=attributes or {},
         maker_defaults=makers or {},
-        compute=lambda attrs, inputs, ty: [compute(attrs, *inputs)],
+        emit=emit,
     )
     Op.enter(replace(record, relation=struct_info_relation(record)))
 

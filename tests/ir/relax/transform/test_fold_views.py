@@ -217,3 +217,24 @@ def test_nothing_to_do_is_the_same_module() -> None:
     before = transform.LegalizeOps()(Model)
     assert transform.FoldViews()(before) is before
     assert structural_equal(before, transform.LegalizeOps()(Model))
+
+
+@pytest.mark.rule("OPT-1")
+def test_the_first_part_of_a_transposed_tensor_is_no_view_of_all_of_it() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(x: R.Tensor((6, 4), "float32")):
+            with R.dataflow():
+                transposed = R.permute_dims(x, [1, 0])
+                first = R.strided_slice(transposed, [0], [0], [2], [1])
+                rest = R.strided_slice(transposed, [0], [2], [4], [1])
+                y = R.multiply(first, R.exp(rest))
+                R.output(y)
+            return y
+
+    check(Model, floats(6, 4))
+    x = floats(6, 4)
+    for target in ("numpy", "native"):
+        found = relaxpy.compile(Model, target)["main"](x)
+        np.testing.assert_allclose(found, x.T[:2] * np.exp(x.T[2:]), rtol=1e-5)

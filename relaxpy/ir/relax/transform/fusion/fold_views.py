@@ -268,14 +268,19 @@ def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
 
 
 def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
-    """The axes of a load whose indices are different ones of the store, or 0 along size 1."""
+    """The axes of a load whose indices are different ones of the store, or 0 along size 1.
+
+    None if it does not read the whole buffer, so that its size is not that of what is stored.
+    """
     positions = {index: k for k, index in enumerate(store.indices)}
     axes: list[int | None] = []
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
         is_first = isinstance(index, tir.IntImm) and index.value == 0
         if is_first and isinstance(size, tir.IntImm) and size.value == 1:
             axes.append(None)
-        elif index in positions:
+        elif index in positions and (
+            prove_equal(store.buffer.shape[positions[index]], size) is True
+        ):
             axes.append(positions.pop(index))
         else:
             return None
