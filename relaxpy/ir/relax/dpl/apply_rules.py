@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import is_
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from typing_extensions import override
 
@@ -26,13 +25,12 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     Function,
     SeqExpr,
-    StructInfo,
     Var,
     VarBinding,
 )
 from relaxpy.ir.relax.relations.shape_vars import definable_shape_vars
-from relaxpy.ir.relax.rewrite.expr_mutator import PyExprMutator
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, joined, with_bindings
+from relaxpy.ir.relax.rewrite.refined import Refined
 from relaxpy.ir.tir import expr as tir
 
 E = TypeVar("E", bound=Expr)
@@ -52,20 +50,7 @@ def rewritten(
     after = run.expr(expr)
     if after is expr:
         return expr
-    return _Refined(mod, run.replacer.refined).visit_expr(after)  # type: ignore[no-any-return]
-
-
-class _Refined(PyExprMutator):
-    """Derives the struct info that follows from that of refined variables (OPT-14)."""
-
-    def __init__(self, mod: IRModule | None, sinfos: Mapping[Var, StructInfo]) -> None:
-        super().__init__(mod)
-        self.refined = sinfos
-
-    @override
-    def visit_var_def_(self, var: Var) -> Any:
-        sinfo = self.refined.get(var)
-        return super().visit_var_def_(var if sinfo is None else replace(var, struct_info=sinfo))
+    return Refined(mod, run.replacer.refined).visit_expr(after)  # type: ignore[no-any-return]
 
 
 class _Rewriting(BindingRewriter):

@@ -97,6 +97,56 @@ def test_shapes_are_evaluated() -> None:
 
 
 @I.ir_module
+class Coarse:
+    @R.function
+    def main(data: R.Tensor((256,), "float32"), c: R.Tensor((1,), "float32")):
+        with R.dataflow():
+            a: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
+            b = R.multiply(a, c)
+            x = R.multiply(a, data)
+            s: R.Shape(ndim=2) = R.tensor_to_shape(R.const([16, 16], "int64"))
+            y = R.reshape(data, s)
+            z: R.Tensor(dtype="float32") = R.exp(y)
+            R.output(a, b, x, z)
+        return (a, b, x, z)
+
+
+@I.ir_module
+class CoarseUse:
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), c: R.Tensor((2,), "float32")) -> R.Tensor("float32"):
+        a: R.Tensor(ndim=1, dtype="float32") = R.add(x, x)
+        with R.dataflow():
+            b: R.Tensor(ndim=1, dtype="float32") = R.add(c, c)
+            d = R.add(x, b)
+            e = R.add(a, d)
+            R.output(e)
+        return e
+
+
+@pytest.mark.rule("OPT-14")
+def test_what_is_known_of_a_constant_is_known_of_what_uses_it() -> None:
+    after = FoldConstant()(bound(Coarse, c=np.array([2.0], "float32")))
+    ret = after["main"].struct_info.ret
+    vector, matrix = (rx.TensorStructInfo(s, "float32") for s in ((256,), (16, 16)))
+    one = rx.TensorStructInfo((1,), "float32")
+    assert ret == rx.TupleStructInfo((one, one, vector, matrix))
+    data = np.arange(256, dtype="float32") / 256
+    results = relaxpy.compile(after, target="reference")["main"](data)
+    expected = [4], [8], 4 * data, np.exp(data).reshape(16, 16)
+    for result, value in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-6)
+
+
+def test_annotations_of_other_variables_and_results_stay() -> None:
+    after = FoldConstant()(bound(CoarseUse, c=TWO))
+    names = {b.var.name_hint: b.var for block in after["main"].body.blocks for b in block.bindings}
+    assert names["a"].struct_info == rx.TensorStructInfo(ndim=1, dtype="float32")
+    assert names["d"].struct_info == rx.TensorStructInfo((2,), "float32")
+    assert after["main"].ret_struct_info == rx.TensorStructInfo(dtype="float32")
+
+
+@I.ir_module
 class Large:
     @R.function
     def main():

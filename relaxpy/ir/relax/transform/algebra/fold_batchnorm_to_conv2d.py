@@ -39,8 +39,9 @@ from relaxpy.ir.tir.layout import Layout
 class FoldBatchnormToConv2D(Pass):
     """Scales the weight of a `conv2d` and adds a bias, in place of the `batch_norm` of its result.
 
-    This is for inference: the moving mean and variance are used, whatever `training` is. The
-    convolution has no other use than the normalisation, of which only the first result is used.
+    The convolution has no other use than the normalisation, of which only the first result is used.
+    A normalisation with `training=True`, which is the default, stays: it uses the mean and variance
+    of the batch.
 
     Example:
         @I.ir_module
@@ -56,7 +57,9 @@ class FoldBatchnormToConv2D(Pass):
             ):
                 with R.dataflow():
                     conv = R.nn.conv2d(x, w)
-                    norm = R.nn.batch_norm(conv, gamma, beta, mean, var, axis=1, epsilon=1e-3)
+                    norm = R.nn.batch_norm(
+                        conv, gamma, beta, mean, var, axis=1, epsilon=1e-3, training=False
+                    )
                     y = norm[0]
                     R.output(y)
                 return y
@@ -125,7 +128,9 @@ class _Folding(BindingRewriter):
 
 
 def _can_be_folded(conv: Call, norm: Call) -> bool:
-    """Whether channels are one axis, along which is normalised, and all have one known datatype."""
+    """Whether moving moments of channels, which are one axis, are used in one known datatype."""
+    if norm.attrs["training"]:
+        return False
     sinfos = [arg.struct_info for arg in (conv.args[1], *norm.args)]
     if not all(isinstance(s, TensorStructInfo) for s in sinfos):
         return False

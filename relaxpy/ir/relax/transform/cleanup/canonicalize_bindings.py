@@ -36,8 +36,8 @@ from relaxpy.ir.relax.nodes import (
     Var,
     VarBinding,
 )
-from relaxpy.ir.relax.relations import is_base_of
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.refined import is_sharper
 from relaxpy.ir.relax.rewrite.replace import replace_variables
 from relaxpy.ir.relax.transform.cleanup.shape_variables import with_known_shape_vars
 
@@ -312,14 +312,7 @@ class _Sharper(BindingRewriter):
     def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
         if isinstance(binding, VarBinding) and binding.var in self.changed:
             declared, actual = binding.var.struct_info, binding.value.struct_info
-            if actual and declared and _is_sharper(actual, declared):
+            if actual and declared and is_sharper(actual, declared):
                 actual = self._with_images(actual)
                 self._images[binding.var] = replace(binding.var, struct_info=actual)
         return super().binding(binding, block)
-
-
-def _is_sharper(actual: StructInfo, declared: StructInfo) -> bool:
-    """Whether more is known of a value: a variable as its shape says no more than its sizes."""
-    if declared == actual or not is_base_of(declared, actual):
-        return False
-    return not occurring_vars(actual) or not is_base_of(actual, declared)

@@ -42,6 +42,7 @@ from relaxpy.ir.relax.nodes import (
 )
 from relaxpy.ir.relax.relations.context import Context
 from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.rewrite.refined import Refined, is_sharper
 from relaxpy.ir.relax.transform.cleanup.dead_code_elimination import without_dead_code
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.tir import expr as tir
@@ -93,20 +94,28 @@ class FoldConstant(Pass):
 
         def folded(func: Function) -> Function:
             effects = Effects(Context(), mod.functions_by_name, func)
-            after = _Folder(mod.functions_by_name, effects, kernels).expr(func)
-            return func if after is func else without_dead_code(after)
+            folder = _Folder(mod.functions_by_name, effects, kernels)
+            after = folder.expr(func)
+            if after is func:
+                return func
+            after = without_dead_code(after)
+            return Refined(mod, folder.refined).visit_expr(after) if folder.refined else after
 
         return normalize_module(map_functions(mod, Function, folded))
 
 
 class _Folder(BindingRewriter):
-    """Replaces variables by their constants where no mutation can show the difference (OPT-11)."""
+    """Replaces variables by their constants where no mutation can show the difference (OPT-11).
+
+    `refined` has the struct info of constants of which the variables declare less.
+    """
 
     def __init__(self, functions: Any, effects: Effects, kernels: _Kernels) -> None:
         super().__init__()
         self.functions, self.effects, self.kernels = functions, effects, kernels
         self.escapes: Escapes | None = None
         self.uses: Counter[Var] = Counter()
+        self.refined: dict[Var, StructInfo] = {}
 
     @override
     def sequence(self, seq: SeqExpr) -> SeqExpr:
@@ -124,6 +133,10 @@ class _Folder(BindingRewriter):
         value: Expr | None = binding.value
         if isinstance(value, Call):
             value = self._folded(value, dataflow=isinstance(block, DataflowBlock))
+        if isinstance(value, (Constant, ShapeExpr)) and value.struct_info is not None:
+            declared = binding.var.struct_info
+            if declared is not None and is_sharper(value.struct_info, declared):
+                self.refined[binding.var] = value.struct_info
         if isinstance(value, Constant):
             var = binding.var
             assert self.escapes is not None
