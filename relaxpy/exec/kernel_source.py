@@ -9,6 +9,7 @@ from typing import get_args
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.exec.executable import SourceKind
 from relaxpy.exec.lower.module import Backend
+from relaxpy.exec.native.chains import with_chains
 from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.tree import program_of
@@ -49,7 +50,7 @@ def kernel_source(
     names = {other: other for other in module.functions_by_name}
     kernel = backend.compile_kernel(func, name, f"{name}_unchecked", names)
     if kind == "tree":
-        return tree_text(in_tasks(with_epilogues(program_of(kernel.plan))))
+        return tree_text(in_tasks(with_chains(with_epilogues(program_of(kernel.plan)))))
     if kind == "python":
         return render(ast.Module([kernel.tree], []))
     code = backend.machine_code(name, kind)

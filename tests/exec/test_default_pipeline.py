@@ -88,12 +88,11 @@ def test_heads_of_attention_are_not_copied() -> None:
             scores = R.add(R.multiply(R.matmul(heads, keys), R.const(0.5, "float32")), mask)
             return R.matmul(R.nn.softmax(scores), values)
 
-    scores, mixed = called(Model)
-    assert scores.endswith("_matmul_multiply_add_softmax")
-    assert mixed.endswith("_matmul1")
+    [kernel] = called(Model)
+    assert "_matmul_multiply_add_softmax_" in kernel
     agree(Model, floats(1, 6, 8), floats(1, 6, 8), floats(1, 6, 8), floats(6, 6))
     source = relaxpy.compile(Model).source
-    assert source.split("def main")[1].count("np.empty") == 2
+    assert source.split("def main")[1].count("np.empty") == 1
 
 
 def test_a_convolution_takes_its_bias_and_activation() -> None:

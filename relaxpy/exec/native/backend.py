@@ -10,6 +10,7 @@ from typing import Any, Literal
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
+from relaxpy.exec.native.chains import with_chains
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry import emit_entry, entry_name, make_entry
 from relaxpy.exec.native.epilogues import with_epilogues
@@ -79,7 +80,7 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         check_price(program)
-        program = in_tasks(with_epilogues(program))
+        program = in_tasks(with_chains(with_epilogues(program)))
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()

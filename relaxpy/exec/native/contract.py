@@ -292,32 +292,38 @@ def _merged(dimensions: Sequence[Dimension]) -> list[Dimension]:
     return result
 
 
-def emit_product(product: Product, frame: Values) -> None:
-    """Emit a contraction, whose operands `frame` knows the addresses of."""
+def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
+    """Emit a contraction, whose operands `frame` knows the addresses of.
+
+    It has tasks of its own if there is enough work, unless it is part of one.
+    """
     f, contraction = frame.function, contraction_of(product, frame)
     rows, member = contraction.row.extent, product.member
 
-    def run() -> None:
+    def run(one: Contraction) -> None:
+        _run(f, one, in_task=in_task)
+
+    def perform() -> None:
         if isinstance(rows, Value):
             # A batch of one is as common as it is slow in tiles.
             single = replace(contraction, row=replace(contraction.row, extent=1))
             is_single = f.compare("eq", rows, 1)
-            f.branch(is_single, lambda: _run(f, single), lambda: _run(f, contraction))
+            f.branch(is_single, lambda: run(single), lambda: run(contraction))
         else:
-            _run(f, contraction)
+            run(contraction)
 
     if member.initial is None or member.always:
-        run()
+        perform()
         return
     count = total(f, [axis.extent for axis in contraction.over])
-    f.branch(f.compare("sgt", f.index(count), 0), run)
+    f.branch(f.compare("sgt", f.index(count), 0), perform)
 
 
-def _run(f: Function, contraction: Contraction) -> None:
+def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:
     """Emit the tasks, in parallel if there is enough work."""
     emitter = emitter_of(f, contraction)
     axes = (*contraction.outer, contraction.row, contraction.column, *contraction.over)
-    if math.prod(extents(axes)) < _SERIAL:
+    if in_task or math.prod(extents(axes)) < _SERIAL:
         f.loop(0, emitter.tasks, 1, [], emitter.emit)
         return
     outer = contraction.values()

@@ -72,7 +72,7 @@ def _total(trees: Iterable[Tree], memory: Memory, without: Sequence[Axis]) -> In
     return sum((time_of(tree, memory, without) for tree in trees), as_poly(0))
 
 
-def _axes(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
+def _axes(tree: Group | Ordered | Late | Rows) -> tuple[Axis, ...]:
     match tree:
         case Group():
             return tree.all_axes
@@ -80,6 +80,8 @@ def _axes(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
             return tree.axes
         case Late(obligations=required):
             return tuple(axis for o in required for axis in o.axes)
+        case Rows(step=step):
+            return (step.axis,)
 
 
 def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:

@@ -214,7 +214,8 @@ class KernelEmitter:
         }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
-        elided, shared = self.program.elided, self.plan.shared
+        elided = self.program.elided | self.program.replaced
+        shared = self.plan.shared
         needed = {
             shared.get(e.buffer, e.buffer) for e in self.plan.nest.local if e.buffer not in elided
         }.union(self.program.partial)

@@ -36,7 +36,7 @@ class GroupLoops(Loops):
         with self.frame.writing(self.aliases(written)):
             product = product_of(group, self.program.root)
             if product is not None and all(map(self._has_whole_rows, product.operands)):
-                emit_product(product, self.frame)
+                emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()
                 return
             along = lane_axis(group)

@@ -63,6 +63,13 @@ class Member:
         for load in (load for source in sources for load in loads(source)):
             yield load.buffer, load.indices
 
+    def accesses(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+        """The same with the element of the target, and what the initial value reads."""
+        yield from self.reads()
+        yield self.target, self.indices
+        if self.initial is not None:
+            yield from ((load.buffer, load.indices) for load in loads(self.initial))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
@@ -212,8 +219,8 @@ def _joined(first: Group, second: Group, root: Callable[[Buffer], Buffer]) -> Gr
         return None
     later = [m.substituted(renamed) for m in second.members]
     variables = {a.var for a in first.all_axes}
-    before = [(m, _used(m)) for m in first.members]
-    after = [(m, _used(m)) for m in later]
+    before = [(m, list(m.accesses())) for m in first.members]
+    after = [(m, list(m.accesses())) for m in later]
     for one, other in product(before, after):
         if not all(_needs_own(*pair, root, variables) for pair in ((one, other), (other, one))):
             return None
@@ -224,14 +231,6 @@ def _joined(first: Group, second: Group, root: Callable[[Buffer], Buffer]) -> Gr
 
 
 _Used: TypeAlias = tuple[Member, Sequence[tuple[Buffer, tuple[PrimExpr, ...]]]]
-
-
-def _used(member: Member) -> list[tuple[Buffer, tuple[PrimExpr, ...]]]:
-    """The buffers and indices of a member, with its own, and those of its initial value."""
-    accesses = [*member.reads(), (member.target, member.indices)]
-    if member.initial is not None:
-        accesses += [(load.buffer, load.indices) for load in loads(member.initial)]
-    return accesses
 
 
 def _needs_own(

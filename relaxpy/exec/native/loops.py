@@ -32,6 +32,8 @@ class Loops:
         self.frame: Values = frame
         self.function: Function = frame.function
         self.proofs: dict[PrimExpr, Axis] = {}
+        self.in_task = False
+        """Whether the function is that of a task."""
         self.interrupt: Interrupt | None = None
         """What ends `while` loops if a signal of Python arrives."""
 

@@ -46,7 +46,7 @@ def in_tasks(program: Program) -> Program:
     return replace(
         program,
         trees=trees,
-        partial=tuple(partial),
+        partial=(*program.partial, *partial),
         written=program.written | frozenset(partial),
     )
 

@@ -85,7 +85,7 @@ class Rows:
     step: Blocked
     size: int
     row: Var
-    body: tuple[Group | Ordered | Late, ...]
+    body: tuple[Group | Ordered | Late | Rows, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +147,8 @@ class Program:
     early: tuple[Obligation, ...]
     partial: tuple[Buffer, ...] = ()
     """Further local buffers."""
+    replaced: frozenset[Buffer] = frozenset()
+    """The local buffers in whose place others are used."""
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer whose memory `buffer` uses."""

@@ -153,7 +153,7 @@ class TreeLoops(GroupLoops):
             there.bound.update((var, value(known)) for var, known in frame.bound.items())
             there.failure = None if frame.failure is None else value(frame.failure)
             loops = TreeLoops(self.program, there)
-            loops.proofs = dict(self.proofs)
+            loops.proofs, loops.in_task = dict(self.proofs), True
             first = task * size(share)
             last = inner.intrinsic("smin", first + size(share), size(blocks))
             loops.blocks(tree, first, last, [size(n) for n in extents])

@@ -112,7 +112,7 @@ def default_pipeline(target: object = None) -> Pass:
         return legalize_pipeline()
     steps = (
         transform.Normalize(),
-        transform.ConvertToDataflow(),
+        transform.ConvertToDataflow(min_size=1),
         transform.ShareSums(),
         transform.EliminateCommonSubexpr(),
         transform.LegalizeOps(),

@@ -81,6 +81,22 @@ def is_row_wise(func: PrimFunc) -> bool:
     return True
 
 
+def multiplies_batches(func: PrimFunc) -> bool:
+    """Whether a kernel is a product of batches of matrices, each with another one."""
+    for block in _computing_blocks(func.body):
+        if block is None:
+            return False
+        variables = {axis.var for axis in block.iter_vars}
+        if not _is_contraction(block, variables):
+            continue
+        store = next(node for node in walk(block.body) if isinstance(node, BufferStore))
+        shared = set(store.indices)
+        for factor in (n for n in walk(store.value) if isinstance(n, BufferLoad)):
+            shared &= {var for index in factor.indices for var in _mentioned(index, variables)}
+        return bool(shared)
+    return False
+
+
 def _computing_blocks(node: Node) -> Iterator[Block | None]:
     """The innermost blocks in order; None for a store that is in no block with variables."""
     if isinstance(node, BufferStore):

@@ -12,7 +12,11 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext, register_config
-from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, is_row_wise
+from relaxpy.ir.relax.analysis.op_pattern import (
+    OpPatternKind,
+    is_row_wise,
+    multiplies_batches,
+)
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.nodes import (
@@ -51,9 +55,10 @@ class FuseOps(Pass):
     `relax.FuseOps.max_depth` limits the size of a group. If there is a `rule`, a kernel is grouped
     with one that uses its result only if `rule(kernel, user)` is true; then a reshape is also
     grouped with its only user, of whatever kind that is, and kernels that compute rows from rows
-    are grouped with each other, reductions among them, and with a contraction before them. The
-    option `relax.FuseOps.rule` is another rule in its place. FuseTIR makes one kernel of each
-    function.
+    are grouped with each other, reductions among them, and with a contraction before them. Those
+    after a product of batches of matrices are also grouped with the product that uses them, as in
+    attention. The option `relax.FuseOps.rule` is another rule in its place. FuseTIR makes one
+    kernel of each function.
 
     Example:
         @I.ir_module
@@ -153,6 +158,7 @@ class _Kernels:
         self._decided: dict[tuple[str, str], bool] = {}
         self._reshapes: dict[str, bool] = {}
         self._row_wise: dict[str, bool] = {}
+        self._batched: dict[str, bool] = {}
 
     def is_row_wise(self, name: str) -> bool:
         """Whether a kernel computes rows from rows, where a rule decides."""
@@ -161,6 +167,14 @@ class _Kernels:
         if name not in self._row_wise:
             self._row_wise[name] = is_row_wise(self.by_name[name])
         return self._row_wise[name]
+
+    def multiplies_batches(self, name: str) -> bool:
+        """Whether a kernel is a product of batches of matrices, where a rule decides."""
+        if self.rule is None or self.kinds.get(name) is not OpPatternKind.OUT_EWISE_FUSABLE:
+            return False
+        if name not in self._batched:
+            self._batched[name] = multiplies_batches(self.by_name[name])
+        return self._batched[name]
 
     def reshapes(self, name: str) -> bool:
         """Whether a kernel only reshapes, where a rule decides."""
@@ -196,8 +210,15 @@ def _groups(block: DataflowBlock, kernels: _Kernels, limit: int) -> Mapping[Bind
     for k, binding in enumerate(block.bindings):
         kind = kernels.kinds[called[k]] if called[k] else _kind(binding, index)
         leaves = not isinstance(binding.var, DataflowVar)
-        reshapes, row_wise = kernels.reshapes(called[k]), kernels.is_row_wise(called[k])
-        nodes.append(GraphNode(kind, leaves=leaves, reshapes=reshapes, row_wise=row_wise))
+        nodes.append(
+            GraphNode(
+                kind,
+                leaves=leaves,
+                reshapes=kernels.reshapes(called[k]),
+                row_wise=kernels.is_row_wise(called[k]),
+                products=int(kernels.multiplies_batches(called[k])),
+            )
+        )
         for var in occurring_vars(binding.value):
             if var in index:
                 nodes[index[var]].users.append(k)

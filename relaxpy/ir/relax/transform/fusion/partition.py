@@ -25,7 +25,8 @@ class GraphNode:
     """A computation: its kind, the indices of its users, and whether its value leaves the graph.
 
     A reshape needs no memory where it is computed together with its only user. Kernels that are
-    row-wise run together in blocks of rows, reductions among them.
+    row-wise run together in blocks of rows, reductions among them. So do two products of batches
+    of matrices with row-wise kernels between them.
     """
 
     kind: OpPatternKind
@@ -33,6 +34,7 @@ class GraphNode:
     leaves: bool = False
     reshapes: bool = False
     row_wise: bool = False
+    products: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +44,7 @@ class Group:
     kind: OpPatternKind
     anchored: bool
     size: int = 1
+    products: int = 0
     parent: Group | None = None
 
     def root(self) -> Group:
@@ -70,6 +73,8 @@ def partition(
             fusion.try_node(index, phase)
     for index in range(len(nodes)):
         fusion.try_rows(index)
+    for index in range(len(nodes)):
+        fusion.try_products(index)
     return [group.root() for group in fusion.groups]
 
 
@@ -120,7 +125,10 @@ class _Fusion:
         self, nodes: Sequence[GraphNode], max_size: int, pays: Callable[[int, int], bool]
     ) -> None:
         self.nodes, self.max_size, self.pays = nodes, max_size, pays
-        self.groups = [Group(node.kind, node.kind is _OUT_EWISE_FUSABLE) for node in nodes]
+        self.groups = [
+            Group(node.kind, node.kind is _OUT_EWISE_FUSABLE, products=node.products)
+            for node in nodes
+        ]
         self.tree = _post_dominators(nodes, max_size + 1)
 
     def try_reshape(self, index: int) -> None:
@@ -146,6 +154,18 @@ class _Fusion:
             return
         if self._size_with(index, sink) <= self.max_size and self._pays(index, sink):
             self._fuse(index, sink)
+
+    def try_products(self, index: int) -> None:
+        """Fuse row-wise kernels after a product with the product that alone uses their result."""
+        node, users = self.nodes[index], set(self.nodes[index].users)
+        if not node.row_wise or node.leaves or len(users) != 1:
+            return
+        user = users.pop()
+        first, second = self.groups[index].root(), self.groups[user].root()
+        if self.nodes[user].products and first.products == second.products == 1:
+            fits = first.size + second.size <= self.max_size
+            if first is not second and fits and self.pays(index, user):
+                self._fuse(index, user)
 
     def try_node(self, index: int, phase: int) -> None:
         """Fuse a node with its dominator if this is the phase for its kind and the paths permit.
@@ -221,6 +241,7 @@ class _Fusion:
             if child is parent:
                 continue
             parent.size += child.size
+            parent.products += child.products
             child.parent = parent
             if child.anchored:
                 parent.anchored = True

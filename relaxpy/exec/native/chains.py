@@ -1,0 +1,336 @@
+"""Joins two contractions and the steps on rows between them into one loop over blocks of rows.
+
+The rows of a block stay in the cache from the first contraction to the second one, as the scores
+of attention: what is computed between the contractions has memory for one block only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.steps import Blocked, Row, accesses, flatten_steps
+from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.cost import time_of
+from relaxpy.exec.native.groups import Group, Member
+from relaxpy.exec.native.tree import Late, Memory, Program, Rows, Tasks, Tree
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
+
+_BLOCK_BYTES = 1 << 18
+"""The size of the rows of a block in one buffer, a part of the second cache."""
+_LEAST_ROWS, _MOST_ROWS = 16, 128
+_UNKNOWN_LENGTH = 1024
+"""The length of a row if it is not known."""
+
+
+def with_chains(program: Program) -> Program:
+    """`program` with such contractions in blocks of rows, which are tasks."""
+    if any(isinstance(tree, Late) for tree in program.trees):
+        return program
+    finder = _Finder(program)
+    trees: list[Tree] = []
+    elided, blocks = {*program.elided}, dict[Buffer, Buffer]()
+    number = 0
+    while number < len(program.trees):
+        chain = finder.chain(program.trees[number:])
+        if chain is None:
+            trees.append(program.trees[number])
+            number += 1
+            continue
+        builder = _Builder(program, chain)
+        trees += [*chain.before, builder.tasks()]
+        blocks |= builder.blocks
+        here = builder.blocks.items()
+        elided = {*(elided - builder.blocks.keys()), *(b for a, b in here if a in elided)}
+        number += chain.count
+    new = dict.fromkeys(blocks.values())
+    return replace(
+        program,
+        trees=tuple(trees),
+        elided=frozenset(elided),
+        written=program.written.union(new),
+        partial=(*program.partial, *(b for b in new if b not in elided)),
+        replaced=frozenset(blocks),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chain:
+    """The groups from the first contraction to the second one, of `count` trees.
+
+    `leading` are the axes of the dimensions that come first in all `buffers`; the last of them is
+    that of the rows. Trees in between that do not use the buffers run `before`.
+    """
+
+    groups: tuple[Group, ...]
+    leading: Mapping[int, Axis]
+    buffers: frozenset[Buffer]
+    before: tuple[Tree, ...]
+    count: int
+
+
+class _Finder:
+    """Finds chains in the trees of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.root = program, program.root
+        self.local = {entry.buffer for entry in program.plan.nest.local}
+        steps = flatten_steps(program.plan.steps)
+        self.uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+
+    def chain(self, trees: Sequence[Tree]) -> _Chain | None:
+        """The chain that begins with the first of `trees`."""
+        first, *rest = trees
+        if not isinstance(first, Group) or product_of(first, self.root) is None:
+            return None
+        scores = (first.after or first.members)[-1]
+        groups, buffers, before = [first], {scores.target}, list[Tree]()
+        for count, tree in enumerate(rest, 2):
+            found = list(_groups_of(tree))
+            if not found:
+                return None
+            if self._memory(found).isdisjoint(map(self.root, buffers)):
+                if not self._may_precede(found, groups):
+                    return None
+                before.append(tree)
+                continue
+            groups += found
+            if product_of(found[-1], self.root) is None:
+                buffers |= {m.target for g in found for m in g.members}
+            elif self._is_chain(groups, buffers):
+                return self._aligned(groups, scores, buffers, before, count)
+            else:
+                return None
+        return None
+
+    def _memory(self, groups: Iterable[Group]) -> set[Buffer]:
+        """The buffers whose memory the groups use."""
+        return {self.root(b) for g in groups for m in _members(g) for b, _ in m.accesses()}
+
+    def _may_precede(self, groups: Sequence[Group], others: Sequence[Group]) -> bool:
+        """Whether `groups`, which do not read what `others` store, store nothing they use."""
+        written = {self.root(m.target) for g in groups for m in _members(g)}
+        return written.isdisjoint(self._memory(others))
+
+    def _is_chain(self, groups: Sequence[Group], buffers: set[Buffer]) -> bool:
+        """Whether only these groups use the buffers, and they can run in blocks of rows."""
+        first, *inner, last = groups
+        if any(g.tests or g.is_ordered for g in groups) or any(g.after for g in inner):
+            return False
+        if any(product_of(g, self.root) for g in inner):
+            return False
+        if not all(m.initial is not None and m.always for m in (*first.members, *last.members)):
+            return False
+        memory = {self.root(b) for b in buffers}
+        shared = self.program.plan.shared.items()
+        owned = {b for b, owner in shared if owner in memory} - self.program.elided
+        if not memory | owned <= buffers or not buffers <= self.local:
+            return False
+        if any(self.root(m.target) in memory for m in _members(last)):
+            return False
+        members = [m for g in groups for m in _members(g)]
+        uses = Counter(b for m in members for b in {b for b, _ in m.accesses()})
+        return all(uses[b] == self.uses[b] for b in buffers)
+
+    def _aligned(
+        self,
+        groups: Sequence[Group],
+        scores: Member,
+        buffers: set[Buffer],
+        before: Sequence[Tree],
+        count: int,
+    ) -> _Chain | None:
+        """The chain with the same variables in all groups for the leading dimensions."""
+        axes = {a.var: a for a in groups[0].axes}
+        indices = scores.indices[:-1]
+        leading = {n: axes[i] for n, i in enumerate(indices) if isinstance(i, Var) and i in axes}
+        used = {a.var for a in leading.values()}
+        if not leading or len(used) < len(leading) or len(used) < len(axes) - 1:
+            return None
+        if any(n not in leading and not isinstance(i, IntImm) for n, i in enumerate(indices)):
+            return None
+        if not all(
+            a.has_bounds_of(Axis(a.var, IntImm(INT64, 0), a.stop)) for a in leading.values()
+        ):
+            return None
+        renamed: list[Group] = []
+        for group in groups:
+            there = _leading_of(group, buffers, indices, leading)
+            if there is None:
+                return None
+            renamed.append(_renamed(group, there))
+        row = leading[max(leading)].var
+        for group in (renamed[0], renamed[-1]):
+            product = product_of(group, self.root)
+            if product is None or not any(
+                all(not mentions(i, {row}) for i in operand.indices)
+                for operand in product.operands[1:3]
+            ):
+                return None
+        return _Chain(tuple(renamed), leading, frozenset(buffers), tuple(before), count)
+
+
+def _members(group: Group) -> tuple[Member, ...]:
+    return (*group.members, *group.after)
+
+
+def _groups_of(tree: Tree) -> Iterator[Group]:
+    """The groups of a tree with whole axes; none if it has other trees."""
+    if isinstance(tree, Group):
+        yield tree
+        return
+    if not isinstance(tree, Rows) or not all(isinstance(inner, Group) for inner in tree.body):
+        return
+    whole = tree.step.axis
+    for group in cast("tuple[Group, ...]", tree.body):
+        axes = tuple(
+            Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a
+            for a in group.axes
+        )
+        if tree.size == 1:
+            axes = (Axis(tree.row, whole.start, whole.stop), *axes)
+        independent = group.independent | {tree.row}
+        yield replace(group, axes=axes, independent=independent)
+
+
+def _leading_of(
+    group: Group,
+    buffers: set[Buffer],
+    indices: Sequence[PrimExpr],
+    leading: Mapping[int, Axis],
+) -> dict[Var, Axis] | None:
+    """The axis of `leading` for each variable of a group in the dimensions that have one.
+
+    None if elements of the buffers are at other places than those of one row.
+    """
+    axes = {a.var: a for a in group.axes}
+    found: dict[Var, Axis] = {}
+    for buffer, there in (access for m in _members(group) for access in m.accesses()):
+        if buffer not in buffers:
+            continue
+        if len(there) < len(indices):
+            return None
+        for number, index in enumerate(indices):
+            mine = there[number]
+            if number not in leading:
+                if not as_poly(mine).same(as_poly(index)):
+                    return None
+                continue
+            if not isinstance(mine, Var) or mine not in axes:
+                return None
+            if found.setdefault(mine, leading[number]) is not leading[number]:
+                return None
+        if any(mentions(i, found) for i in there[len(indices) :]):
+            return None
+    if len(found) < len(leading) or len({a.var for a in found.values()}) < len(leading):
+        return None
+    for var, axis in found.items():
+        if not axes[var].has_bounds_of(axis) or var.dtype != axis.var.dtype:
+            return None
+    return found
+
+
+def _renamed(group: Group, axes: Mapping[Var, Axis]) -> Group:
+    values: dict[Var, PrimExpr] = {v: a.var for v, a in axes.items() if v is not a.var}
+    names = {v: a.var for v, a in axes.items()}
+    return replace(
+        group,
+        axes=tuple(axes.get(a.var, a) for a in group.axes),
+        independent=frozenset(names.get(v, v) for v in group.independent),
+        members=tuple(m.substituted(values) for m in group.members),
+        after=tuple(m.substituted(values) for m in group.after),
+    )
+
+
+class _Builder:
+    """Builds the tasks of a chain; `blocks` has the rows of a block of each of its buffers."""
+
+    def __init__(self, program: Program, chain: _Chain) -> None:
+        self.program, self.chain = program, chain
+        self.row = max(chain.leading)
+        owners: dict[tuple[Buffer, bool], Buffer] = {}
+        self.blocks: dict[Buffer, Buffer] = {}
+        for buffer in chain.buffers:
+            owner = buffer if buffer in program.elided else program.root(buffer)
+            key = owner, buffer in program.elided
+            if key not in owners:
+                owners[key] = decl_buffer(buffer.shape[self.row :], buffer.dtype, buffer.name)
+            self.blocks[buffer] = owners[key]
+
+    def tasks(self) -> Tasks:
+        """The tasks: blocks of rows, in each iteration of the other leading axes."""
+        chain = self.chain
+        *outer, row = (chain.leading[n] for n in sorted(chain.leading))
+        size = self._size(row)
+        low, first, start = (Var("lo", INT64) for _ in range(3))
+        high, end, stop = (Var("hi", INT64) for _ in range(3))
+        extent = row.extent.constant
+        exact = extent is not None and extent % size == 0
+        block = Axis(row.var, first, (as_poly(first) + size).expr() if exact else end)
+        one, *inner, two = (self._in_block(group) for group in chain.groups)
+        zero = IntImm(INT64, 0)
+        single = Blocked(block, start, stop, (), {}, frozenset(), zero)
+        body = (
+            replace(one, axes=(block, *one.axes)),
+            Rows(single, 1, row.var, tuple(inner)),
+            replace(two, axes=(block, *two.axes)),
+        )
+        rows = dict.fromkeys(self.blocks.values(), Row(0, 0))
+        step = Blocked(Axis(row.var, low, high), first, end, (), rows, frozenset(rows), zero)
+        tree = Rows(step, size, Var(row.var.name, INT64), body)
+        whole = replace(tree, step=replace(step, axis=row))
+        time = time_of(whole, Memory(self.program.plan), [*outer, row])
+        return Tasks(tuple(outer), row, size, low, high, tree, time * size)
+
+    def _size(self, row: Axis) -> int:
+        """The number of rows of a block, if possible a divisor of all rows."""
+        one = as_poly(1)
+        lengths = (math.prod(map(as_poly, b.shape[1:]), start=one) for b in self.blocks.values())
+        known = [_UNKNOWN_LENGTH if n.constant is None else n.constant for n in lengths]
+        most = _BLOCK_BYTES // (4 * max(1, *known)) // 8 * 8
+        most = min(max(most, _LEAST_ROWS), _MOST_ROWS)
+        extent = row.extent.constant
+        if extent is None:
+            return most
+        exact = (n for n in range(most, most // 2, -1) if extent % n == 0)
+        return max(1, extent) if extent <= most else next(exact, most)
+
+    def _in_block(self, group: Group) -> Group:
+        """The group without its leading axes, with the rows of a block in place of the buffers."""
+        leading = self.chain.leading.values()
+        axes = tuple(a for a in group.axes if all(a is not other for other in leading))
+        members, after = (tuple(map(self._member, ms)) for ms in (group.members, group.after))
+        return replace(group, axes=axes, members=members, after=after)
+
+    def _member(self, member: Member) -> Member:
+        target, indices = member.target, tuple(map(self._expr, member.indices))
+        if target in self.blocks:
+            target, indices = self.blocks[target], indices[self.row :]
+        return replace(
+            member,
+            target=target,
+            indices=indices,
+            value=self._expr(member.value),
+            guards=tuple(map(self._expr, member.guards)),
+            initial=None if member.initial is None else self._expr(member.initial),
+        )
+
+    def _expr(self, expr: PrimExpr) -> PrimExpr:
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, BufferLoad) or node.buffer not in self.blocks:
+                return None
+            indices = tuple(map(self._expr, node.indices))
+            return BufferLoad(self.blocks[node.buffer], indices[self.row :])
+
+        return cast("PrimExpr", rewrite(expr, rule))
