@@ -1,6 +1,7 @@
 """The graph level of the IR: expressions, struct info, and the tools that work on them."""
 
 from relaxpy.exec.compile import build as build
+from relaxpy.exec.exec_builder import ExecBuilder as ExecBuilder
 from relaxpy.exec.executable import Executable as Executable, VMExecutable as VMExecutable
 from relaxpy.exec.python_module import BasePyModule as BasePyModule
 from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind as VMInstrumentReturnKind
@@ -75,6 +76,7 @@ from relaxpy.relax import (
     block_builder as block_builder,
     distributed as distributed,
     dpl as dpl,
+    exec_builder as exec_builder,
     expr as expr,
     expr_functor as expr_functor,
     frontend as frontend,
