@@ -13,7 +13,7 @@ from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.kernel.plan.steps import Plan
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 

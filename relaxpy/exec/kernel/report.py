@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.plan.statements import Compound
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    Blocked,
-    Contract,
-    Map,
-    Plan,
-    Reduce,
-    Scalar,
-    Scan,
-    Scatter,
-    Serial,
-    Step,
-)
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound
+from relaxpy.exec.kernel.plan.tree import Contraction, For, Plan, Run, Scan, Tile, Tree
 from relaxpy.exec.kernel.row_blocks import CORES
 
 
@@ -47,43 +37,45 @@ KernelReport = tuple[BlockReport, ...]
 
 def report_of(plan: Plan) -> KernelReport:
     """One entry for each statement, in the order in which they run."""
-    return tuple(entry for step in plan.steps for entry in _entries(step, "", ""))
+    return tuple(entry for tree in plan.trees for entry in _entries(tree, "", ""))
 
 
-def _entries(step: Step, prefix: str, reason: str) -> Iterator[BlockReport]:
-    match step:
-        case Serial(axis=axis, steps=steps, reason=why):
-            for member in steps:
+def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
+    match tree:
+        case For(axis=axis, body=body, reason=why):
+            for member in body:
                 yield from _entries(member, f"{prefix}loop over {axis.var.name}, ", why)
-        case Blocked(steps=steps):
-            for member in steps:
-                for entry in _entries(member, f"{prefix}in row blocks, ", reason):
+        case Tile(body=runs):
+            for run in runs:
+                for entry in _entries(run, f"{prefix}in row blocks, ", reason):
                     yield replace(entry, threads=str(CORES))
-        case Scalar(statement=statement) if prefix:
+        case Run(statement=statement) if tree.loops:
+            threads = "BLAS" if isinstance(tree.idiom, Contraction) else "1"
+            yield BlockReport(statement.name, prefix + _method(tree), reason, threads=threads)
+        case Run(statement=statement) if prefix:
             yield BlockReport(statement.name, "scalar loop", reason)
-        case Scalar(statement=statement):
+        case Run(statement=statement):
             why = statement.reason if isinstance(statement, Compound) else ""
             yield BlockReport(statement.name, "single element", why)
-        case _:
-            threads = "BLAS" if isinstance(step, Contract) else "1"
-            method = prefix + _method(step)
-            yield BlockReport(step.statement.name, method, reason, threads=threads)
 
 
-def _method(step: Step) -> str:
-    match step:
-        case Map():
-            return "elementwise"
-        case Reduce(update=update, over=over):
-            return f"{update.combine} reduction over {', '.join(a.var.name for a in over)}"
-        case Contract(over=over):
-            return f"contraction over {', '.join(a.var.name for a in over)}"
-        case Scan(axis=axis, update=update):
-            return f"{update.combine} scan over {axis.var.name}"
-        case Scatter(update=update):
+def _method(run: Run) -> str:
+    """How the iterations of a run are executed."""
+    update = run.statement.update if isinstance(run.statement, Assignment) else None
+    match run.idiom:
+        case Contraction():
+            return f"contraction over {_names(run.over)}"
+        case Scan(update=accumulated):
+            return f"{accumulated.combine} scan over {_names(run.ordered)}"
+        case ArgExtreme(order=order):
+            return f"{'argmax' if order.maximum else 'argmin'} over {_names(run.ordered)}"
+        case _ if run.ordered:
             return "scatter" if update is None else f"scatter ({update.combine})"
-        case ArgReduce(extreme=extreme):
-            name = "argmax" if extreme.order.maximum else "argmin"
-            return f"{name} over {extreme.axis.var.name}"
+        case _ if run.over and update is not None:
+            return f"{update.combine} reduction over {_names(run.over)}"
         case _:
-            return "steps"
+            return "elementwise"
+
+
+def _names(axes: Sequence[Axis]) -> str:
+    return ", ".join(axis.var.name for axis in axes)

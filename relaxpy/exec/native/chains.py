@@ -14,7 +14,7 @@ from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.steps import Blocked, Row, accesses, flatten_steps
+from relaxpy.exec.kernel.plan.tree import Row, Tile, accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member
@@ -86,8 +86,8 @@ class _Finder:
     def __init__(self, program: Program) -> None:
         self.program, self.root = program, program.root
         self.local = {entry.buffer for entry in program.plan.nest.local}
-        steps = flatten_steps(program.plan.steps)
-        self.uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+        members = runs(program.plan.trees)
+        self.uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
 
     def chain(self, trees: Sequence[Tree]) -> _Chain | None:
         """The chain that begins with the first of `trees`."""
@@ -280,14 +280,14 @@ class _Builder:
         block = Axis(row.var, first, (as_poly(first) + size).expr() if exact else end)
         one, *inner, two = (self._in_block(group) for group in chain.groups)
         zero = IntImm(INT64, 0)
-        single = Blocked(block, start, stop, (), {}, frozenset(), zero)
+        single = Tile(block, start, stop, (), {}, frozenset(), zero)
         body = (
             replace(one, axes=(block, *one.axes)),
             Rows(single, 1, row.var, tuple(inner)),
             replace(two, axes=(block, *two.axes)),
         )
         rows = dict.fromkeys(self.blocks.values(), Row(0, 0))
-        step = Blocked(Axis(row.var, low, high), first, end, (), rows, frozenset(rows), zero)
+        step = Tile(Axis(row.var, low, high), first, end, (), rows, frozenset(rows), zero)
         tree = Rows(step, size, Var(row.var.name, INT64), body)
         whole = replace(tree, step=replace(step, axis=row))
         time = time_of(whole, Memory(self.program.plan), [*outer, row])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.steps import flatten_steps, reads
+from relaxpy.exec.kernel.plan.tree import runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.groups import Group
@@ -136,8 +136,7 @@ class KernelEmitter:
             RefusedError: one of them is not contiguous.
         """
         root, written = self.program.root, self.program.written
-        steps = flatten_steps(self.plan.steps)
-        read = {root(a.buffer) for step in steps for a in reads(step)}
+        read = {root(a.buffer) for run in runs(self.plan.trees) for a in run.statement.reads}
         result = [b for b in self.plan.func.buffer_map.values() if b in written and b in read]
         for buffer in result:
             if buffer.strides:

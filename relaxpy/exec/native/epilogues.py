@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.steps import accesses, flatten_steps
+from relaxpy.exec.kernel.plan.tree import accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, Member
 from relaxpy.exec.native.tree import For, Program, Rows, Tree
@@ -35,8 +35,8 @@ class _Joiner:
         self.program = program
         plan = program.plan
         self.local = {entry.buffer for entry in plan.nest.local}
-        steps = list(flatten_steps(plan.steps))
-        self.uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+        members = runs(plan.trees)
+        self.uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
         self.elided: set[Buffer] = set()
 
     def joined(self, trees: tuple[Tree, ...]) -> Iterator[Tree]:

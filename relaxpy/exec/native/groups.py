@@ -12,8 +12,8 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
-from relaxpy.exec.kernel.plan.steps import Contract, Map, Reduce
-from relaxpy.exec.kernel.plan.updates import Combine, update_of
+from relaxpy.exec.kernel.plan.tree import Contraction, Run
+from relaxpy.exec.kernel.plan.updates import Combine
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -120,32 +120,29 @@ def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr
 
 
 def group_of(
-    step: Map | Reduce | Contract, serial: Sequence[Axis], independent: frozenset[Var]
+    run: Run, statement: Assignment, tests: tuple[PrimExpr, ...], independent: frozenset[Var]
 ) -> Group:
-    """A group of one step inside the loops `serial`, with `independent` iterations."""
-    statement = step.statement
-    tests = tests_within(statement.axes, serial)
-    if isinstance(step, Map):
+    """A group of the `statement` of `run`, with `independent` iterations."""
+    update = statement.update
+    if not run.over or update is None:
         member = Member(statement.target, statement.indices, statement.value, statement.guards)
-        is_ordered = any(a.var not in independent for a in step.axes)
-        axes = step.axes if is_ordered else _in_target_order(step)
+        is_ordered = any(a.var not in independent for a in run.axes)
+        axes = run.axes if is_ordered else _in_target_order(statement, run.axes)
         return Group(axes, (), (member,), tests, independent)
-    update = step.update if isinstance(step, Reduce) else update_of(statement)
-    assert update is not None
     operand = update.operand
-    if isinstance(step, Contract) and operand.dtype.is_float and operand.dtype.bits == 16:
+    if isinstance(run.idiom, Contraction) and operand.dtype.is_float and operand.dtype.bits == 16:
         # Sums of products of 16 bits are rounded once.
-        operand = reduce(ops.mul, (ops.cast_to(f, "float32") for f in step.factors))
+        operand = reduce(ops.mul, (ops.cast_to(f, "float32") for f in run.idiom.factors))
     member = Member(
         statement.target,
         statement.indices,
         operand,
         statement.guards,
         update.combine,
-        step.initial,
-        step.always_initialises,
+        statement.initial,
+        statement.always,
     )
-    return Group(step.axes, step.over, (member,), tests, independent)
+    return Group(run.axes, run.over, (member,), tests, independent)
 
 
 def in_lanes(
@@ -170,18 +167,17 @@ def in_lanes(
     return group if any(mentions(i, {along.var}) for i in statement.indices) else None
 
 
-def _in_target_order(step: Map) -> tuple[Axis, ...]:
+def _in_target_order(statement: Assignment, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """The axes in the order in which the target's indices mention them."""
 
     def place(axis: Axis) -> int:
-        indices = step.statement.indices
-        found = [n for n, i in enumerate(indices) if mentions(i, {axis.var})]
+        found = [n for n, i in enumerate(statement.indices) if mentions(i, {axis.var})]
         return found[0] if found else -1
 
-    independent = {a.var for a in step.axes}
-    if any(mentions(b, independent) for a in step.axes for b in (a.start, a.stop)):
-        return step.axes
-    return tuple(sorted(step.axes, key=place))
+    independent = {a.var for a in axes}
+    if any(mentions(b, independent) for a in axes for b in (a.start, a.stop)):
+        return axes
+    return tuple(sorted(axes, key=place))
 
 
 def fused(groups: Iterable[Group], root: Callable[[Buffer], Buffer]) -> list[Group]:

@@ -26,17 +26,8 @@ from relaxpy.exec.kernel.nest.nodes import (
     loads,
     walk_items,
 )
-from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.steps import (
-    ArrayStep,
-    Blocked,
-    Contract,
-    Plan,
-    Reduce,
-    Scalar,
-    Serial,
-    Step,
-)
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
@@ -68,32 +59,34 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Obligations:
-    """The obligations that can be tested first, and for each step those that it has to test."""
+    """The obligations that can be tested first, and for each tree those that it has to test."""
 
     early: tuple[Obligation, ...]
-    late: Mapping[Step, tuple[Obligation, ...]]
+    late: Mapping[Tree, tuple[Obligation, ...]]
 
 
 def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
-    """The obligations of all steps; `written` are the buffers that the kernel writes."""
+    """The obligations of a plan; `written` are the buffers that the kernel writes."""
     buffers = [*plan.func.buffer_map.values(), *(entry.buffer for entry in plan.nest.local)]
     shapes = [size for buffer in buffers for size in buffer.shape]
     early = [o for size in shapes for o in of_value(size, (), (), plan.shape_vars)]
-    late: dict[Step, tuple[Obligation, ...]] = {}
-    for step, own in _of_steps(plan.steps, (), plan.shape_vars):
-        known = [] if _may_jump(step) else [_early(o, written) for o in own]
+    late: dict[Tree, tuple[Obligation, ...]] = {}
+    for tree, own in _of_trees(plan.trees, (), plan.shape_vars):
+        known = [] if _may_jump(tree) else [_early(o, written) for o in own]
         if own and (not known or any(o is None for o in known)):
-            late[step] = tuple(own)
+            late[tree] = tuple(own)
         else:
             early += [o for o in known if o is not None]
     return Obligations(tuple(early), late)
 
 
-def _may_jump(step: Step) -> bool:
-    """Whether an iteration of a step may skip others, so that nothing is tested for these."""
-    statement = getattr(step, "statement", None)
-    items = walk_items(statement.items) if isinstance(statement, Compound) else ()
-    return any(isinstance(item, Jump) for item in items)
+def _may_jump(tree: Tree) -> bool:
+    """Whether an iteration of a tree may skip others, so that nothing is tested for these."""
+    match tree:
+        case Run(statement=Compound(items=items)):
+            return any(isinstance(item, Jump) for item in walk_items(items))
+        case _:
+            return False
 
 
 def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | None:
@@ -122,34 +115,32 @@ def _early(obligation: Obligation, written: Container[Buffer]) -> Obligation | N
     return Obligation(tuple(needed), path, obligation.index, obligation.size)
 
 
-def _of_steps(
-    steps: Iterable[Step], outer: tuple[Axis, ...], shape_vars: Container[Var]
-) -> Iterator[tuple[Step, list[Obligation]]]:
-    for step in steps:
-        match step:
-            case Serial(axis=axis, steps=members):
+def _of_trees(
+    trees: Iterable[Tree], outer: tuple[Axis, ...], shape_vars: Container[Var]
+) -> Iterator[tuple[Tree, list[Obligation]]]:
+    for tree in trees:
+        match tree:
+            case For(axis=axis, body=body):
                 bounds = (axis.start, axis.stop)
-                yield step, [o for e in bounds for o in of_value(e, outer, (), shape_vars)]
-                yield from _of_steps(members, (*outer, axis), shape_vars)
-            case Blocked(steps=members):
-                yield from _of_steps(members, outer, shape_vars)
-            case _:
-                yield step, list(_of_step(step, outer, shape_vars))
+                yield tree, [o for e in bounds for o in of_value(e, outer, (), shape_vars)]
+                yield from _of_trees(body, (*outer, axis), shape_vars)
+            case Tile(body=body):
+                yield from _of_trees(body, outer, shape_vars)
+            case Run(statement=statement):
+                yield tree, list(_of_statement(statement, outer, shape_vars))
 
 
-def _of_step(
-    step: ArrayStep | Scalar, outer: tuple[Axis, ...], shape_vars: Container[Var]
+def _of_statement(
+    statement: Statement, outer: tuple[Axis, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
-    statement = step.statement
     own, serial = {a.var: a for a in statement.axes}, {a.var for a in outer}
     inner = (a for a in statement.axes if a.var not in serial)
     axes = (*(own.get(a.var, a) for a in outer), *inner)
-    if isinstance(statement, Assignment):
-        yield from _of_assignment(statement, axes, shape_vars)
-        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            yield from of_value(step.initial, axes, (), shape_vars)
-    else:
-        yield from _of_items(statement.items, axes, (), {}, shape_vars)
+    match statement:
+        case Assignment():
+            yield from _of_assignment(statement, axes, shape_vars)
+        case Compound(items=items):
+            yield from _of_items(items, axes, (), {}, shape_vars)
 
 
 def _of_assignment(
@@ -165,6 +156,8 @@ def _of_assignment(
     for expr in (*statement.indices, statement.value):
         yield from of_value(expr, axes, path, shape_vars)
     yield from of_access(statement.target, statement.indices, axes, path, shape_vars)
+    if statement.initial is not None:
+        yield from of_value(statement.initial, axes, (), shape_vars)
 
 
 def of_access(

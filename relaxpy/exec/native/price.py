@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
+from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.steps import ArrayStep, Contract, Map, Scalar, flatten_steps
+from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.groups import group_of
@@ -31,17 +33,20 @@ def check_price(program: Program) -> None:
     Errors:
         RefusedError: it is not.
     """
-    steps = list(flatten_steps(program.plan.steps))
-    if host().vector_bits >= 512 and steps and all(map(_is_power, steps)):
+    members = list(runs(program.plan.trees))
+    if host().vector_bits >= 512 and members and all(map(_is_power, members)):
         raise RefusedError("NumPy has a faster function for powers")
-    for step in steps:
-        if not isinstance(step, Contract) or not _reuses(step):
+    for run in members:
+        match run:
+            case Run(accumulation=Assignment() as statement, idiom=Contraction() as product):
+                pass
+            case _:
+                continue
+        if not _reuses(product, run.axes):
             continue
-        if product_of(group_of(step, (), frozenset()), program.root):
+        if product_of(group_of(run, statement, (), frozenset()), program.root):
             continue
-        count = as_poly(1)
-        for axis in (*step.axes, *step.over):
-            count = count * axis.extent
+        count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:
             raise RefusedError("a product of matrices runs on BLAS")
 
@@ -59,15 +64,15 @@ def check_length(functions: Iterable[Function]) -> None:
         raise RefusedError(f"{longest} instructions without a loop take long to compile")
 
 
-def _is_power(step: ArrayStep | Scalar) -> bool:
-    """Whether a step computes powers of single precision from memory, and nothing else."""
-    match step:
-        case Map(statement=Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value)):
+def _is_power(run: Run) -> bool:
+    """Whether a run computes powers of single precision from memory, and nothing else."""
+    match run.store:
+        case Assignment(value=Call(op=Op(name="tir.pow"), args=args) as value):
             return str(value.dtype) == "float32" and all(isinstance(a, BufferLoad) for a in args)
         case _:
             return False
 
 
-def _reuses(step: Contract) -> bool:
+def _reuses(product: Contraction, axes: Sequence[Axis]) -> bool:
     """Whether several elements of the target need the same element of a factor."""
-    return any(not mentions(f, {a.var}) for f in step.factors for a in step.axes)
+    return any(not mentions(f, {a.var}) for f in product.factors for a in axes)

@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, TypeVar
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan import tree as plans
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.dependence import independent_axes
-from relaxpy.exec.kernel.plan.statements import Access, Statement, access
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    ArrayStep,
-    Blocked,
-    Contract,
-    Map,
-    Plan,
-    Reduce,
-    Scalar,
-    Scan,
-    Scatter,
-    Serial,
-    Step,
-    accesses,
-    flatten_steps,
-)
+from relaxpy.exec.kernel.plan.statements import Assignment, Statement
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile, accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import (
     Group,
@@ -82,7 +69,7 @@ class Rows:
     axis: `row` is its variable.
     """
 
-    step: Blocked
+    step: Tile
     size: int
     row: Var
     body: tuple[Group | Ordered | Late | Rows, ...]
@@ -120,17 +107,11 @@ class Memory:
         """The buffer whose memory `buffer` uses."""
         return self.plan.shared.get(buffer, buffer)
 
-    def independent(self, step: ArrayStep | Scalar, serial: Sequence[Axis]) -> frozenset[Var]:
-        """The variables of a step whose iterations may run in any order, inside `serial`."""
-        initial: list[Access] = []
-        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            variables = {a.var for a in step.statement.axes}
-            initial = [access(x.buffer, x.indices, variables) for x in loads(step.initial)]
+    def independent(self, run: Run, serial: Sequence[Axis]) -> frozenset[Var]:
+        """The variables of a run whose iterations may be in any order, inside `serial`."""
         plan, outer = self.plan, {axis.var for axis in serial}
-        reduces = isinstance(step, (Reduce, Contract, ArgReduce))
-        return independent_axes(
-            step.statement, initial, outer, plan.shape_vars, plan.shared, reduces=reduces
-        )
+        reduces = bool(run.over) or isinstance(run.idiom, ArgExtreme)
+        return independent_axes(run.statement, outer, plan.shape_vars, plan.shared, reduces=reduces)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,14 +139,14 @@ class Program:
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`."""
     root = Memory(plan)
-    steps = list(flatten_steps(plan.steps))
-    written = {w.buffer for s in steps for w in s.statement.writes}
+    members = list(runs(plan.trees))
+    written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(root, written)})
     owners |= {b for b, owner in plan.shared.items() if owner in owners}
     found = obligations(plan, owners)
-    trees = tuple(_Reader(root, found.late).trees(plan.steps, ()))
+    trees = tuple(_Reader(root, found.late).trees(plan.trees, ()))
     local = {entry.buffer for entry in plan.nest.local}
-    uses = Counter(b for s in steps for b in {a.buffer for a in accesses(s)})
+    uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
     uses += Counter(b for o in found.late.values() for b in {b for x in o for b in x.reads()})
     elided = {b for g in _groups(trees) for b in _temporaries(g, uses) if b in local}
     return Program(plan, trees, frozenset(elided), owners, found.early)
@@ -182,76 +163,60 @@ _COLUMNS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
-    """Reads steps as trees; `late` are the obligations that steps have to test."""
+    """Reads the trees of a plan; `late` are the obligations that they have to test."""
 
     root: Memory
-    late: Mapping[Step, tuple[Obligation, ...]]
+    late: Mapping[plans.Tree, tuple[Obligation, ...]]
 
-    def trees(self, steps: Sequence[Step], serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        """The trees of steps; neighbouring groups are fused."""
-        trees = [tree for step in steps for tree in self._tree(step, serial)]
-        yield from _fused_runs(trees, self.root)
+    def trees(self, trees: Sequence[plans.Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
+        """The trees, of which neighbouring groups are fused."""
+        read = [inner for tree in trees for inner in self._tree(tree, serial)]
+        yield from _fused_runs(read, self.root)
 
-    def _tree(self, step: Step, serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        late = self._late(step, serial)
-        match step:
-            case Serial(axis=axis, steps=steps):
-                if late:
+    def _tree(self, tree: plans.Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
+        match tree:
+            case plans.For(axis=axis, body=body):
+                if late := self._late(tree, (), serial):
                     yield Late(late, ())
-                yield For(axis, tuple(self.trees(steps, (*serial, axis))))
-                return
-            case Blocked():
-                yield self._rows(step, serial)
-                return
-            case Map() | Reduce() | Contract():
-                tests = tests_within(step.statement.axes, serial)
-                writes = self.root(step.statement.target)
-                if isinstance(step, Map) and any(
-                    self.root(b) is writes for o in late for b in o.reads()
-                ):
-                    # An iteration needs what those before it store.
-                    yield Ordered(step.statement, step.axes, tests, checked=True)
-                    return
-                if late:
-                    yield Late(late, tests)
-                yield group_of(step, serial, self.root.independent(step, serial))
-                return
-            case Scan(axes=axes, axis=along):
-                ordered = (*(a for a in axes if a is not along), along)
-            case Scatter(axes=axes):
-                ordered = axes
-            case ArgReduce(axes=axes, extreme=extreme):
-                ordered = (*axes, extreme.axis)
-            case Scalar():
-                ordered = ()
-            case _:
-                assert_never(step)
-        tests = tests_within(step.statement.axes, serial)
-        free = self.root.independent(step, serial)
-        group = None if late else in_lanes(step.statement, ordered, tests, free)
-        yield group or Ordered(step.statement, ordered, tests, free, checked=bool(late))
+                yield For(axis, tuple(self.trees(body, (*serial, axis))))
+            case Tile():
+                yield self._rows(tree, serial)
+            case Run():
+                yield from self._run(tree, serial)
 
-    def _late(self, step: Step, serial: Sequence[Axis]) -> tuple[Obligation, ...]:
-        """The obligations of `step` in its own loops, which may be those of a block."""
-        match step:
-            case Serial() | Blocked() | Scalar():
-                own: tuple[Axis, ...] = ()
-            case Reduce(axes=axes, over=over) | Contract(axes=axes, over=over):
-                own = (*axes, *over)
-            case _:
-                own = step.axes
+    def _run(self, run: Run, serial: tuple[Axis, ...]) -> Iterator[Group | Ordered | Late]:
+        statement = run.statement
+        late = self._late(run, run.loops, serial)
+        tests = tests_within(statement.axes, serial)
+        free = self.root.independent(run, serial)
+        if isinstance(statement, Assignment) and run.loops and not run.ordered:
+            writes = self.root(statement.target)
+            if run.store and any(self.root(b) is writes for o in late for b in o.reads()):
+                # An iteration needs what those before it store.
+                yield Ordered(statement, run.axes, tests, checked=True)
+                return
+            if late:
+                yield Late(late, tests)
+            yield group_of(run, statement, tests, free)
+            return
+        group = None if late else in_lanes(statement, run.loops, tests, free)
+        yield group or Ordered(statement, run.loops, tests, free, checked=bool(late))
+
+    def _late(
+        self, tree: plans.Tree, own: Sequence[Axis], serial: Sequence[Axis]
+    ) -> tuple[Obligation, ...]:
+        """The obligations of `tree` in its `own` loops, which may be those of a block."""
         loops, outer = {a.var: a for a in own}, {a.var for a in serial}
         return tuple(
             replace(o, axes=tuple(loops.get(a.var, a) for a in o.axes if a.var not in outer))
-            for o in self.late.get(step, ())
+            for o in self.late.get(tree, ())
         )
 
-    def _rows(self, step: Blocked, serial: tuple[Axis, ...]) -> Tree:
+    def _rows(self, step: Tile, serial: tuple[Axis, ...]) -> Tree:
         body: list[Group | Ordered | Late] = []
         counts: list[int] = []
-        for member in step.steps:
-            for tree in self._tree(member, serial):
-                assert isinstance(tree, (Group, Ordered, Late))
+        for run in step.body:
+            for tree in self._run(run, serial):
                 body.append(tree)
                 count = 1
                 for axis in _axes_of(tree):
@@ -285,7 +250,7 @@ def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
             return ()
 
 
-def _has_lanes_of(group: Group, step: Blocked) -> bool:
+def _has_lanes_of(group: Group, step: Tile) -> bool:
     """Whether the consecutive elements of a group are those of the rows."""
     along = lane_axis(group)
     return along is not None and along.start is step.low
@@ -303,7 +268,7 @@ def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
     yield from fused(run, root)
 
 
-def _of_one_row(group: Group, step: Blocked, row: Var) -> Group:
+def _of_one_row(group: Group, step: Tile, row: Var) -> Group:
     """The group in a block of one row, whose number is `row`."""
     values: Mapping[Var, PrimExpr] = {a.var: row for a in group.all_axes if a.start is step.low}
     axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))

@@ -1,8 +1,8 @@
-"""A checker of schedules: replays the steps of a plan and compares it with the text, by element.
+"""A checker of schedules: replays the trees of a plan and compares it with the text, by element.
 
 Every store of the plan is matched with one of the text, and must read values of the same writers.
 In the end each element of an argument must have the same last writer. Buffers share memory as the
-plan states. A step that executes many iterations at once reads all operands before it writes, and
+plan states. A run that executes many iterations at once reads all operands before it writes, and
 may use its target as scratch memory if it does not read it. Where the plan does without a buffer,
 what reads it reads what its elements were computed from.
 It shares no code with the analysis of dependences, nor with the scheduler.
@@ -28,19 +28,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    Blocked,
-    Contract,
-    Map,
-    Plan,
-    Reduce,
-    Scalar,
-    Scan,
-    Scatter,
-    Serial,
-    Step,
-)
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Scan, Tile, Tree
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -156,7 +144,7 @@ class _PlanRun:
                 yield stored
 
     def whole(self) -> None:
-        self.steps(self.plan.steps)
+        self.trees(self.plan.trees)
         for stored in self.text.stores:
             if stored.number not in self.done:
                 raise OrderError(f"{stored} is never executed")
@@ -336,48 +324,46 @@ class _PlanRun:
     def holds(self, guards: Iterable[PrimExpr]) -> bool:
         return all(evaluate(g, self.env, self.reader({})) for g in guards)
 
-    # -- steps
+    # -- trees
 
-    def steps(self, steps: Iterable[Step]) -> None:
-        for step in steps:
-            self.step(step)
+    def trees(self, trees: Iterable[Tree]) -> None:
+        for tree in trees:
+            self.tree(tree)
 
-    def step(self, step: Step) -> None:
-        match step:
-            case Serial(axis=axis, steps=steps):
+    def tree(self, tree: Tree) -> None:
+        match tree:
+            case For(axis=axis, body=body):
                 self.serial.append(axis.var)
                 for n in range(self.bound(axis.start), self.bound(axis.stop)):
                     self.iterate(axis.var, n)
-                    self.steps(steps)
+                    self.trees(body)
                 self.serial.pop()
-            case Blocked(axis=axis, low=low, high=high, steps=inner, local=local):
+            case Tile(axis=axis, low=low, high=high, body=body, local=local):
                 outer = self.block
                 for n in reversed(range(self.index(axis.start), self.index(axis.stop))):
                     self.env[low], self.env[high] = n, n + 1
                     self.block = local, n
-                    self.steps(inner)
+                    self.trees(body)
                 self.block = outer
-            case Scalar(statement=Assignment() as statement):
-                if self.is_in_domain(statement, ()) and self.holds(statement.guards):
+            case Run(statement=statement) if self.is_in_domain(statement, tree.loops):
+                self.run(tree, statement)
+
+    def run(self, run: Run, statement: Statement) -> None:
+        match statement:
+            case Compound(items=items):
+                self.extremes(run.axes, statement)
+                for _ in self.iterations(run.loops):
+                    self.items(items)
+            case Assignment() if run.over:
+                self.reduce(run, statement)
+            case Assignment() if run.ordered and isinstance(run.idiom, Scan):
+                for _ in self.iterations(run.loops):
                     self.write(self.operands(statement, statement.target))
-            case Scalar(statement=Compound() as statement):
-                if self.is_in_domain(statement, ()):
-                    self.items(statement.items)
-            case Map(statement=statement, axes=axes):
-                self.map(statement, axes)
-            case Scatter(statement=statement, axes=axes):
-                if self.is_in_domain(statement, axes):
-                    for ready in self.at_once(statement, axes):
-                        self.write(ready)
-            case Reduce(statement=statement) | Contract(statement=statement):
-                self.reduce(step, statement)
-            case Scan(statement=statement, axes=axes):
-                if self.is_in_domain(statement, axes):
-                    for _ in self.iterations(axes):
-                        self.write(self.operands(statement, statement.target))
-            case ArgReduce(statement=compound, axes=axes, extreme=extreme):
-                if self.is_in_domain(compound, (*axes, extreme.axis)):
-                    self.arg_reduce(step)
+            case Assignment() if run.ordered:
+                for ready in self.at_once(statement, run.ordered):
+                    self.write(ready)
+            case Assignment():
+                self.map(statement, run.axes)
 
     def at_once(self, statement: Assignment, axes: Sequence[Axis]) -> list[_Ready]:
         """The stores of many iterations, whose operands are all read first."""
@@ -388,8 +374,6 @@ class _PlanRun:
         ]
 
     def map(self, statement: Assignment, axes: Sequence[Axis]) -> None:
-        if not self.is_in_domain(statement, axes):
-            return
         before = dict(self.tokens)
         reads = {self.believed(r.buffer) for r in statement.reads}
         if not statement.guards and self.believed(statement.target) not in reads:
@@ -403,21 +387,20 @@ class _PlanRun:
         for one in ready:
             self.write(one)
 
-    def reduce(self, step: Reduce | Contract, statement: Assignment) -> None:
-        if not self.is_in_domain(statement, (*step.axes, *step.over)):
-            return
-        ready = self.at_once(statement, (*step.axes, *step.over))
-        some = any(True for _ in self.iterations(step.over))
-        if step.initial is not None and (step.always_initialises or some):
-            for _ in self.iterations(step.axes):
+    def reduce(self, run: Run, statement: Assignment) -> None:
+        ready = self.at_once(statement, run.loops)
+        some = any(True for _ in self.iterations(run.over))
+        if statement.initial is not None and (statement.always or some):
+            for _ in self.iterations(run.axes):
                 found: dict[Cell, Token] = {}
                 value = wrapped(
-                    evaluate(step.initial, self.env, self.reader(found)), statement.target.dtype
+                    evaluate(statement.initial, self.env, self.reader(found)),
+                    statement.target.dtype,
                 )
                 indices = tuple(map(self.index, statement.indices))
                 cell, memory = self.locate(statement.target, indices)
-                first = next((r.stored for r in ready if r.memory == memory), None)
-                stored = self.initial(cell, first)
+                earliest = next((r.stored for r in ready if r.memory == memory), None)
+                stored = self.initial(cell, earliest)
                 self.compare(stored, found)
                 self.write(_Ready(stored, memory, lambda _, value=value: value))
         for one in ready:
@@ -434,19 +417,15 @@ class _PlanRun:
                 return stored
         raise OrderError(f"the initial value of {cell[0]}[{cell[1]}] is not in the text")
 
-    def arg_reduce(self, step: ArgReduce) -> None:
-        extreme = step.extreme
+    def extremes(self, axes: Sequence[Axis], statement: Compound) -> None:
+        """Check that the iterations of `axes` store to different elements."""
         targets: set[Memory] = set()
-        for _ in self.iterations(step.axes):
-            indices = tuple(map(self.index, extreme.best.indices))
-            memory = self.locate(extreme.best.buffer, indices)[1]
-            if memory in targets:
-                raise OrderError(
-                    f"{extreme.best.buffer.name}[{memory[1]}] is the target of two extremes"
-                )
-            targets.add(memory)
-            for _ in self.iterations([extreme.axis]):
-                self.items(step.statement.items)
+        for _ in self.iterations(axes):
+            for write in statement.writes if axes else ():
+                memory = self.locate(write.buffer, tuple(map(self.index, write.indices)))[1]
+                if memory in targets:
+                    raise OrderError(f"{write.buffer.name}[{memory[1]}] is stored twice at once")
+                targets.add(memory)
 
     # -- groups
 

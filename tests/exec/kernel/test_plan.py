@@ -9,9 +9,10 @@ import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan import dependence, planner, schedule, steps as plan
+from relaxpy.exec.kernel.plan import dependence, planner, schedule, tree as plan
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.kernel.plan.steps import Blocked, Contract, Map, Reduce, Scan, Serial
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.tir import ops
@@ -91,27 +92,33 @@ def test_a_condition_over_two_axes_divides_nothing() -> None:
 
 def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> None:
     found = make_plan(dense, "dense")
-    product, bias = found.steps
-    assert isinstance(product, Contract)
-    assert product.initial is not None
-    assert isinstance(bias, Map)
-    assert list(found.shared.values()) == [bias.statement.target]
+    product, bias = found.trees
+    assert isinstance(product, Run)
+    assert isinstance(product.idiom, Contraction)
+    assert product.accumulation is not None
+    assert product.accumulation.initial is not None
+    assert isinstance(bias, Run)
+    assert bias.store is not None
+    assert list(found.shared.values()) == [bias.store.target]
 
 
 def test_the_stages_of_a_softmax_share_their_rows() -> None:
-    [block] = make_plan(softmax, "softmax").steps
-    assert isinstance(block, Blocked)
-    assert [type(step) for step in block.steps] == [Reduce, Map, Reduce, Map]
+    [block] = make_plan(softmax, "softmax").trees
+    assert isinstance(block, Tile)
+    assert [len(run.over) for run in block.body] == [1, 0, 1, 0]
+    assert all(isinstance(run.statement, Assignment) for run in block.body)
     assert {b.name for b in block.local} == {"highest", "total"}
 
 
 def test_only_the_axis_that_carries_a_dependence_is_serial() -> None:
-    first, rest = make_plan(cumsum, "cumsum").steps
-    assert isinstance(first, Map)
-    assert isinstance(rest, Scan)
-    assert rest.axis.var.name == "j"
-    [sweep] = make_plan(jacobi, "jacobi").steps
-    assert isinstance(sweep, Serial)
+    first, rest = make_plan(cumsum, "cumsum").trees
+    assert isinstance(first, Run)
+    assert first.store is not None
+    assert isinstance(rest, Run)
+    assert isinstance(rest.idiom, Scan)
+    assert [axis.var.name for axis in rest.ordered] == ["j"]
+    [sweep] = make_plan(jacobi, "jacobi").trees
+    assert isinstance(sweep, For)
     assert sweep.axis.var.name == "_sweep"
 
 
@@ -122,9 +129,9 @@ def skewed(A: T.Buffer((8, 8), "float32")):
 
 
 def test_a_loop_is_not_moved_outward_past_what_it_would_reverse() -> None:
-    [step] = make_plan(skewed, "skewed").steps
-    assert isinstance(step, Serial)
-    assert step.axis.var.name == "p"
+    [tree] = make_plan(skewed, "skewed").trees
+    assert isinstance(tree, For)
+    assert tree.axis.var.name == "p"
 
 
 def test_a_plan_names_no_library() -> None:

@@ -85,18 +85,18 @@ def test_the_checker_names_the_dependence_that_is_violated() -> None:
     args = NUMBERS, np.zeros(4, np.int32), np.zeros((), np.int32)
     plan = make_plan(STAGES, "f")
     assert first_fault(STAGES, args, plan) is None
-    total, spread, reverse = plan.steps
-    assert first_fault(STAGES, args, replace(plan, steps=(total, reverse, spread))) == (
+    total, spread, reverse = plan.trees
+    assert first_fault(STAGES, args, replace(plan, trees=(total, reverse, spread))) == (
         "line 10, column 9 at i=0 (stores Y[0]) reads X[3] as left by its initial value, "
         "not by line 8, column 9 at i=3 (stores X[3])"
     )
-    fault = first_fault(STAGES, args, replace(plan, steps=(spread, total, reverse)))
+    fault = first_fault(STAGES, args, replace(plan, trees=(spread, total, reverse)))
     assert fault is not None
     assert fault.startswith("line 8, column 9 at i=0 (stores X[0]) reads S[0] as left by")
-    assert first_fault(STAGES, args, replace(plan, steps=(total, spread))) == (
+    assert first_fault(STAGES, args, replace(plan, trees=(total, spread))) == (
         "line 10, column 9 at i=0 (stores Y[0]) is never executed"
     )
-    fault = first_fault(STAGES, args, replace(plan, steps=(total, spread, reverse, reverse)))
+    fault = first_fault(STAGES, args, replace(plan, trees=(total, spread, reverse, reverse)))
     assert fault is not None
     assert fault.endswith("is not in the text, or not so often")
 

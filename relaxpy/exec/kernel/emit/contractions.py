@@ -9,7 +9,8 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.emit.arrays import ArrayEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.steps import Contract
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.exec.python_ast import Code, assign, attribute, call, do, item, path, text
 from relaxpy.ir.arith.algebra.affine import affine
 from relaxpy.ir.core.dtype import DataType
@@ -31,18 +32,20 @@ class _Roles:
 
 
 class ContractionEmitter:
-    """Emits one contraction; `emitter` creates an ArrayEmitter for a layout."""
+    """Emits the `product` that `run` sums; `emitter` creates an ArrayEmitter for a layout."""
 
     def __init__(
         self,
         scope: KernelScope,
         emitter: Callable[[Sequence[Axis]], ArrayEmitter],
-        step: Contract,
+        run: Run,
+        statement: Assignment,
+        product: Contraction,
     ) -> None:
         self.scope = scope
         self.emitter = emitter
-        self.step = step
-        self.dtype = step.statement.target.dtype
+        self.run, self.statement, self.product = run, statement, product
+        self.dtype = statement.target.dtype
         self.body: list[ast.stmt] = []
         self.values: list[ast.expr] = []
         """The factors, each assigned to a variable if they are regrouped."""
@@ -51,26 +54,29 @@ class ContractionEmitter:
     def _target_order(self) -> tuple[Axis, ...]:
         """The spatial axes in the order of the target's dimensions."""
         order: list[Axis] = []
-        variables = {a.var for a in self.step.axes}
-        for index in self.step.statement.indices:
+        variables = {a.var for a in self.run.axes}
+        for index in self.statement.indices:
             linear = affine(index, variables)
             coefficients = linear.coefficients if linear is not None else {}
-            order += [a for a in self.step.axes if a.var in coefficients and a not in order]
+            order += [a for a in self.run.axes if a.var in coefficients and a not in order]
         return tuple(order)
 
     def lines(self, *, accumulate: bool) -> list[ast.stmt]:
         """Lines that store the product to the target, or add it."""
-        summed = {a.var for a in self.step.over}
-        summed_factors = [f for f in self.step.factors if mentions(f, summed)]
-        scales = [f for f in self.step.factors if not mentions(f, summed)]
+        summed = {a.var for a in self.run.over}
+        factors = self.product.factors
+        summed_factors = [f for f in factors if mentions(f, summed)]
+        scales = [f for f in factors if not mentions(f, summed)]
         roles = self._roles(summed_factors) if len(summed_factors) == 2 else None
         if roles is not None:
             self.spatial = (*roles.batch, *roles.left, *roles.right)
         target = self.emitter(self.spatial)
-        statement = self.step.statement
+        statement = self.statement
         out = target.output(statement.target, statement.indices)
         self.body += target.lines
-        reads = any(load.buffer is statement.target for f in self.step.factors for load in loads(f))
+        reads = any(
+            load.buffer is statement.target for f in self.product.factors for load in loads(f)
+        )
         direct = not (accumulate or scales or reads or self._wide() is not self.dtype)
         if roles is None:
             product: ast.expr = self._einsum(summed_factors, out.node if direct else None)
@@ -99,12 +105,12 @@ class ContractionEmitter:
         return DataType("float32") if small else self.dtype
 
     def _axes(self, factor: PrimExpr) -> set[Var]:
-        return {a.var for a in (*self.step.axes, *self.step.over) if mentions(factor, {a.var})}
+        return {a.var for a in (*self.run.axes, *self.run.over) if mentions(factor, {a.var})}
 
     def _roles(self, factors: Sequence[PrimExpr]) -> _Roles | None:
         """The roles of axes if the factors form a matrix product, or None."""
         a, b = (self._axes(f) for f in factors)
-        if any(x.var not in a or x.var not in b for x in self.step.over):
+        if any(x.var not in a or x.var not in b for x in self.run.over):
             return None
         if any(x.var not in a | b for x in self.spatial):
             return None
@@ -118,7 +124,7 @@ class ContractionEmitter:
             if not (left and right) and (roles := self._transposed_roles(a, b)) is not None:
                 return roles
             rows, columns = (left, right) if matrix_axes == (*left, *right) else (right, left)
-            return _Roles(batch, rows, columns, self.step.over)
+            return _Roles(batch, rows, columns, self.run.over)
         return None
 
     def _transposed_roles(self, a: Container[Var], b: Container[Var]) -> _Roles | None:
@@ -133,7 +139,7 @@ class ContractionEmitter:
         rows, columns = others
         if (rows.var in a) == (columns.var in a):
             return None
-        return _Roles(batch, (rows,), (columns,), self.step.over)
+        return _Roles(batch, (rows,), (columns,), self.run.over)
 
     def _factor(self, factor: PrimExpr, layout: Sequence[Axis]) -> ast.expr:
         arrays = self.emitter(layout)
@@ -150,7 +156,7 @@ class ContractionEmitter:
 
     def _named(self, factor: ast.expr) -> ast.expr:
         """A factor, assigned to a variable if factors are regrouped, to be tested for overflow."""
-        if self.step.regrouped and not isinstance(factor, ast.Name):
+        if self.product.regrouped and not isinstance(factor, ast.Name):
             name = self.scope.names.fresh("t")
             self.body.append(assign(name, factor))
             factor = path(name)
@@ -192,7 +198,7 @@ class ContractionEmitter:
         return call(name, *args) if out is None else call(name, *args, out=out)
 
     def _einsum(self, factors: Sequence[PrimExpr], out: ast.expr | None) -> ast.expr:
-        axes = (*self.spatial, *self.step.over)
+        axes = (*self.spatial, *self.run.over)
         letters = {a.var: chr(ord("a") + n) for n, a in enumerate(axes)}
         operands, nodes = [], []
         for factor in factors:

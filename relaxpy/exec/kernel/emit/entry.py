@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name
 from relaxpy.exec.kernel.nest.buffers import variables_of
-from relaxpy.exec.kernel.plan.steps import Plan
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.python_ast import (
     assign,
     attribute,

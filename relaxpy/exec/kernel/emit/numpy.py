@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent
@@ -22,28 +22,26 @@ from relaxpy.exec.kernel.emit.values import Output, Rows
 from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
 from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.nest.read import read
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.extremes import searched_condition
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.layout import layout_of
 from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    ArrayStep,
-    Blocked,
-    Contract,
-    Map,
+from relaxpy.exec.kernel.plan.tree import (
+    Contraction,
+    For,
     Plan,
-    Reduce,
-    Scalar,
+    Run,
     Scan,
-    Scatter,
-    Serial,
-    Step,
+    Search,
+    Tile,
+    Tree,
     accesses,
-    searched_condition,
 )
-from relaxpy.exec.kernel.plan.updates import Combine, reduction_identity, update_of
+from relaxpy.exec.kernel.plan.updates import Combine, Update, reduction_identity
 from relaxpy.exec.python_ast import (
     Code,
     assign,
@@ -109,13 +107,13 @@ class NumpyEmitter:
         """
         self._begin()
         fallback = self.aliasing_fallback()
-        # Either the fallback or the steps run, so both can use the same names.
+        # Either the fallback or the trees run, so both can use the same names.
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
         unused = self.row_products.unused
         new = (buffer for buffer in self.plan.allocated if buffer not in unused)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
-        work = [*memory, *self.steps(self.plan.steps)]
+        work = [*memory, *self.trees(self.plan.trees)]
         self.scope.buffers = parameters
         checks += fallback
         set_span([*checks, *work], self.plan.func.span)
@@ -171,7 +169,9 @@ class NumpyEmitter:
         if not tests:
             return []
         condition = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), [*tests])
-        nest = self.plan.sequential
+        nest = self.plan.nest
+        if not nest.allows_aliasing:
+            nest = read(self.plan.func, self.plan.shape_vars, may_alias=True)
         local = (entry.buffer for entry in nest.local)
         lines = list(allocations(nest, self.scope, local, {}))
         items = with_initialisation(nest.items, self.plan.shape_vars)
@@ -185,33 +185,31 @@ class NumpyEmitter:
         lines = [within(contexts, lines)]
         return [when(condition, [*lines, ast.Return(None)])]
 
-    # ---- steps
+    # ---- trees
 
-    def steps(self, steps: Sequence[Step]) -> list[ast.stmt]:
-        """The Python statements that execute `steps` in order."""
-        return [line for step in steps for line in self.step(step)]
+    def trees(self, trees: Sequence[Tree]) -> list[ast.stmt]:
+        """The Python statements that execute `trees` in order."""
+        return [line for tree in trees for line in self.tree(tree)]
 
-    def step(self, step: Step) -> list[ast.stmt]:
-        """The Python statements that execute `step`."""
-        match step:
-            case Serial():
-                return self._serial(step)
-            case Scalar():
-                return self._scalar(step)
-            case Blocked():
-                return self._blocked(step)
-            case _:
-                return self._array_step(step)
+    def tree(self, tree: Tree) -> list[ast.stmt]:
+        """The Python statements that execute `tree`."""
+        match tree:
+            case For():
+                return self._for(tree)
+            case Tile():
+                return self._tile(tree)
+            case Run():
+                return self._arrays(tree) if tree.loops else self._scalar(tree.statement)
 
-    def _serial(self, step: Serial) -> list[ast.stmt]:
-        start, stop = self.scope.index(step.axis.start), self.scope.index(step.axis.stop)
+    def _for(self, tree: For) -> list[ast.stmt]:
+        start, stop = self.scope.index(tree.axis.start), self.scope.index(tree.axis.stop)
         outer, compute = self.serial, self.scope.compute
-        self.serial = (*outer, step.axis)
+        self.serial = (*outer, tree.axis)
         self.scope.compute = ScalarEmitter(self.scope, self.plan.name, self.serial).value
-        body = self.steps(step.steps)
+        body = self.trees(tree.body)
         self.serial, self.scope.compute = outer, compute
-        statement = loop(self.scope.variable(step.axis.var), start, stop, body)
-        self.scope.forget(step.axis.var)
+        statement = loop(self.scope.variable(tree.axis.var), start, stop, body)
+        self.scope.forget(tree.axis.var)
         return [statement]
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
@@ -232,8 +230,7 @@ class NumpyEmitter:
                 tests.append(compare(name, ast.Lt, self.scope.index(axis.stop)))
         return tests
 
-    def _scalar(self, step: Scalar) -> list[ast.stmt]:
-        statement = step.statement
+    def _scalar(self, statement: Statement) -> list[ast.stmt]:
         axes = [a for a in statement.axes if any(a.var is s.var for s in self.serial)]
         emitter = ScalarEmitter(self.scope, self.plan.name, axes)
         tests = self._within(statement.axes)
@@ -256,58 +253,63 @@ class NumpyEmitter:
         conditions = (nonempty_condition(a, self.scope.shape_vars) for a in tested)
         return [self.scope.truth(test) for test in conditions if test is not None]
 
-    def _array_step(self, step: ArrayStep) -> list[ast.stmt]:
-        if step in self.row_products.omitted:
+    def _arrays(self, run: Run) -> list[ast.stmt]:
+        """The lines that execute all iterations of a run at once."""
+        if run in self.row_products.omitted:
             return []
-        step = self.row_products.contractions.get(step, step)
-        statement = step.statement
+        run = self.row_products.contractions.get(run, run)
+        statement = run.statement
         serial = {a.var for a in self.serial}
         free = [a for a in statement.axes if a.var not in serial]
-        always = self._may_stop(step, free)
+        always = self._may_stop(run, free)
         axes = [a for a in free if a.var not in self.proof]
         tests = [*self._within(statement.axes), *self._nonempty(axes, always=always)]
-        if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-            if not step.always_initialises:
-                tests += self._nonempty(step.over, always=True)
-            elif self._nonempty(step.over, always=always):
+        if isinstance(statement, Assignment) and statement.initial is not None:
+            if not statement.always:
+                tests += self._nonempty(run.over, always=True)
+            elif self._nonempty(run.over, always=always):
                 # The initialisation also runs if the reduction has no iteration.
-                outer = tuple(a for a in statement.axes if a not in step.over)
-                init = replace(step.statement, axes=outer, value=step.initial, guards=())
+                outer = tuple(a for a in statement.axes if a not in run.over)
+                init = replace(
+                    statement, axes=outer, value=statement.initial, guards=(), initial=None
+                )
                 return [
-                    *self._array_step(Map(init, step.axes)),
-                    *self._array_step(replace(step, initial=None)),
+                    *self._arrays(Run(init, run.axes)),
+                    *self._arrays(replace(run, statement=replace(statement, initial=None))),
                 ]
-        arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(step)}
-        lines = concise(self._lines(step), arrays)
+        arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(run)}
+        lines = concise(self._lines(run), arrays)
         distinct = {ast.dump(test): test for test in tests}
         lines = [when(both(distinct.values()), lines)] if tests and lines else lines
         set_span(lines, statement.span if isinstance(statement, Assignment) else None)
         return lines
 
-    def _may_stop(self, step: ArrayStep, axes: Sequence[Axis]) -> bool:
-        """Whether the step may stop the program before its first iteration."""
-        arrays = self._emitter(axes, step.statement)
-        if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(step)):
+    def _may_stop(self, run: Run, axes: Sequence[Axis]) -> bool:
+        """Whether a run may stop the program before its first iteration."""
+        arrays = self._emitter(axes, run.statement)
+        if any(a.buffer in self.plan.views or arrays.is_unproved(a) for a in accesses(run)):
             return True
-        exprs = expressions_of(step.statement)
+        exprs = expressions_of(run.statement)
         return any(may_divide_by_zero(node) for e in exprs for node in walk(e))
 
-    def _lines(self, step: ArrayStep) -> list[ast.stmt]:
-        match step:
-            case Map():
-                return self._map(step)
-            case Reduce():
-                return self._reduce(step)
-            case Contract():
-                return self._contract(step)
-            case Scan():
-                return self._scan(step)
-            case Scatter():
-                return self._scatter(step)
-            case ArgReduce():
-                return self._arg_reduce(step)
+    def _lines(self, run: Run) -> list[ast.stmt]:
+        statement = run.statement
+        match run.idiom:
+            case ArgExtreme() as extreme:
+                return self._arg_extreme(run, extreme)
             case _:
-                assert_never(step)
+                assert isinstance(statement, Assignment)
+        match run.idiom:
+            case Contraction() as product:
+                return self._contract(run, statement, product)
+            case Scan() as scan:
+                return self._scan(run, statement, scan)
+            case _ if run.over:
+                return self._reduce(run, statement)
+            case _ if run.ordered:
+                return self._scatter(statement, run.ordered, statement.update)
+            case _:
+                return self._map(statement, run.axes)
 
     def _emitter(self, layout: Sequence[Axis], statement: Statement) -> ArrayEmitter:
         span = statement.span if isinstance(statement, Assignment) else None
@@ -332,21 +334,20 @@ class NumpyEmitter:
         buffer = self.plan.views.get(buffer, buffer)
         return self.plan.shared.get(buffer, buffer)
 
-    def _map(self, step: Map) -> list[ast.stmt]:
-        statement = step.statement
+    def _map(self, statement: Assignment, axes: tuple[Axis, ...]) -> list[ast.stmt]:
         source = self.plan.reshaped.get(statement.target)
         if source is not None:
             shape = tuple(extent(self.scope, size) for size in statement.target.shape)
             node = call(attribute(self.scope.buffer(source), "reshape"), shape)
             return [assign(self.scope.buffer(statement.target), node)]
-        layout = layout_of(statement, step.axes, ())
+        layout = layout_of(statement, axes, ())
         arrays = self._emitter(layout, statement)
         inside = arrays.is_inside(statement.target, statement.indices)
         if inside and self._is_copy_in_place(statement):
             return []
         if statement.guards and not inside:
             # If the guards do not hold, the indices may be out of bounds.
-            return self._scatter(Scatter(statement, step.axes, None))
+            return self._scatter(statement, axes, None)
         out = self._output(arrays, statement)
         mask = arrays.restrict(statement.guards)
         if mask is None:
@@ -377,27 +378,26 @@ class NumpyEmitter:
     def _output(self, arrays: ArrayEmitter, statement: Assignment) -> Output:
         return arrays.output(statement.target, statement.indices, self._reads(statement))
 
-    def _reduce(self, step: Reduce) -> list[ast.stmt]:
-        statement, update = step.statement, step.update
+    def _reduce(self, run: Run, statement: Assignment) -> list[ast.stmt]:
+        update = statement.update
+        assert update is not None
         if self.plan.unused.get(statement.target) is statement:
             return []
-        inside = self._emitter(step.axes, statement)
+        inside = self._emitter(run.axes, statement)
         if statement.guards and not inside.is_inside(statement.target, statement.indices):
             # If the guards do not hold, the indices may be out of bounds.
-            return self._scatter(Scatter(statement, (*step.axes, *step.over), update))
-        layout = layout_of(statement, step.axes, step.over)
+            return self._scatter(statement, run.loops, update)
+        layout = layout_of(statement, run.axes, run.over)
         arrays = self._emitter(layout, statement)
         mask = arrays.restrict(statement.guards)
-        search = self.plan.searches.get(statement)
-        first = searched_condition(step) if mask is None and layout[-1] in step.over else None
+        search = run.idiom if isinstance(run.idiom, Search) else None
+        first = searched_condition(run) if mask is None and layout[-1] in run.over else None
         if search is not None:
             first = search.values
         node = arrays.broadcast(update.operand if first is None else first)
-        spatial = [a for a in layout if a in step.axes]
+        spatial = [a for a in layout if a in run.axes]
         over = [
-            n - len(layout) if len(layout) > 1 else 0
-            for n, a in enumerate(layout)
-            if a in step.over
+            n - len(layout) if len(layout) > 1 else 0 for n, a in enumerate(layout) if a in run.over
         ]
         target = self._emitter(spatial, statement)
         out = self._output(target, statement)
@@ -408,7 +408,7 @@ class NumpyEmitter:
         keywords: dict[str, Code] = {"axis": axis}
         if not spatial and len(layout) == 1:
             keywords = {}
-        initial = step.initial
+        initial = statement.initial
         folded = isinstance(initial, (IntImm, FloatImm)) or self._is_size(initial)
         start = initial
         if not folded and update.combine in ("min", "max"):
@@ -454,10 +454,11 @@ class NumpyEmitter:
         arrays.lines.append(do(call(ufunc, out.node, value.node, out=out.node)))
         return arrays.lines
 
-    def _contract(self, step: Contract) -> list[ast.stmt]:
-        statement = step.statement
-        writer = ContractionEmitter(self.scope, lambda axes: self._emitter(axes, statement), step)
-        initial = step.initial
+    def _contract(self, run: Run, statement: Assignment, product: Contraction) -> list[ast.stmt]:
+        emitter: Callable[[Sequence[Axis]], ArrayEmitter]
+        emitter = lambda axes: self._emitter(axes, statement)  # noqa: E731
+        writer = ContractionEmitter(self.scope, emitter, run, statement, product)
+        initial = statement.initial
         zero = isinstance(initial, (IntImm, FloatImm)) and initial.value == 0
         *before, last = writer.lines(accumulate=initial is None)
         lines = [last]
@@ -466,56 +467,51 @@ class NumpyEmitter:
             target = self._emitter(spatial, statement)
             out = self._output(target, statement)
             lines += self._combined(spatial, statement, "add", initial, out)
-        if not step.regrouped:
+        if not product.regrouped:
             return [*before, *lines]
-        update = update_of(statement)
-        assert update is not None
-        count = as_poly(1)
-        for axis in step.over:
-            count = count * axis.extent
+        count = math.prod((a.extent for a in run.over), start=as_poly(1))
         test = call("rt.stays_finite", self.scope.index(count), *writer.values)
-        as_written = Reduce(
-            statement, step.axes, step.over, update, initial, step.always_initialises
-        )
-        return [*before, when(test, lines, self._reduce(as_written))]
+        return [*before, when(test, lines, self._reduce(run, statement))]
 
-    def _scan(self, step: Scan) -> list[ast.stmt]:
-        statement, axis = step.statement, step.axis
-        layout = layout_of(statement, step.axes, ())
+    def _scan(self, run: Run, statement: Assignment, scan: Scan) -> list[ast.stmt]:
+        [axis] = run.ordered
+        layout = layout_of(statement, run.loops, ())
         arrays = self._emitter(layout, statement)
         target, indices = statement.target, statement.indices
         out = arrays.output(target, indices, ())
-        arrays.store(step.update.operand, out)
+        arrays.store(scan.update.operand, out)
         others = [a for a in layout if a is not axis]
         start = {axis.var: ops.cast_to(axis.start, axis.var.dtype)}
         first = self._emitter(others, statement)
         element = first.output(target, [substitute(i, start) for i in indices])
-        before = first.compute(substitute(step.before, start))
-        ufunc = UFUNCS[step.update.combine]
+        before = first.compute(substitute(scan.before, start))
+        ufunc = UFUNCS[scan.update.combine]
         first.lines.append(do(call(ufunc, before.node, element.node, out=element.node)))
         kind = dtype_name(target.dtype)
         along = layout.index(axis)
-        scan = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
-        lines = [*arrays.lines, *first.lines, do(scan)]
+        accumulate = call(f"{ufunc}.accumulate", out.node, axis=along, dtype=kind, out=out.node)
+        lines = [*arrays.lines, *first.lines, do(accumulate)]
         test = nonempty_condition(axis, self.scope.shape_vars)
         return lines if test is None else [when(self.scope.truth(test), lines)]
 
-    def _scatter(self, step: Scatter) -> list[ast.stmt]:
-        statement = step.statement
-        arrays = self._emitter(step.axes, statement)
+    def _scatter(
+        self, statement: Assignment, loops: tuple[Axis, ...], update: Update | None
+    ) -> list[ast.stmt]:
+        """Stores at computed indices, in order; accumulations if there is an update."""
+        arrays = self._emitter(loops, statement)
         mask = arrays.restrict(statement.guards)
-        stored = step.update.operand if step.update else statement.value
+        stored = update.operand if update else statement.value
         value = arrays.typed(stored, arrays.compute(stored))
         store = BufferLoad(statement.target, statement.indices)
-        count = trailing_axes(store, step.axes) if mask is None else 0
-        axes, rank = step.axes[: len(step.axes) - count], len(statement.indices) - count
+        count = trailing_axes(store, loops) if mask is None else 0
+        axes, rank = loops[: len(loops) - count], len(statement.indices) - count
         inner = arrays.over(axes) if count else arrays
         indices = arrays.present(statement.target, statement.indices)
         nodes = [inner.compute(i).node for i in indices[:rank]]
         arrays.lines += inner.lines if count else []
         name = self.scope.buffer(statement.target)
         shape = tuple(self.scope.index(a.extent) for a in axes)
-        combine = step.update.combine if step.update else None
+        combine = update.combine if update else None
         ufunc: Code = _ufunc(combine, statement.target.dtype) if combine else None
         where = title(self.plan.name, statement.target)
         arrays.lines.append(
@@ -523,12 +519,10 @@ class NumpyEmitter:
         )
         return self._if_invariant_guards(statement, arrays)
 
-    def _arg_reduce(self, step: ArgReduce) -> list[ast.stmt]:
-        extreme = step.extreme
-        layout = (*step.axes, extreme.axis)
-        arrays = self._emitter(layout, step.statement)
+    def _arg_extreme(self, run: Run, extreme: ArgExtreme) -> list[ast.stmt]:
+        arrays = self._emitter(run.loops, run.statement)
         node = arrays.broadcast(extreme.operand)
-        target = self._emitter(step.axes, step.statement)
+        target = self._emitter(run.axes, run.statement)
         best, arg = (target.output(a.buffer, a.indices) for a in (extreme.best, extreme.arg))
         position = affine(extreme.position, {extreme.axis.var})
         assert position is not None
@@ -550,15 +544,15 @@ class NumpyEmitter:
         search = do(call(name, node, best.node, arg.node, **keywords))
         return [*arrays.lines, *target.lines, search]
 
-    def _blocked(self, step: Blocked) -> list[ast.stmt]:
+    def _tile(self, tile: Tile) -> list[ast.stmt]:
         """An inner function over a block, which the runtime calls for all blocks."""
         name = self.scope.names.fresh("rows")
-        low, high = as_poly(step.low), as_poly(step.high)
+        low, high = as_poly(tile.low), as_poly(tile.high)
         empty = self.scope.names.fresh("empty")
-        params = [*map(self.scope.variable, (step.low, step.high)), empty]
+        params = [*map(self.scope.variable, (tile.low, tile.high)), empty]
         outer = dict(self.rows), dict(self.proof), dict(self.scope.buffers)
         body: list[ast.stmt] = []
-        for buffer, row in step.rows.items():
+        for buffer, row in tile.rows.items():
             if buffer in self.row_products.unused:
                 continue
             owner = self.plan.shared.get(buffer, buffer)
@@ -569,18 +563,18 @@ class NumpyEmitter:
                 self.rows[buffer] = self.rows[owner]
                 continue
             rows = Rows(row.axis, low + row.offset, high - low)
-            body.append(self._block_rows(owner, rows, empty if owner in step.local else None))
+            body.append(self._block_rows(owner, rows, empty if owner in tile.local else None))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
-        for member in step.steps:
-            [blocked] = [a.var for a in member.axes if a.start is step.low]
-            self.proof = {**outer[1], blocked: replace(step.axis, var=blocked)}
-            body += self._array_step(member)
+        for run in tile.body:
+            [blocked] = [a.var for a in run.axes if a.start is tile.low]
+            self.proof = {**outer[1], blocked: replace(tile.axis, var=blocked)}
+            body += self._arrays(run)
         self.rows, self.proof, self.scope.buffers = outer
-        bounds = [self.scope.index(step.axis.start), self.scope.index(step.axis.stop)]
-        bytes_ = [b for b in (step.row_bytes, step.run_bytes) if b is not None]
-        run = do(call("rt.blocks", name, *bounds, *map(self.scope.index, bytes_)))
-        return [function(name, params, body), run]
+        bounds = [self.scope.index(tile.axis.start), self.scope.index(tile.axis.stop)]
+        bytes_ = [b for b in (tile.row_bytes, tile.run_bytes) if b is not None]
+        blocks = do(call("rt.blocks", name, *bounds, *map(self.scope.index, bytes_)))
+        return [function(name, params, body), blocks]
 
     def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:
         """A line that assigns the rows of a block of `buffer`: memory from `empty`, or a slice."""

@@ -9,16 +9,9 @@ from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.steps import (
-    Blocked,
-    Contract,
-    Map,
-    Plan,
-    Reduce,
-    Step,
-    accesses,
-    flatten_steps,
-)
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -32,11 +25,11 @@ _DATATYPES = (DataType("float32"), DataType("float64"))
 class RowProducts:
     """Sums along rows as `contractions` of the factors of a product that nothing else reads.
 
-    The steps that compute the products are `omitted`, and the buffers in `unused` have no memory.
+    The runs that compute the products are `omitted`, and the buffers in `unused` have no memory.
     """
 
-    contractions: Mapping[Step, Contract]
-    omitted: Set[Step]
+    contractions: Mapping[Run, Run]
+    omitted: Set[Run]
     unused: Set[Buffer]
 
 
@@ -47,43 +40,47 @@ def row_products(plan: Plan) -> RowProducts:
         Only of float32 and float64, in which NumPy has products of vectors from BLAS. Rows are
         contiguous in both factors, or nearly so: the last index is that of the sum.
     """
-    uses = Counter(b for s in flatten_steps(plan.steps) for b in {a.buffer for a in accesses(s)})
+    uses = Counter(b for r in runs(plan.trees) for b in {a.buffer for a in accesses(r)})
     visible = {*plan.func.buffer_map.values(), *plan.nest.pointers.values()}
     visible |= {*plan.nest.constants, *plan.views, *plan.views.values()}
-    found: dict[Step, Contract] = {}
-    products: set[Map] = set()
-    for steps in _sequences(plan.steps):
-        maps: dict[Buffer, int] = {}
-        for number, step in enumerate(steps):
-            if isinstance(step, Map):
-                maps[step.statement.target] = number
-            if not isinstance(step, Reduce) or not isinstance(step.update.operand, BufferLoad):
+    found: dict[Run, Run] = {}
+    products: dict[Run, Buffer] = {}
+    for trees in _sequences(plan.trees):
+        stores: dict[Buffer, int] = {}
+        for number, run in enumerate(trees):
+            if not isinstance(run, Run):
                 continue
-            buffer = step.update.operand.buffer
-            position = maps.get(buffer)
-            if position is None or uses[buffer] != 2 or buffer in visible:
+            if run.store is not None:
+                stores[run.store.target] = number
+            match run.accumulation:
+                case Assignment(update=Update(combine="add", operand=BufferLoad() as load)):
+                    pass
+                case _:
+                    continue
+            position = stores.get(load.buffer)
+            if position is None or uses[load.buffer] != 2 or load.buffer in visible:
                 continue
-            product = steps[position]
-            assert isinstance(product, Map)
-            contraction = _contraction(product, step, step.update.operand)
+            product = trees[position]
+            assert isinstance(product, Run)
+            contraction = _contraction(product, run, load)
             if contraction is None:
                 continue
             changed = {
                 _memory(plan, w.buffer)
-                for inner in flatten_steps(steps[position + 1 : number + 1])
+                for inner in runs(trees[position + 1 : number + 1])
                 for w in inner.statement.writes
             }
             if changed.isdisjoint(_memory(plan, r.buffer) for r in product.statement.reads):
-                found[step] = contraction
-                products.add(product)
-    targets = {product.statement.target for product in products}
-    return RowProducts(found, products, targets.difference(plan.shared.values()))
+                found[run] = contraction
+                products[product] = load.buffer
+    unused = set(products.values()).difference(plan.shared.values())
+    return RowProducts(found, products.keys(), unused)
 
 
-def _sequences(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
-    """The steps, and those of each block."""
-    yield steps
-    yield from (step.steps for step in steps if isinstance(step, Blocked))
+def _sequences(trees: Sequence[Tree]) -> Iterator[Sequence[Tree]]:
+    """The trees, and those of each block."""
+    yield trees
+    yield from (tree.body for tree in trees if isinstance(tree, Tile))
 
 
 def _memory(plan: Plan, buffer: Buffer) -> Buffer:
@@ -91,51 +88,44 @@ def _memory(plan: Plan, buffer: Buffer) -> Buffer:
     return plan.shared.get(buffer, buffer)
 
 
-def _contraction(product: Map, total: Reduce, load: BufferLoad) -> Contract | None:
+def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
     """The sum `total` of the elements `load` of a product, as a contraction; None if it is not."""
-    statement, value = product.statement, product.statement.value
-    kinds = {total.statement.target.dtype, statement.target.dtype}
-    dtype = statement.target.dtype
+    statement, summing = product.store, total.accumulation
+    if statement is None or summing is None:
+        return None
+    value, dtype = statement.value, statement.target.dtype
     if (
-        total.update.combine != "add"
-        or len(kinds) > 1
-        or dtype not in _DATATYPES
+        dtype not in _DATATYPES
+        or dtype != summing.target.dtype
         or not isinstance(value, Mul)
         or statement.guards
-        or total.statement.guards
+        or summing.guards
         or len(total.over) != 1
     ):
         return None
-    renamed = _renamed(product, (*total.axes, *total.over), load)
+    renamed = _renamed(statement, product.axes, total.loops, load)
     if renamed is None:
         return None
     factors = substitute(value.a, renamed), substitute(value.b, renamed)
-    everywhere = [a.var for a in (*total.axes, *total.over)]
+    everywhere = [a.var for a in total.loops]
     along = total.over[0].var
     if not all(_is_row(factor, along, everywhere) for factor in factors):
         return None
     factored = Mul(*factors)
     summed = cast(
-        "PrimExpr",
-        rewrite(total.statement.value, lambda node: factored if node is load else None),
+        "PrimExpr", rewrite(summing.value, lambda node: factored if node is load else None)
     )
-    return Contract(
-        replace(total.statement, value=summed),
-        total.axes,
-        total.over,
-        factors,
-        regrouped=False,
-        initial=total.initial,
-        always_initialises=total.always_initialises,
-    )
+    return replace(total, statement=replace(summing, value=summed), idiom=Contraction(factors))
 
 
-def _renamed(product: Map, axes: Sequence[Axis], load: BufferLoad) -> Mapping[Var, Var] | None:
+def _renamed(
+    product: Assignment, product_axes: Sequence[Axis], axes: Sequence[Axis], load: BufferLoad
+) -> Mapping[Var, Var] | None:
     """The axes of the sum for those of the product, if `load` reads what the product stores."""
-    own = {a.var: a for a in product.axes}
+    own = {a.var: a for a in product_axes}
     others = {a.var: a for a in axes}
     renamed: dict[Var, Var] = {}
-    for stored, read in zip(product.statement.indices, load.indices, strict=True):
+    for stored, read in zip(product.indices, load.indices, strict=True):
         a = own.get(stored) if isinstance(stored, Var) else None
         b = others.get(read) if isinstance(read, Var) else None
         if a is not None and b is not None and a.has_bounds_of(b) and a.var not in renamed:

@@ -8,23 +8,19 @@ from dataclasses import field, replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Access, Assignment
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    ArrayStep,
-    Blocked,
-    Contract,
-    Map,
-    Reduce,
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
+from relaxpy.exec.kernel.plan.tree import (
+    Contraction,
+    For,
     Row,
-    Scalar,
-    Scan,
-    Scatter,
-    Serial,
-    Step,
+    Run,
+    Tile,
+    Tree,
     accesses,
-    flatten_steps,
+    runs,
 )
+from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -45,42 +41,42 @@ _LEAST_BYTES = 1 << 16
 
 
 def block_rows(
-    steps: Sequence[Step],
+    trees: Sequence[Tree],
     local: Container[Buffer],
     shared: Mapping[Buffer, Buffer],
     fixed: Container[Buffer],
     shape_vars: Container[Var],
-    fast: Container[Assignment],
-) -> tuple[Step, ...]:
-    """`steps` with consecutive elementwise steps over a common axis fused into blocks.
+    fast: Container[Statement],
+) -> tuple[Tree, ...]:
+    """`trees` with consecutive elementwise runs over a common axis fused into blocks.
 
     `local` are the buffers that are not visible outside the kernel. `shared` maps buffers to those
-    whose memory they use. Steps that write to buffers in `fixed` are not blocked, nor are blocks
-    worth their overhead for the `fast` statements alone.
+    whose memory they use. What writes to buffers in `fixed` is not blocked, nor are blocks worth
+    their overhead for the `fast` statements alone.
     """
-    result: list[Step] = []
-    run = _Run(shared)
-    for step in steps:
-        if not isinstance(step, (Serial, Scalar, Blocked)) and run.extended(step, fixed):
+    result: list[Tree] = []
+    rows = _Rows(shared)
+    for tree in trees:
+        if isinstance(tree, Run) and rows.extended(tree, fixed):
             continue
-        result += _blocked(run, steps, local, shape_vars, fast)
-        run = _Run(shared)
-        if isinstance(step, Serial):
-            step = replace(step, steps=block_rows(step.steps, (), shared, fixed, shape_vars, fast))
-        if isinstance(step, (Serial, Scalar, Blocked)) or not run.extended(step, fixed):
-            result.append(step)
-    return (*result, *_blocked(run, steps, local, shape_vars, fast))
+        result += _blocked(rows, trees, local, shape_vars, fast)
+        rows = _Rows(shared)
+        if isinstance(tree, For):
+            tree = replace(tree, body=block_rows(tree.body, (), shared, fixed, shape_vars, fast))
+        if not isinstance(tree, Run) or not rows.extended(tree, fixed):
+            result.append(tree)
+    return (*result, *_blocked(rows, trees, local, shape_vars, fast))
 
 
 @dataclass(slots=True)
-class _Run:
-    """Steps over a common axis, and the row of each buffer that an iteration accesses.
+class _Rows:
+    """Runs over a common axis, and the row of each buffer that an iteration accesses.
 
     The row is None if accesses differ; buffers in `written` have one.
     """
 
     shared: Mapping[Buffer, Buffer]
-    steps: list[ArrayStep] = field(default_factory=list)
+    members: list[Run] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
@@ -89,38 +85,40 @@ class _Run:
         """The buffer whose memory `buffer` uses."""
         return self.shared.get(buffer, buffer)
 
-    def extended(self, step: ArrayStep, fixed: Container[Buffer]) -> bool:
-        """Add `step` along one of its axes, and return whether that is possible."""
-        writes = [w.buffer for w in step.statement.writes]
-        if any(buffer in fixed for buffer in writes) or isinstance(step, (Scan, Scatter)):
+    def extended(self, run: Run, fixed: Container[Buffer]) -> bool:
+        """Add `run` along one of its axes, and return whether that is possible."""
+        writes = [w.buffer for w in run.statement.writes]
+        if any(buffer in fixed for buffer in writes):
             return False
-        if isinstance(step, Contract) and not _is_row_wise(step):
+        if run.ordered and not isinstance(run.idiom, ArgExtreme):
+            return False
+        if isinstance(run.idiom, Contraction) and not _is_row_wise(run.idiom, run.axes):
             return False
         written = self.written.union(map(self.memory, writes))
-        for axis in step.axes:
+        for axis in run.axes:
             common = not self.axes or axis.has_bounds_of(self.axes[0])
-            rows = self._rows(step, axis) if common else {}
+            rows = self._rows(run, axis) if common else {}
             if rows and all(rows[memory] is not None for memory in rows.keys() & written):
-                self.steps.append(step)
+                self.members.append(run)
                 self.axes.append(axis)
                 self.rows |= rows
                 self.written = written
                 return True
         return False
 
-    def _rows(self, step: ArrayStep, axis: Axis) -> dict[Buffer, Row | None]:
-        """The rows that `step` accesses; None for one that differs from those before."""
+    def _rows(self, run: Run, axis: Axis) -> dict[Buffer, Row | None]:
+        """The rows that `run` accesses; None for one that differs from those before."""
         rows: dict[Buffer, Row | None] = {}
-        for access in accesses(step):
+        for access in accesses(run):
             memory, row = self.memory(access.buffer), _row(access, axis)
             previous = rows.get(memory, self.rows.get(memory, row))
             rows[memory] = row if previous == row else None
         return rows
 
 
-def _is_row_wise(step: Contract) -> bool:
+def _is_row_wise(product: Contraction, axes: Sequence[Axis]) -> bool:
     """Whether all factors mention all axes, so that no operand is a matrix used by all rows."""
-    return all(mentions(f, {a.var}) for f in step.factors for a in step.axes)
+    return all(mentions(f, {a.var}) for f in product.factors for a in axes)
 
 
 def _row(access: Access, axis: Axis) -> Row | None:
@@ -145,63 +143,62 @@ def _is_inside(buffer: Buffer, row: Row, axis: Axis, shape_vars: Container[Var])
 
 
 def _blocked(
-    run: _Run,
-    steps: Sequence[Step],
+    rows: _Rows,
+    trees: Sequence[Tree],
     local: Container[Buffer],
     shape_vars: Container[Var],
-    fast: Container[Assignment],
-) -> Sequence[Step]:
-    """The steps of the run in blocks if that is worth the overhead, else as they are."""
-    most = max((_rank(step) for step in run.steps), default=0)
-    # Steps over fewer axes, such as those that compute indices, take little time.
-    slow = (s for s in run.steps if _rank(s) == most and s.statement not in fast)
+    fast: Container[Statement],
+) -> Sequence[Tree]:
+    """The members of `rows` in blocks if that is worth the overhead, else as they are."""
+    members, axes = rows.members, rows.axes
+    most = max((_rank(run) for run in members), default=0)
+    # Runs over fewer axes, such as those that compute indices, take little time.
+    slow = (r for r in members if _rank(r) == most and r.statement not in fast)
     if sum(map(_passes, slow)) < _LEAST_PASSES:
-        return run.steps
-    axes = run.axes
-    row_bytes = _row_bytes(run)
+        return members
+    row_bytes = _row_bytes(rows)
     total = as_poly(row_bytes) * axes[0].extent
     if total.constant is not None and total.constant <= _LEAST_BYTES:
-        return run.steps
-    row_of = {b: r for b, r in run.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
-    accessed = dict.fromkeys(a.buffer for step in run.steps for a in accesses(step))
-    rows = {b: row_of[run.memory(b)] for b in accessed if run.memory(b) in row_of}
-    inside = {step.statement for step in run.steps}
+        return members
+    row_of = {b: r for b, r in rows.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
+    accessed = dict.fromkeys(a.buffer for run in members for a in accesses(run))
+    known = {b: row_of[rows.memory(b)] for b in accessed if rows.memory(b) in row_of}
+    inside = {run.statement for run in members}
     elsewhere = {
-        run.memory(a.buffer)
-        for step in flatten_steps(steps)
-        if step.statement not in inside
-        for a in accesses(step)
+        rows.memory(a.buffer)
+        for run in runs(trees)
+        if run.statement not in inside
+        for a in accesses(run)
     }
     local_rows = frozenset(b for b in row_of if b in local and b not in elsewhere)
     low, high = Var("lo", INT64), Var("hi", INT64)
     blocked = tuple(
-        _along(step, axis, Axis(axis.var, low, high))
-        for step, axis in zip(run.steps, axes, strict=True)
+        _along(run, axis, Axis(axis.var, low, high))
+        for run, axis in zip(members, axes, strict=True)
     )
-    run_bytes = _run_bytes(row_of)
-    return [Blocked(axes[0], low, high, blocked, rows, local_rows, row_bytes, run_bytes)]
+    return [Tile(axes[0], low, high, blocked, known, local_rows, row_bytes, _run_bytes(row_of))]
 
 
-def _along(step: ArrayStep, old: Axis, new: Axis) -> ArrayStep:
-    return replace(step, axes=tuple(new if a is old else a for a in step.axes))
+def _along(run: Run, old: Axis, new: Axis) -> Run:
+    return replace(run, axes=tuple(new if a is old else a for a in run.axes))
 
 
-def _rank(step: ArrayStep) -> int:
-    """The number of axes that `step` runs over."""
-    return len(step.axes) + (len(step.over) if isinstance(step, (Reduce, Contract)) else 0)
+def _rank(run: Run) -> int:
+    return len(run.axes) + len(run.over)
 
 
-def _passes(step: ArrayStep) -> int:
+def _passes(run: Run) -> int:
     """The number of passes over the elements; costly operations count twice."""
-    match step:
-        case Map(statement=Assignment(value=value)):
-            return _operations(value)
-        case Reduce(update=update):
-            return 2 + _operations(update.operand)
-        case Contract():
+    match run:
+        case Run(idiom=Contraction()):
             return 2
-        case ArgReduce(extreme=extreme):
-            return 2 + _operations(extreme.operand)
+        case (
+            Run(idiom=ArgExtreme(operand=operand))
+            | Run(accumulation=Assignment(update=Update(operand=operand)))
+        ):
+            return 2 + _operations(operand)
+        case Run(statement=Assignment(value=value)):
+            return _operations(value)
         case _:
             return 0
 
@@ -221,14 +218,14 @@ def _operations(value: PrimExpr) -> int:
     return total
 
 
-def _row_bytes(run: _Run) -> PrimExpr:
+def _row_bytes(rows: _Rows) -> PrimExpr:
     """The bytes that one iteration accesses in memory that has a row for it."""
     total = as_poly(0)
     seen: set[Buffer] = set()
-    for step, axis in zip(run.steps, run.axes, strict=True):
-        for access in accesses(step):
+    for run, axis in zip(rows.members, rows.axes, strict=True):
+        for access in accesses(run):
             using = {n for n, i in enumerate(access.indices) if mentions(i, {axis.var})}
-            memory = run.memory(access.buffer)
+            memory = rows.memory(access.buffer)
             if not using or memory in seen:
                 continue
             seen.add(memory)

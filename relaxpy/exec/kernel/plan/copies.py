@@ -11,7 +11,6 @@ from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.dependence import common_axes
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
-from relaxpy.exec.kernel.plan.updates import update_of
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
@@ -171,7 +170,7 @@ def _is_slice(source: Assignment, readers: Sequence[Assignment]) -> bool:
             used.append(var)
     if used != [var for var in axes if var in set(used)]:
         return False
-    if len(used) < len(axes) and any(update_of(reader) is not None for reader in readers):
+    if len(used) < len(axes) and any(reader.update is not None for reader in readers):
         return False
     count = sum(1 for reader in readers for _ in _loads_of(source.target, reader))
     run = as_poly(source.target.shape[-1]).constant if source.target.shape else 1

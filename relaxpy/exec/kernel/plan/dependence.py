@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from itertools import chain, groupby, product
+from itertools import groupby, product
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_injective
 from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
 from relaxpy.exec.kernel.plan.conflicts import possible_conflicts
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement
-from relaxpy.exec.kernel.plan.updates import arg_extreme_of, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -96,7 +96,6 @@ def _between(
 
 def independent_axes(
     statement: Statement,
-    initial: Sequence[Access],
     serial: Container[Var],
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
@@ -107,14 +106,14 @@ def independent_axes(
 
     Two iterations of which one writes what the other one accesses differ in none of them; with
     `reduces`, the caller combines accumulations into one element itself. Loops in `serial` enclose
-    all others, so that their variables are the same. `initial` are further reads, and `roots` maps
-    buffers to those of the same shape whose memory they use.
+    all others, so that their variables are the same. `roots` maps buffers to those of the same
+    shape whose memory they use.
     """
     compare = _Comparison(shape_vars)
     axes = statement.axes
     found = {axis.var for axis in axes if axis.var not in serial}
     own = _pairs(statement, statement) if reduces else _conflicts(statement, statement)
-    for x, y in chain(own, product(statement.writes, initial)):
+    for x, y in own:
         root = roots.get(x.buffer, x.buffer)
         if root is not roots.get(y.buffer, y.buffer):
             continue
@@ -150,7 +149,7 @@ def _pairs(first: Statement, second: Statement) -> Iterator[tuple[Access, Access
                 every = product(first.writes, (*first.writes, *first.reads))
                 yield from ((x, y) for x, y in every if x.buffer is not y.buffer)
                 return
-            case Assignment(write=write) if update_of(first) is not None:
+            case Assignment(write=write) if first.update is not None:
                 yield from ((write, y) for y in first.reads if not _same_access(y, write))
                 return
             case _:

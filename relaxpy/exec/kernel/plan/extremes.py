@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 
-from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.steps import (
-    Reduce,
-    Search,
-    Step,
-    accesses,
-    flatten_steps,
-    searched_condition,
-)
+from relaxpy.exec.kernel.plan.tree import Run, Search, Tree, accesses, runs
 from relaxpy.exec.kernel.plan.updates import reduction_identity
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, Or, PrimExpr, Var
+from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, IntImm, Or, PrimExpr, Select, Var
+from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import substitute
 
 
-def searches_of(
-    steps: Sequence[Step], shared: Mapping[Buffer, Buffer], views: Mapping[Buffer, Buffer]
-) -> dict[Assignment, Search]:
-    """The statements that search for the position of an extreme.
+def with_searches(
+    trees: Sequence[Tree], shared: Mapping[Buffer, Buffer], views: Mapping[Buffer, Buffer]
+) -> list[Tree]:
+    """`trees` where accumulations that search for the position of an extreme have that idiom.
 
     `shared` and `views` map buffers to those whose memory they use.
     """
@@ -33,41 +29,68 @@ def searches_of(
         buffer = views.get(buffer, buffer)
         return shared.get(buffer, buffer)
 
-    result = {}
-    for number, step in enumerate(steps):
-        if isinstance(step, Reduce):
-            search = _search(steps[:number], step, owner)
+    result = list(trees)
+    for number, tree in enumerate(trees):
+        if isinstance(tree, Run) and tree.idiom is None:
+            search = _search(trees[:number], tree, owner)
             if search is not None:
-                result[step.statement] = search
+                result[number] = replace(tree, idiom=search)
     return result
 
 
-def unused_extremes(
-    steps: Sequence[Step], searches: Mapping[Assignment, Search], local: Container[Buffer]
-) -> dict[Buffer, Assignment]:
-    """The computation of each buffer in `local` whose values no statement needs but `searches`."""
-    extremes = {s.extreme.statement.target: s.extreme.statement for s in searches.values()}
-    own = {*searches, *extremes.values()}
-    others = (s for s in flatten_steps(steps) if s.statement not in own)
-    used = {access.buffer for step in others for access in accesses(step)}
+def unused_extremes(trees: Sequence[Tree], local: Container[Buffer]) -> dict[Buffer, Assignment]:
+    """The computation of each buffer in `local` whose values nothing needs but searches."""
+    searches = {r: r.idiom for r in runs(trees) if isinstance(r.idiom, Search)}
+    extremes = {s.extreme.target: s.extreme for s in searches.values()}
+    own = {*extremes.values()}
+    others = (r for r in runs(trees) if r not in searches and r.statement not in own)
+    used = {access.buffer for run in others for access in accesses(run)}
     return {b: extreme for b, extreme in extremes.items() if b in local and b not in used}
 
 
-def _search(
-    before: Sequence[Step], step: Reduce, owner: Callable[[Buffer], Buffer]
-) -> Search | None:
-    condition = searched_condition(step)
-    pair = None if condition is None or step.statement.guards else _compared(condition)
+def searched_condition(run: Run) -> PrimExpr | None:
+    """The condition if `run` computes its first true position along one axis, or None.
+
+    It is the minimum of `Select(condition, position, none)`, starting from `none`, which is not
+    less than any position.
+    """
+    statement = run.accumulation
+    if statement is None or statement.update is None:
+        return None
+    match run.over, statement.update.combine, statement.update.operand, statement.initial:
+        case (
+            [axis],
+            "min",
+            Select(condition=condition, true_value=position, false_value=IntImm(value=none)),
+            IntImm(value=start),
+        ) if position is axis.var and none == start and statement.always:
+            starts = isinstance(axis.start, IntImm) and axis.start.value == 0
+            stop = axis.stop.value if isinstance(axis.stop, IntImm) else math.inf
+            last = min(stop - 1, int_range(position.dtype)[1])
+            return condition if starts and last <= none else None
+        case _:
+            return None
+
+
+def _search(before: Sequence[Tree], run: Run, owner: Callable[[Buffer], Buffer]) -> Search | None:
+    condition, statement = searched_condition(run), run.accumulation
+    if condition is None or statement is None or statement.guards:
+        return None
+    pair = _compared(condition)
     if pair is None:
         return None
     values, best = pair
     needed = {owner(best.buffer), *(owner(load.buffer) for load in loads(values))}
     for earlier in reversed(before):
-        if isinstance(earlier, Reduce) and earlier.statement.target is best.buffer:
-            expected = _extreme_at(earlier, best, step)
-            is_same = expected is not None and bool(expected == values)
-            return Search(values, earlier) if is_same else None
-        writes = (w for s in flatten_steps((earlier,)) for w in s.statement.writes)
+        match earlier:
+            case Run(accumulation=Assignment(target=target) as extreme, over=over) if (
+                target is best.buffer
+            ):
+                expected = _extreme_at(extreme, over, best, run.over)
+                is_same = expected is not None and bool(expected == values)
+                return Search(values, extreme) if is_same else None
+            case _:
+                writes = (w for r in runs((earlier,)) for w in r.statement.writes)
         if any(owner(write.buffer) in needed for write in writes):
             return None
     return None
@@ -88,16 +111,18 @@ def _compared(condition: PrimExpr) -> tuple[PrimExpr, BufferLoad] | None:
     return (a, best) if is_complete and a.dtype.numpy().isbuiltin == 1 else None
 
 
-def _extreme_at(step: Reduce, load: BufferLoad, search: Reduce) -> PrimExpr | None:
-    """The values of which `load`, an element of what `step` computes, is the extreme."""
-    statement, combine = step.statement, step.update.combine
-    if combine not in ("min", "max") or statement.guards or not step.always_initialises:
+def _extreme_at(
+    statement: Assignment, over: Sequence[Axis], load: BufferLoad, searched: Sequence[Axis]
+) -> PrimExpr | None:
+    """The values along `searched` of which `load` is the extreme, as `statement` computes it."""
+    update = statement.update
+    if update is None or update.combine not in ("min", "max"):
         return None
-    if step.initial is None or len(step.over) != 1:
+    if statement.guards or not statement.always or statement.initial is None or len(over) != 1:
         return None
-    if not bool(step.initial == reduction_identity(combine, statement.target.dtype)):
+    if not bool(statement.initial == reduction_identity(update.combine, statement.target.dtype)):
         return None
-    [axis], [other] = step.over, search.over
+    [axis], [other] = over, searched
     if not axis.has_bounds_of(other):
         return None
     values: dict[Var, PrimExpr] = {axis.var: other.var}
@@ -106,4 +131,4 @@ def _extreme_at(step: Reduce, load: BufferLoad, search: Reduce) -> PrimExpr | No
             values[index] = actual
         elif not isinstance(index, ConstExpr) or not bool(index == actual):
             return None
-    return substitute(step.update.operand, values)
+    return substitute(update.operand, values)

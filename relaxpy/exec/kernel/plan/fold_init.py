@@ -9,16 +9,7 @@ from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.steps import (
-    Contract,
-    Map,
-    Reduce,
-    Scalar,
-    Serial,
-    Step,
-    accesses,
-    flatten_steps,
-)
+from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
 from relaxpy.ir.arith.algebra.affine import Affine, affine
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
@@ -28,77 +19,80 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 
 
 def fold_initial(
-    steps: Sequence[Step],
+    trees: Sequence[Tree],
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...] = (),
-) -> tuple[Step, ...]:
-    """`steps` with each store of an initial value folded into its accumulation.
+) -> tuple[Tree, ...]:
+    """`trees` with each store of an initial value folded into its accumulation.
 
     `roots` maps buffers to the owners of their memory, and `serial` are the enclosing loops.
     """
-    result: list[Step] = []
-    for step in steps:
-        if isinstance(step, Serial):
-            inner = fold_initial(step.steps, shape_vars, roots, (*serial, step.axis.var))
-            result.append(replace(step, steps=inner))
-            continue
-        if isinstance(step, (Reduce, Contract)) and _initialises_all(step, shape_vars):
-            init = _initial(result, step, shape_vars, roots, serial)
-            if init is not None:
-                position, value, always = init
-                step = replace(step, initial=value, always_initialises=always)
-                del result[position]
-        result.append(step)
+    result: list[Tree] = []
+    for tree in trees:
+        match tree:
+            case For(axis=axis, body=body):
+                inner = fold_initial(body, shape_vars, roots, (*serial, axis.var))
+                tree = replace(tree, body=inner)
+            case Run(accumulation=Assignment() as update) if _initialises_all(
+                tree, update, shape_vars
+            ):
+                init = _initial(result, tree, update, shape_vars, roots, serial)
+                if init is not None:
+                    position, value, always = init
+                    tree = replace(tree, statement=replace(update, initial=value, always=always))
+                    del result[position]
+            case _:
+                pass
+        result.append(tree)
     return tuple(result)
 
 
-def _initialises_all(step: Reduce | Contract, shape_vars: Container[Var]) -> bool:
-    """Whether `step` would initialise all elements, also those for which no guard holds."""
-    statement = step.statement
-    axes = (*step.axes, *step.over)
-    variables = {a.var for a in axes}
-    return not statement.guards or (
-        all(mentions(guard, variables) for guard in statement.guards)
+def _initialises_all(run: Run, update: Assignment, shape_vars: Container[Var]) -> bool:
+    """Whether an accumulation initialises all elements, also those for which no guard holds."""
+    variables = {a.var for a in run.loops}
+    return not update.guards or (
+        all(mentions(guard, variables) for guard in update.guards)
         and all(
-            is_inside(index, size, axes, shape_vars)
-            for index, size in zip(statement.indices, statement.target.shape, strict=True)
+            is_inside(index, size, run.loops, shape_vars)
+            for index, size in zip(update.indices, update.target.shape, strict=True)
         )
     )
 
 
 def _initial(
-    steps: Sequence[Step],
-    step: Reduce | Contract,
+    trees: Sequence[Tree],
+    run: Run,
+    update: Assignment,
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...],
 ) -> tuple[int, PrimExpr, bool] | None:
-    """The position in `steps` of the store of the initial value of `step`, and this value.
+    """The position in `trees` of the store of the initial value of `update`, and this value.
 
     And whether the store runs even if the accumulation has no iteration.
     """
-    target = step.statement.target
+    target = update.target
     memory = roots.get(target, target)
-    for position, before in reversed([*enumerate(steps)]):
+    for position, before in reversed([*enumerate(trees)]):
         if all(roots.get(a.buffer, a.buffer) is not memory for a in accesses(before)):
             continue
         match before:
-            case Map(statement=store, axes=axes):
+            case Run(statement=Assignment() as store, over=(), ordered=()):
                 pass
-            case Scalar(statement=Assignment() as store):
-                axes = ()
             case _:
                 return None
         always = not store.guards
-        if store.target is not target or not (always or _same_guards(store, step, shape_vars)):
+        if store.target is not target or not (
+            always or _same_guards(store.guards, run.over, shape_vars)
+        ):
             return None
-        if not _same_iterations(store, step.statement, serial):
+        if not _same_iterations(store, update, serial):
             return None
-        renamed = _same_elements(store, axes, step.statement, step.axes)
-        after = flatten_steps(steps[position + 1 :])
-        between = (w for inner in after for w in inner.statement.writes)
-        written = {memory, *(roots.get(w.buffer, w.buffer) for w in between)}
+        renamed = _same_elements(store, before.axes, update, run.axes)
+        written = {memory}
+        for inner in runs(trees[position + 1 :]):
+            written.update(roots.get(w.buffer, w.buffer) for w in inner.statement.writes)
         if renamed is None or any(
             roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
         ):
@@ -113,16 +107,17 @@ def _same_iterations(store: Assignment, update: Assignment, serial: Container[Va
     return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)
 
 
-def _same_guards(store: Assignment, step: Reduce | Contract, shape_vars: Container[Var]) -> bool:
-    """Whether the store runs exactly if the accumulation has an iteration."""
-    conditions = (nonempty_condition(axis, shape_vars) for axis in step.over)
+def _same_guards(
+    guards: Sequence[PrimExpr], over: Sequence[Axis], shape_vars: Container[Var]
+) -> bool:
+    """Whether all guards hold exactly if the loops `over` have an iteration."""
+    conditions = (nonempty_condition(axis, shape_vars) for axis in over)
     tests = {test for test in conditions if test is not None}
-    guards = set(store.guards)
-    if not tests or not tests <= guards:
+    if not tests or not tests <= set(guards):
         return False
     analyzer = Analyzer()
     with analyzer.constraint_scope(ops.all_of(*tests)):
-        return all(analyzer.can_prove(guard) for guard in guards - tests)
+        return all(analyzer.can_prove(guard) for guard in set(guards) - tests)
 
 
 def _same_elements(

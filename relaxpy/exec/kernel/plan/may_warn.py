@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, loads, walk_items
-from relaxpy.exec.kernel.plan.statements import expressions_of
-from relaxpy.exec.kernel.plan.steps import (
-    ArrayStep,
-    Contract,
-    Plan,
-    Reduce,
-    Scalar,
-    Scatter,
-    flatten_steps,
-)
+from relaxpy.exec.kernel.plan.statements import Assignment, expressions_of
+from relaxpy.exec.kernel.plan.tree import Plan, Run, runs
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.expr import (
@@ -38,7 +30,7 @@ from relaxpy.ir.tir.substitution import mentions
 
 def may_warn(plan: Plan) -> bool:
     """Whether an operation of the plan may overflow, divide or convert with a warning."""
-    return any(_reports(step) for step in flatten_steps(plan.steps))
+    return any(map(_reports, runs(plan.trees)))
 
 
 def calls_external(plan: Plan) -> bool:
@@ -48,21 +40,19 @@ def calls_external(plan: Plan) -> bool:
     )
 
 
-def _reports(step: ArrayStep | Scalar) -> bool:
-    if isinstance(step, Scalar):
+def _reports(run: Run) -> bool:
+    statement = run.statement
+    if not run.loops:
         # NumPy warns of scalar integers that wrap, too.
         return True
-    if isinstance(step, Scatter) and step.update is not None:
-        # `ufunc.at` of minima and maxima warns of NaN.
-        return True
-    sources = [*expressions_of(step.statement)]
-    if isinstance(step, (Reduce, Contract)) and step.initial is not None:
-        sources.append(step.initial)
-    if isinstance(step, Reduce):
+    sources = [*expressions_of(statement)]
+    if isinstance(statement, Assignment) and statement.update is not None:
+        if run.ordered and run.idiom is None:
+            # `ufunc.at` of minima and maxima warns of NaN.
+            return True
         # An operand that is subtracted has been negated.
-        sources.append(step.update.operand)
-    over = step.over if isinstance(step, (Reduce, Contract)) else ()
-    variables = {a.var for a in (*step.axes, *over)}
+        sources.append(statement.update.operand)
+    variables = {a.var for a in run.loops}
     return any(_operation_reports(node, variables) for source in sources for node in walk(source))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from relaxpy.exec.kernel.nest.nodes import loads
-from relaxpy.exec.kernel.plan.statements import Access
-from relaxpy.exec.kernel.plan.steps import Map, Plan, Step, accesses, flatten_steps
+from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.statements import Access, Assignment
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -15,34 +15,34 @@ from relaxpy.ir.tir.expr import ConstExpr, PrimExpr, Var
 
 
 def shared_memory(
-    steps: Sequence[Step], local: Sequence[Buffer], fixed: Container[Buffer]
+    trees: Sequence[Tree], local: Sequence[Buffer], fixed: Container[Buffer]
 ) -> Mapping[Buffer, Buffer]:
     """The buffers of `local` that use the memory of another buffer, and that buffer for each.
 
-    A buffer can use the memory of the target of its last use, if that is an elementwise step which
+    A buffer can use the memory of the target of its last use, if that is an elementwise store which
     begins the live range of the target. Buffers in `fixed` keep their memory.
 
     Rule:
-        The live ranges of the buffers that use one memory only overlap in the step that reads one
-        for the last time and stores the next, and no step does so for two buffers.
+        The live ranges of the buffers that use one memory only overlap in the store that reads one
+        for the last time and stores the next, and no store does so for two buffers.
     """
     owners: dict[Buffer, Buffer] = {}
     reusing: set[int] = set()
     uses: dict[Buffer, list[int]] = {}
-    for number, step in enumerate(steps):
-        for buffer in {a.buffer for a in accesses(step)}:
+    for number, tree in enumerate(trees):
+        for buffer in {a.buffer for a in accesses(tree)}:
             uses.setdefault(buffer, []).append(number)
     for buffer in reversed(local):
         live = uses.get(buffer, [])
         if len(live) < 2 or buffer in fixed or live[-1] in reusing:
             continue
-        last = steps[live[-1]]
-        if not isinstance(last, Map) or last.statement.guards:
+        last = trees[live[-1]]
+        if not isinstance(last, Run) or (store := last.store) is None or store.guards:
             continue
-        target = last.statement.target
+        target = store.target
         if target in fixed or uses[target][0] != live[-1]:
             continue
-        if _same_layout(buffer, target) and _overwrites_in_place(last, buffer):
+        if _same_layout(buffer, target) and _overwrites_in_place(store, last.axes, buffer):
             reusing.add(live[-1])
             # Buffers that use the memory of this one move with it.
             moved = [buffer, *(b for b, memory in owners.items() if memory is buffer)]
@@ -57,24 +57,23 @@ def _same_layout(a: Buffer, b: Buffer) -> bool:
     return all(as_poly(x).same(as_poly(y)) for x, y in pairs)
 
 
-def _overwrites_in_place(step: Map, buffer: Buffer) -> bool:
+def _overwrites_in_place(store: Assignment, axes: Sequence[Axis], buffer: Buffer) -> bool:
     """Whether each element of `buffer` is only read for the same element of the target."""
-    statement = step.statement
-    reads = [r for r in statement.reads if r.buffer is buffer]
-    if any(r.buffer is statement.target for r in statement.reads):
+    reads = [r for r in store.reads if r.buffer is buffer]
+    if any(r.buffer is store.target for r in store.reads):
         return False
-    aligned = all(x is y for r in reads for x, y in zip(r.indices, statement.indices, strict=True))
-    return aligned and _covers(step)
+    aligned = all(x is y for r in reads for x, y in zip(r.indices, store.indices, strict=True))
+    return aligned and _covers(store, axes)
 
 
-def _covers(step: Map) -> bool:
-    """Whether `step`, which has no guards, stores to every element of its target.
+def _covers(store: Assignment, axes: Sequence[Axis]) -> bool:
+    """Whether `store`, which has no guards, stores to every element of its target.
 
     Its iterations store to different elements, so it does if there are as many of them.
     """
-    sizes = [as_poly(size) for size in step.statement.target.shape]
+    sizes = [as_poly(size) for size in store.target.shape]
     uncovered = [size for size in sizes if not size.same(1)]
-    for axis in step.axes:
+    for axis in axes:
         covered = next((size for size in uncovered if size.same(axis.extent)), None)
         if covered is None:
             return False
@@ -88,12 +87,12 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     So many of them, at the end, may be the identical array.
     """
     buffers = [*plan.func.buffer_map.values(), *plan.nest.pointers.values()]
-    steps = list(flatten_steps(plan.steps))
-    users: dict[Buffer, dict[int, Step]] = {}
-    for number, step in enumerate(steps):
-        for access in accesses(step):
-            users.setdefault(_root(plan, access), {})[number] = step
-    written = {_root(plan, w) for step in steps for w in step.statement.writes}
+    members = list(runs(plan.trees))
+    users: dict[Buffer, dict[int, Run]] = {}
+    for number, run in enumerate(members):
+        for access in accesses(run):
+            users.setdefault(_root(plan, access), {})[number] = run
+    written = {_root(plan, w) for run in members for w in run.statement.writes}
     earlier: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         earlier.add(target)
@@ -109,15 +108,15 @@ def _root(plan: Plan, access: Access) -> Buffer:
 
 
 def _in_place_candidates(
-    plan: Plan, users: Mapping[Buffer, Mapping[int, Step]], target: Buffer
+    plan: Plan, users: Mapping[Buffer, Mapping[int, Run]], target: Buffer
 ) -> Container[Buffer]:
-    """The buffers that may be the array `target` itself: one step uses both, elementwise."""
+    """The buffers that may be the array `target` itself: one store uses both, elementwise."""
     if len(users[target]) != 1:
         return ()
-    [(number, step)] = users[target].items()
-    if not isinstance(step, Map) or target in plan.shared.values():
+    [(number, run)] = users[target].items()
+    statement = run.store
+    if statement is None or target in plan.shared.values():
         return ()
-    statement = step.statement
     if statement.target is not target or statement.guards:
         return ()
     if any(read.buffer is target or None in read.maps for read in statement.reads):

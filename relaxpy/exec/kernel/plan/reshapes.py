@@ -6,7 +6,9 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from relaxpy.exec.kernel.plan.steps import Map, Step, flatten_steps
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run, Tree, runs
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -15,50 +17,55 @@ Size: TypeAlias = PrimExpr | IndexPoly
 
 
 def reshaped_parameters(
-    steps: Sequence[Step],
+    trees: Sequence[Tree],
     parameters: Iterable[Buffer],
     local: Container[Buffer],
     roots: Mapping[Buffer, Buffer],
 ) -> dict[Buffer, Buffer]:
-    """The buffers of `local` that one step copies from a parameter in row-major order, by buffer.
+    """The buffers of `local` that are copies of a parameter in row-major order, and the parameters.
 
-    The parameter is not written, nor is the buffer in another step, so they may share memory.
-    `roots` maps buffers to the buffers that own their memory.
+    The parameter is not written, nor is the buffer elsewhere, so they may share memory. `roots`
+    maps buffers to the buffers that own their memory.
     """
-    writes = [w.buffer for step in flatten_steps(steps) for w in step.statement.writes]
+    writes = [w.buffer for run in runs(trees) for w in run.statement.writes]
     unwritten = {*parameters}.difference(roots.get(b, b) for b in writes)
     result = {}
-    for step in steps:
-        if isinstance(step, Map) and isinstance(load := step.statement.value, BufferLoad):
-            target = step.statement.target
-            is_safe = load.buffer in unwritten and target in local
-            if is_safe and writes.count(target) == 1 and _is_reshape(step, load):
-                result[target] = load.buffer
+    for tree in trees:
+        match tree:
+            case Run(store=Assignment(target=target, value=BufferLoad() as load) as store):
+                is_safe = load.buffer in unwritten and target in local
+                if is_safe and writes.count(target) == 1 and _is_reshape(tree.axes, store, load):
+                    result[target] = load.buffer
+            case _:
+                pass
     return result
 
 
-def reshapes_first(steps: Sequence[Step], reshaped: Container[Buffer]) -> list[Step]:
-    """The steps with those first that compute the buffers in `reshaped`."""
+def reshapes_first(trees: Sequence[Tree], reshaped: Container[Buffer]) -> list[Tree]:
+    """The trees with those first that compute the buffers in `reshaped`."""
 
-    def is_later(step: Step) -> bool:
-        return not isinstance(step, Map) or step.statement.target not in reshaped
+    def is_later(tree: Tree) -> bool:
+        match tree:
+            case Run(store=Assignment(target=target)):
+                return target not in reshaped
+            case _:
+                return True
 
-    return sorted(steps, key=is_later)
+    return sorted(trees, key=is_later)
 
 
-def _is_reshape(step: Map, load: BufferLoad) -> bool:
-    """Whether the step copies all elements in row-major order."""
-    statement = step.statement
-    if statement.guards or load.dtype != statement.target.dtype:
+def _is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> bool:
+    """Whether a store copies all elements in row-major order."""
+    if store.guards or load.dtype != store.target.dtype:
         return False
-    if not all(as_poly(axis.start).same(0) for axis in step.axes):
+    if not all(as_poly(axis.start).same(0) for axis in axes):
         return False
-    extents, variables = [a.extent for a in step.axes], [a.var for a in step.axes]
-    shapes = statement.target.shape, load.buffer.shape
+    extents, variables = [a.extent for a in axes], [a.var for a in axes]
+    shapes = store.target.shape, load.buffer.shape
     position, count = _position(variables, extents), _count(extents)
     return all(
         _position(indices, shape).same(position) and _count(shape).same(count)
-        for indices, shape in zip((statement.indices, load.indices), shapes, strict=True)
+        for indices, shape in zip((store.indices, load.indices), shapes, strict=True)
     )
 
 

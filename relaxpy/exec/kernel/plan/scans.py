@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.steps import Scan
+from relaxpy.exec.kernel.plan.tree import Run, Scan
 from relaxpy.exec.kernel.plan.updates import update_from
 from relaxpy.ir.arith.algebra.affine import Affine, affine
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -19,7 +19,7 @@ def scan_of(
     axes: tuple[Axis, ...],
     shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
-) -> Scan | None:
+) -> Run | None:
     """`statement` over `axes` as a scan, or None; `roots` as in `edges`."""
     target = roots.get(statement.target, statement.target)
     reads = {v for v in loads(statement.value) if roots.get(v.buffer, v.buffer) is target}
@@ -39,7 +39,8 @@ def scan_of(
         return None
     if {v for m in affine_maps for v in m.coefficients} != variables:
         return None
-    return Scan(statement, axes, axis, update, before)
+    others = tuple(a for a in axes if a is not axis)
+    return Run(statement, others, ordered=(axis,), idiom=Scan(update, before))
 
 
 def _recurrence_axis(

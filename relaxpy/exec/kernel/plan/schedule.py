@@ -1,4 +1,4 @@
-"""Schedules statements as steps: distributes loops, and keeps those that carry a dependence.
+"""Schedules statements as a tree: distributes loops, and keeps those that carry a dependence.
 
 Rule:
     Allen and Kennedy, "Automatic translation of FORTRAN programs to vector form", TOPLAS 9(4),
@@ -14,21 +14,12 @@ from relaxpy.exec.kernel.nest import domain
 from relaxpy.exec.kernel.nest.bounds import is_one_to_one
 from relaxpy.exec.kernel.nest.domain import is_point
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
 from relaxpy.exec.kernel.plan.coalesce import coalesced
 from relaxpy.exec.kernel.plan.dependence import EARLIER, LATER, Edge, common_axes, edges
 from relaxpy.exec.kernel.plan.scans import scan_of
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
-from relaxpy.exec.kernel.plan.steps import (
-    ArgReduce,
-    Contract,
-    Map,
-    Reduce,
-    Scalar,
-    Scatter,
-    Serial,
-    Step,
-)
-from relaxpy.exec.kernel.plan.updates import arg_extreme_of, update_of
+from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Tree
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
@@ -37,14 +28,14 @@ from relaxpy.ir.tir.substitution import mentions
 
 def schedule(
     statements: Sequence[Statement], shape_vars: Container[Var], roots: Mapping[Buffer, Buffer]
-) -> tuple[Step, ...]:
-    """The steps that execute `statements`, which are in the order of the text.
+) -> tuple[Tree, ...]:
+    """The trees that execute `statements`, which are in the order of the text.
 
     `roots` maps buffers to the buffers that own their memory.
     """
     orders = edges(statements, shape_vars, roots)
     return tuple(
-        _Scheduler(statements, shape_vars, roots).steps(range(len(statements)), orders, ())
+        _Scheduler(statements, shape_vars, roots).trees(range(len(statements)), orders, ())
     )
 
 
@@ -59,10 +50,10 @@ class _Scheduler:
         self.shape_vars = shape_vars
         self.roots = roots
 
-    def steps(
+    def trees(
         self, members: Iterable[int], orders: set[Edge], serial: tuple[Axis, ...]
-    ) -> Iterable[Step]:
-        """The steps of `members` within the loops `serial`."""
+    ) -> Iterable[Tree]:
+        """The trees of `members` within the loops `serial`."""
         sccs = components(members, orders)
         number = {member: n for n, component in enumerate(sccs) for member in component}
         within: list[set[Edge]] = [set() for _ in sccs]
@@ -90,13 +81,13 @@ class _Scheduler:
     def _repeats(self, statement: Assignment, serial: tuple[Axis, ...]) -> bool:
         """Whether an element is overwritten repeatedly."""
         free = _free(statement, serial)
-        if update_of(statement) is not None or None in _maps(statement, {a.var for a in free}):
+        if statement.update is not None or None in _maps(statement, {a.var for a in free}):
             return False
         return not all(any(mentions(i, {a.var}) for i in statement.indices) for a in free)
 
     def _cycle(
         self, component: list[int], inside: set[Edge], serial: tuple[Axis, ...]
-    ) -> Iterable[Step]:
+    ) -> Iterable[Tree]:
         """The component within one more of its common loops."""
         statements = [self.statements[i] for i in component]
         if len(statements) == 1 and isinstance(statements[0], Assignment):
@@ -109,14 +100,14 @@ class _Scheduler:
         levels = [n for n in range(common) if statements[0].axes[n].var not in serial_vars]
         if not levels:
             for statement in statements:
-                yield Scalar(statement)
+                yield Run(statement)
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
         best = min(allowed, key=lambda n: (self._cycle_sizes(n, levels, component, inside), n))
         axis = loop_axis(statements, best, self.shape_vars)
         unsatisfied = {e for e in inside if not _satisfied(e, best)}
-        steps = tuple(self.steps(component, unsatisfied, (*serial, axis)))
-        yield Serial(axis, steps, self._why(axis, statements, inside))
+        body = tuple(self.trees(component, unsatisfied, (*serial, axis)))
+        yield For(axis, body, self._why(axis, statements, inside))
 
     def _may_be_outermost(
         self, level: int, levels: list[int], statements: list[Statement], inside: set[Edge]
@@ -148,45 +139,45 @@ class _Scheduler:
         names = sorted({w.buffer.name for p in statements for w in p.writes})
         return f"loop {axis.var.name} carries a dependence on {', '.join(names)}"
 
-    def _vectorised(self, statement: Statement, serial: tuple[Axis, ...]) -> Step:
+    def _vectorised(self, statement: Statement, serial: tuple[Axis, ...]) -> Tree:
         axes = _free(statement, serial)
         if isinstance(statement, Compound):
             extreme = arg_extreme_of(statement)
-            if extreme is None or extreme.axis not in axes:
-                step: Step = Scalar(statement)
-                for axis in reversed(axes):
-                    step = Serial(axis, (step,), statement.reason)
-                return step
-            return ArgReduce(statement, tuple(a for a in axes if a is not extreme.axis), extreme)
+            if extreme is not None and extreme.axis in axes:
+                others = tuple(a for a in axes if a is not extreme.axis)
+                return Run(statement, others, ordered=(extreme.axis,), idiom=extreme)
+            tree: Tree = Run(statement)
+            for axis in reversed(axes):
+                tree = For(axis, (tree,), statement.reason)
+            return tree
         if not axes:
-            return Scalar(statement)
+            return Run(statement)
         direct = classify(statement, axes, self.shape_vars)
         simpler = classify(*coalesced(statement, axes, self.shape_vars), self.shape_vars)
-        return direct if isinstance(simpler, Scatter) else simpler
+        return direct if simpler.ordered else simpler
 
 
-def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Step:
-    """The step that runs `statement` over all iterations of `axes`."""
+def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Container[Var]) -> Run:
+    """`statement` with `axes` in their roles, where no dependence requires an order of stores.
+
+    Stores at computed indices, or several to one element, are in the order of the text.
+    """
     variables = {a.var for a in axes}
-    update = update_of(statement)
-    maps = _maps(statement, variables)
-    if None in maps:
-        return Scatter(statement, axes, update)
-    inside = {v for m in maps if m is not None for v in m.coefficients}
+    update = statement.update
+    maps = [m for m in _maps(statement, variables) if m is not None]
+    if len(maps) < len(statement.indices):
+        return Run(statement, ordered=axes)
+    if update is None:
+        return Run(statement, axes)
+    if not is_one_to_one(maps, axes, shape_vars):
+        return Run(statement, ordered=axes)
+    inside = {v for m in maps for v in m.coefficients}
     spatial = tuple(a for a in axes if a.var in inside)
     over = tuple(a for a in axes if a.var not in inside)
-    if update is None:
-        return Map(statement, axes)
-    affine_maps = [m for m in maps if m is not None]
-    if not is_one_to_one(affine_maps, axes, shape_vars):
-        return Scatter(statement, axes, update)
-    if not over:
-        return Map(statement, axes)
-    if update.combine == "add" and not statement.guards:
+    product = None
+    if over and update.combine == "add" and not statement.guards:
         product = _contraction(statement, spatial, over, update.operand)
-        if product is not None:
-            return product
-    return Reduce(statement, spatial, over, update)
+    return Run(statement, spatial, over, idiom=product)
 
 
 def _maps(statement: Assignment, variables: Container[Var]) -> list[Affine | None]:
@@ -198,7 +189,7 @@ def _maps(statement: Assignment, variables: Container[Var]) -> list[Affine | Non
 
 def _contraction(
     statement: Assignment, axes: tuple[Axis, ...], over: tuple[Axis, ...], term: PrimExpr
-) -> Contract | None:
+) -> Contraction | None:
     """The sum of `term` as a contraction, if `term` is a product of several factors.
 
     Integers of at least 8 bits wrap, so their factors may be regrouped. Factors that are floats are
@@ -218,7 +209,7 @@ def _contraction(
             factors, regrouped = sides, False
     if sum(mentions(f, summed) for f in factors) < 2:
         return None
-    return Contract(statement, axes, over, factors, regrouped)
+    return Contraction(factors, regrouped)
 
 
 def _is_no_larger(product: PrimExpr, variables: Iterable[Var]) -> bool:

@@ -42,6 +42,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     walk_items,
 )
 from relaxpy.exec.kernel.plan.initialisation import reduction_loops, with_initialisation
+from relaxpy.exec.kernel.plan.updates import Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -75,6 +76,10 @@ class Assignment:
 
     `axes` are the enclosing loops, outermost first. The variable of an axis with one iteration is
     replaced by its start in all expressions. The axes in `ordered` may not be reordered.
+
+    If the value combines the target with an operand, that is its `update`. It then starts from
+    `initial`, or without one from the present value of the target. If the accumulation has no
+    iteration, the target becomes `initial` if it `always` does; else it does not change.
     """
 
     axes: tuple[Axis, ...]
@@ -85,16 +90,18 @@ class Assignment:
     ordered: frozenset[Var]
     block: str | None
     span: Span | None
+    initial: PrimExpr | None = None
+    always: bool = True
+    update: Update | None = field(init=False)
     write: Access = field(init=False)
     reads: tuple[Access, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         variables = {a.var for a in self.axes}
-        write = access(self.target, self.indices, variables)
-        object.__setattr__(self, "write", write)
-        bounds = [b for a in self.axes for b in (a.start, a.stop)]
-        sources = (self.value, *self.indices, *self.guards, *bounds)
-        object.__setattr__(self, "reads", tuple(_reads(sources, variables)))
+        update = update_of(self.value, BufferLoad(self.target, self.indices), self.axes)
+        object.__setattr__(self, "update", update)
+        object.__setattr__(self, "write", access(self.target, self.indices, variables))
+        object.__setattr__(self, "reads", tuple(_reads(expressions_of(self), variables)))
 
     @property
     def writes(self) -> tuple[Access, ...]:
@@ -121,8 +128,7 @@ class Compound:
 
     def __post_init__(self) -> None:
         variables = {a.var for a in self.axes}
-        sources = [e for item in walk_items(self.items) for e in expressions(item)]
-        sources += [b for a in self.axes for b in (a.start, a.stop)]
+        sources = list(expressions_of(self))
         inner = {i.axis.var for i in walk_items(self.items) if isinstance(i, Loop)}
         inner |= {i.var for i in walk_items(self.items) if isinstance(i, Bind)}
         stores = [i for i in walk_items(self.items) if isinstance(i, Store)]
@@ -148,8 +154,10 @@ def expressions_of(statement: Statement) -> Iterator[PrimExpr]:
     for axis in statement.axes:
         yield from (axis.start, axis.stop)
     match statement:
-        case Assignment(indices=indices, value=value, guards=guards):
+        case Assignment(indices=indices, value=value, guards=guards, initial=initial):
             yield from (*indices, value, *guards)
+            if initial is not None:
+                yield initial
         case Compound(items=items):
             yield from (e for item in walk_items(items) for e in expressions(item))
 

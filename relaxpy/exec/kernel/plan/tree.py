@@ -1,0 +1,181 @@
+"""The tree of a kernel: its statements within their loops, each in a role; and its buffers.
+
+A tree does not depend on a library. It decides the roles of loops, which buffers share memory, and
+which statements run in blocks of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.nodes import Axis, Nest
+from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
+from relaxpy.exec.kernel.plan.updates import Update
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import PrimExpr, Var
+
+if TYPE_CHECKING:
+    from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contraction:
+    """A sum of products of at least two `factors`.
+
+    If the factors are `regrouped`, they are not multiplied in the order of the text. A different
+    product may then overflow.
+    """
+
+    factors: tuple[PrimExpr, ...]
+    regrouped: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """A prefix accumulation: each element is the element `before` it combined with the operand."""
+
+    update: Update
+    before: BufferLoad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """The first position of the maximum (or minimum) of `values`, or of a NaN among them.
+
+    An earlier assignment computes this `extreme`, which needs not be known in the search.
+    """
+
+    values: PrimExpr
+    extreme: Assignment
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether the extreme is the maximum."""
+        return self.extreme.update is not None and self.extreme.update.combine == "max"
+
+
+Idiom: TypeAlias = Contraction | Scan | Search | ArgExtreme
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A statement in the loops around it, apart from those that enclose it in the tree.
+
+    The iterations of `axes` may run at once, where all loads precede all stores. In each of them,
+    those of `over` accumulate into one element, in an order that a back end chooses, or those of
+    `ordered` run in the order of the text. A library may have a function for the `idiom`.
+    """
+
+    statement: Statement
+    axes: tuple[Axis, ...] = ()
+    over: tuple[Axis, ...] = ()
+    ordered: tuple[Axis, ...] = ()
+    idiom: Idiom | None = None
+
+    @property
+    def loops(self) -> tuple[Axis, ...]:
+        """All loops, from the outermost to the innermost."""
+        return (*self.axes, *self.over, *self.ordered)
+
+    @property
+    def store(self) -> Assignment | None:
+        """The statement of an elementwise store, each iteration of which is on its own."""
+        is_elementwise = self.axes and not self.over and not self.ordered
+        return self.statement if is_elementwise and isinstance(self.statement, Assignment) else None
+
+    @property
+    def accumulation(self) -> Assignment | None:
+        """The statement of an accumulation over some loops."""
+        return self.statement if self.over and isinstance(self.statement, Assignment) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`body` for each value of `axis`, in order."""
+
+    axis: Axis
+    body: tuple[Tree, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The row of a buffer in one iteration of an axis: index `offset` + iteration along `axis`."""
+
+    axis: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """`body` over blocks of `axis`, which may run in any order and in parallel.
+
+    In each run one axis is from `low` to below `high`, the variables of a block. `rows` are the
+    buffers of which only those rows are accessed; the live range of those in `local` is one block.
+
+    Units:
+        row_bytes   bytes accessed in one iteration of `axis`
+        run_bytes   the contiguous bytes among them; None if those of a block are contiguous
+    """
+
+    axis: Axis
+    low: Var
+    high: Var
+    body: tuple[Run, ...]
+    rows: Mapping[Buffer, Row]
+    local: frozenset[Buffer]
+    row_bytes: PrimExpr
+    run_bytes: PrimExpr | None = None
+
+
+Tree: TypeAlias = Run | For | Tile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How a kernel runs: its `trees`, one after the other.
+
+    The kernel allocates the buffers `allocated`. Some of them use the memory of another buffer, as
+    `shared` tells; `views` maps buffers to the owners of their memory, and `reshaped` maps those
+    that are parameters in another shape to these. The trees are only correct for arguments that do
+    not share memory which is written. The statements that compute buffers in `unused` need not run
+    if searches do not need the extremes. No statement has the local buffers in `forwarded`: what
+    reads them reads what they are computed from.
+    """
+
+    func: PrimFunc
+    name: str
+    nest: Nest
+    shape_vars: frozenset[Var]
+    trees: tuple[Tree, ...]
+    allocated: tuple[Buffer, ...]
+    shared: Mapping[Buffer, Buffer]
+    views: Mapping[Buffer, Buffer]
+    reshaped: Mapping[Buffer, Buffer]
+    unused: Mapping[Buffer, Assignment]
+    forwarded: frozenset[Buffer]
+
+    @property
+    def dimensions(self) -> Iterator[PrimExpr]:
+        """The dimensions of the arguments, which are not negative."""
+        for buffer in self.func.buffer_map.values():
+            yield from buffer.shape
+
+
+def runs(trees: Iterable[Tree]) -> Iterator[Run]:
+    """The statements of `trees` in their own loops, in order."""
+    for tree in trees:
+        if isinstance(tree, Run):
+            yield tree
+        else:
+            yield from runs(tree.body)
+
+
+def accesses(tree: Tree) -> Iterator[Access]:
+    """The reads and writes of the statements in `tree`."""
+    for run in runs((tree,)):
+        yield from run.statement.reads
+        yield from run.statement.writes
