@@ -209,6 +209,38 @@ def test_closures_keep_the_values_of_their_iteration(target: str) -> None:
     assert values == [10, 11, 12, 13]
 
 
+@I.ir_module
+class Compositions:
+    @R.function
+    def main(x: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+        cls = Compositions
+
+        @R.function
+        def double(a: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+            return a * R.const(2, "int32")
+
+        once = cls.after(double, double)
+        twice = cls.after(once, once)
+        return twice(x)
+
+    @R.function
+    def after(
+        f: R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")),
+        g: R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")),
+    ) -> R.Callable((R.Tensor((), "int32"),), R.Tensor((), "int32")):
+        @R.function
+        def composed(y: R.Tensor((), "int32")) -> R.Tensor((), "int32"):
+            z = g(y)
+            return f(z)
+
+        return composed
+
+
+@TARGETS
+def test_a_closure_may_end_in_a_call_of_a_closure_with_the_same_code(target: str) -> None:
+    assert relaxpy.compile(Compositions, target)["main"](3) == 48
+
+
 @TARGETS
 def test_a_loop_that_never_ends_is_refused_like_any_recursion(target: str) -> None:
     @R.function

@@ -226,7 +226,11 @@ class _Code:
 
 @dataclass(frozen=True, slots=True)
 class _TailCall:
-    """A tail call of a function, not yet made; it `is_certain` if no If precedes it."""
+    """A tail call of a function, not yet made.
+
+    It `is_certain` if no If precedes it and the module names the callee: values of variables may
+    be closures that differ in what they captured.
+    """
 
     code: _Code
     args: tuple[Value, ...]
@@ -390,6 +394,7 @@ class ReferenceEvaluator:
                 args = tuple(self.value(arg, scope) for arg in result.args)
                 code = _code_of(callee)
                 if code is not None:
+                    is_certain = is_certain and isinstance(result.op, rx.GlobalVar)
                     return _TailCall(code, args, result.span, is_certain)
                 return self._invoke(callee, args, result)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxpy import relay
-from relaxpy.errors import TransformError
+from relaxpy.errors import RuntimeCheckError, TransformError
 from tests.relay_programs import plain, prelude
 
 CELL = """
@@ -106,3 +106,13 @@ def test_instances_have_names_that_the_module_does_not() -> None:
     )
     for kind in ("debug", "vm"):
         assert plain(relay.create_executor(kind, mod=module).evaluate()(2)) == (2, 200)
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+@pytest.mark.rule("RLY-50")
+def test_a_division_by_zero_in_a_branch_that_is_not_taken_does_not_matter(kind: str) -> None:
+    module = relay.parse("def @main(%c: bool, %x: int32) { if (%c) { %x / 0 } else { %x + 1 } }")
+    run = relay.create_executor(kind, module).evaluate()
+    assert run(False, 2) == 3
+    with pytest.raises(RuntimeCheckError, match="division by zero"):
+        run(True, 2)

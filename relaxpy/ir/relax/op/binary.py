@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 
 _NAMES = ("x1", "x2")
+_DIVISIONS = frozenset(("divide", "floor_divide", "mod", "floor_mod"))
 Numbers: TypeAlias = TensorStructInfo | PrimStructInfo
 
 
@@ -152,6 +153,8 @@ def _legalization(name: str) -> Legalize:
         args: list[object] = list(call.args)
         for k in (1, 0):
             value = scalar_literal(call.args[k])
+            if k == 1 and name in _DIVISIONS and getattr(value, "value", None) == 0:
+                value = None  # TIR refuses a literal divisor 0, even where it never runs
             if value is not None and isinstance(operands[1 - k], TensorStructInfo):
                 args[k] = value
                 break
