@@ -66,7 +66,7 @@ FLOORS = {
     """,
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py explain.py executable.py
-        kernel/nest kernel/plan kernel/emit kernel native lower graph reference
+        kernel/nest kernel/plan kernel/emit kernel native lower graph stored.py reference
         kernel_source.py profile.py vm.py instructions.py exec_builder.py compile.py doctor.py
         python_module.py nn_model.py eager.py relay
     """,

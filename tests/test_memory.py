@@ -40,6 +40,7 @@ FEW = {
     "relaxpy.exec.kernel.row_blocks._pool",
     "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.runtime.operands._scalar",
+    "relaxpy.exec.stored._surroundings",
     "relaxpy.exec.runtime.operands._size",
     "relaxpy.exec.runtime.values.holds_numbers",
     "relaxpy.ir.core.dtype._numpy_type",

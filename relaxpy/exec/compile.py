@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, WellFormedError
@@ -20,7 +20,7 @@ from relaxpy.exec.executable import (
     Executable,
     Program,
 )
-from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.exec.graph.backend import GraphBackend, NativeGraph
 from relaxpy.exec.kernel import runtime
 from relaxpy.exec.kernel_source import kernel_source
 from relaxpy.exec.lower.module import Backend, LoweredModule, NumpyBackend, lower_module
@@ -41,8 +41,10 @@ from relaxpy.exec.runtime.dynamic import dynamic_calls, operator_name
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import with_instance
-from relaxpy.exec.runtime.signatures import public_signatures
+from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
 from relaxpy.exec.runtime.values import Value
+from relaxpy.exec.stored import key_of_program, load_program, store_program
+from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.target import DEFAULT, Target, default_target, target_kind
 from relaxpy.ir.module import IRModule
@@ -50,7 +52,7 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.serialize import load_json
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.transform import get_pipeline
+from relaxpy.ir.transform import Pass, PassContext, get_pipeline
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | Target
 #: A decorated class is a module, but type checkers may ignore class decorators.
@@ -90,29 +92,12 @@ def compile(
     name, not_native = (requested, "") if requested != DEFAULT else default_target()
     if relax_pipeline == "default":
         relax_pipeline = get_pipeline("default", target=name)
+        if name == "native":
+            return _stored_or_compiled(module.clone(), relax_pipeline, requested)
     elif isinstance(relax_pipeline, str):
         relax_pipeline = get_pipeline(relax_pipeline)
-    if relax_pipeline is not None:
-        diagnostics = check_well_formed(module, check_struct_info=False)
-        if diagnostics:
-            raise WellFormedError(diagnostics)
-        if not callable(relax_pipeline):
-            raise MisuseError(
-                f"relax_pipeline is a name or a pass, found {relax_pipeline!r:.60}",
-                about=relax_pipeline,
-            )
-        result = relax_pipeline(module)
-        if not isinstance(result, IRModule):
-            raise MisuseError(
-                f"relax_pipeline returns an IRModule, found {type(result).__name__}",
-                about=relax_pipeline,
-            )
-        diagnostics = check_well_formed(result)
-        if diagnostics:
-            raise WellFormedError(diagnostics)
-        module = result
-    program = Program(module.clone(), name, requested, executable_of_text)  # users may change it
-    return _compiled(program, not_native)
+    module = _transformed(module, relax_pipeline).clone()  # users may change it
+    return _compiled(Program(module, name, requested, executable_of_text), not_native)
 
 
 @user_facing
@@ -254,12 +239,76 @@ def _as_module(mod: object) -> IRModule:
     )
 
 
+def _transformed(module: IRModule, pipeline: object) -> IRModule:
+    """The module after the passes, well-formed before and after them; without passes as it is.
+
+    Errors:
+        MisuseError: `pipeline` is not a pass, or does not return a module.
+        WellFormedError: it is not well-formed.
+    """
+    if pipeline is None:
+        return module
+    diagnostics = check_well_formed(module, check_struct_info=False)
+    if diagnostics:
+        raise WellFormedError(diagnostics)
+    if not callable(pipeline):
+        raise MisuseError(
+            f"relax_pipeline is a name or a pass, found {pipeline!r:.60}", about=pipeline
+        )
+    result = pipeline(module)
+    if not isinstance(result, IRModule):
+        raise MisuseError(
+            f"relax_pipeline returns an IRModule, found {type(result).__name__}", about=pipeline
+        )
+    diagnostics = check_well_formed(result)
+    if diagnostics:
+        raise WellFormedError(diagnostics)
+    return result
+
+
+def _stored_or_compiled(module: IRModule, pipeline: Pass, requested: str) -> Executable:
+    """The native executable of a module, from the disk if it was compiled before.
+
+    What is not on the disk, such as the program after the passes, is then made when it is needed.
+    """
+
+    def transform() -> IRModule:
+        with PassContext():
+            return _transformed(module, pipeline)
+
+    key = key_of_program(module)
+    if key:
+        transformed = Late(transform)
+        program = Program(transformed, "native", requested, executable_of_text)
+        lowered = _Lowered(transformed, GraphBackend)
+        stored = load_program(key, module, lambda name: partial(lowered.run, name))
+        if stored is not None:
+            public, report = public_signatures(module), ExecutionReport(stored.rows)
+            return lowered.executable(
+                program, public, stored.functions, report, stored.private_names
+            )
+    result = _transformed(module, pipeline)
+    check_runnable(result, kernels=False)
+    lowered = _Lowered(lambda: result, GraphBackend)
+    executable = lowered.compiled(Program(result, "native", requested, executable_of_text))
+    graphs = lowered.native_graphs() if key else ()
+    if graphs and _texts(public_signatures(module)) == _texts(public_signatures(result)):
+        private = result.functions_by_name.keys() - {graph.name for graph in graphs}
+        store_program(key, module, graphs, executable.report().rows, private)
+    return executable
+
+
+def _texts(public: PublicFunctions) -> list[tuple[str, str, str]]:
+    return [(symbol, name, str(signature)) for symbol, (name, signature) in public.items()]
+
+
 def _compiled(program: Program, not_native: str = "", remark: str = "") -> Executable:
     """The executable of a program, whose target has been decided."""
     check_runnable(program.module, kernels=program.target == "reference")
     if program.target == "reference":
         return _for_reference(program)
-    return _with_backend(program, not_native, remark)
+    module, new_backend = program.module, _BACKENDS[program.target]
+    return _Lowered(lambda: module, new_backend).compiled(program, not_native, remark)
 
 
 def _for_reference(program: Program) -> Executable:
@@ -275,49 +324,86 @@ def _for_reference(program: Program) -> Executable:
         return {var.name_hint: evaluator.global_value(var) for var in module.functions}
 
     report = _report(module, rows)
-    return _executable(program, functions(None), module.script, report, functions, None)
-
-
-def _with_backend(program: Program, not_native: str, remark: str) -> Executable:
-    module = program.module
-    new_backend: Callable[[], Backend] = (
-        GraphBackend if program.target == "native" else NumpyBackend
+    return _executable(
+        *(program, public_signatures(module), functions(None), module.script, report),
+        *(functions, None, module.functions_by_name),
     )
-    lowered = lower_module(module, new_backend, runtime)
-    names = [name for name, _ in public_signatures(module).values()]
 
-    def functions_of(lowered: LoweredModule) -> Mapping[str, Callable[..., Value]]:
-        return {name: lowered.function(name) for name in names}
 
-    def functions(instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
-        return functions_of(lower_module(module, new_backend, runtime, instrument))
+_BACKENDS: Final[Mapping[str, Callable[[], Backend]]] = {
+    "native": GraphBackend,
+    "numpy": NumpyBackend,
+}
 
-    def machine_code() -> Mapping[str, Any] | None:
-        if new_backend is not GraphBackend:
+
+class _Lowered:
+    """The lowered form of the module that `source` returns, made when it is needed."""
+
+    def __init__(self, source: Callable[[], IRModule], new_backend: Callable[[], Backend]) -> None:
+        self._source, self._new_backend = source, new_backend
+        self._module = Late(lambda: lower_module(source(), new_backend, runtime))
+
+    def run(self, name: str, *args: Value) -> Value:
+        """Call a function of the module."""
+        return self._module().function(name)(*args)
+
+    def compiled(self, program: Program, not_native: str = "", remark: str = "") -> Executable:
+        """The executable, for which the module is lowered now."""
+        module, lowered = self._source(), self._module()
+        public = public_signatures(module)
+        functions = {name: lowered.function(name) for name, _ in public.values()}
+        report = _report(module, _kernel_rows(lowered), not_native, remark)
+        return self.executable(program, public, functions, report, module.functions_by_name)
+
+    def executable(
+        self,
+        program: Program,
+        public: PublicFunctions,
+        functions: Mapping[str, Callable[..., Value]],
+        report: ExecutionReport,
+        names: Iterable[str],
+    ) -> Executable:
+        """The executable of compiled functions; `names` are those in the module."""
+        program.machine_code = self._machine_code
+        source = lambda: self._module().source  # noqa: E731
+        return _executable(
+            *(program, public, functions, source, report),
+            *(self._instrumented, self._new_backend, names),
+        )
+
+    def native_graphs(self) -> list[NativeGraph]:
+        """The functions, if all of them and all kernels are native and no kernel is public."""
+        lowered, public = self._module(), public_signatures(self._source())
+        if not isinstance(lowered.backend, GraphBackend) or not lowered.is_native:
+            return []
+        is_complete = {name for name, _ in public.values()} == lowered.backend.graphs.keys()
+        return lowered.backend.native_graphs() if is_complete else []
+
+    def _instrumented(self, instrument: Instrument) -> Mapping[str, Callable[..., Value]]:
+        module = self._source()
+        lowered = lower_module(module, self._new_backend, runtime, instrument)
+        return {name: lowered.function(name) for name, _ in public_signatures(module).values()}
+
+    def _machine_code(self) -> Mapping[str, Any] | None:
+        lowered = self._module()
+        if not isinstance(lowered.backend, GraphBackend):
             return None
+        assert lowered.source  # with the entries of kernels, which the text calls
         with recorded() as objects:
-            # Also the entries of kernels, which the text calls.
-            assert lower_module(module, new_backend, runtime).source
             pool_object()
-        return saved_code(objects)
-
-    report = _report(module, _kernel_rows(lowered), not_native, remark)
-    program.machine_code = machine_code
-    source = lambda: lowered.source  # noqa: E731
-    return _executable(program, functions_of(lowered), source, report, functions, new_backend)
+        return saved_code({**lowered.backend.objects, **objects})
 
 
 def _executable(
     program: Program,
+    public: PublicFunctions,
     functions: Mapping[str, Callable[..., Value]],
     source: str | Callable[[], str],
     report: ExecutionReport,
     instrumented: Callable[[Instrument], Mapping[str, Callable[..., Value]]],
     new_backend: Callable[[], Backend] | None,
+    names: Iterable[str],
 ) -> Executable:
-    module = program.module
-    public = public_signatures(module)
-
     def entries(functions: Mapping[str, Callable[..., Value]]) -> dict[str, EntryPoint]:
         return {
             symbol: _entry_point(signature, functions[name], program)
@@ -327,16 +413,17 @@ def _executable(
     def instrumented_entries(instrument: Instrument) -> Mapping[str, EntryPoint]:
         return entries(instrumented(instrument))
 
-    names = {name for name, _ in public.values()}
     return Executable(
         entries(functions),
         program=program,
         source=source,
         report=report,
-        private_names=module.functions_by_name.keys() - names,
+        private_names=set(names) - {name for name, _ in public.values()},
         instrumented=instrumented_entries,
-        kernel_source=partial(kernel_source, module, new_backend),
-        profile=partial(profile_call, module, report, instrumented_entries),
+        kernel_source=lambda name, kind: kernel_source(program.module, new_backend, name, kind),
+        profile=lambda name, args, repeat: profile_call(
+            *(program.module, report, instrumented_entries, name, args, repeat)
+        ),
     )
 
 

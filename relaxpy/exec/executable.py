@@ -46,6 +46,7 @@ _ndarray: Final = np.ndarray
 class Program:
     """The module and target of an executable, and the function that compiles its saved text.
 
+    The module may be a function that returns it, which is called when it is needed.
     `saved_target` is the one that was requested: a default is decided again where it is loaded.
     `machine_code` is the code that a file contains besides the program, in its JSON form, and
     `keep` is what has to exist as long as the program does.
@@ -53,7 +54,7 @@ class Program:
 
     def __init__(
         self,
-        module: IRModule,
+        module: IRModule | Callable[[], IRModule],
         target: str,
         saved_target: str,
         reload: Callable[[str], Executable],
@@ -61,10 +62,15 @@ class Program:
     ) -> None:
         self.machine_code: Callable[[], Mapping[str, Any] | None] = lambda: None
         self.keep = keep
-        self.module = module
+        self._module = module
         self.target = target
         self.saved_target = saved_target
         self.reload = reload
+
+    @property
+    def module(self) -> IRModule:
+        """The program that runs, after all passes."""
+        return self._module if isinstance(self._module, IRModule) else self._module()
 
     @cached_property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack, final
 
@@ -32,6 +33,8 @@ class Op(Node):
     """How often the record of an operator was set; code compiled before that may be outdated."""
     normalizations: ClassVar[int] = 0
     """How often a rule of normalisation was set; what was in normal form before may not be now."""
+    user_changes: ClassVar[int] = 0
+    """How often something was registered by others than modules of relaxpy at their import."""
     name: str
     record: OpRecord
     _others: dict[str, object]
@@ -96,6 +99,7 @@ class Op(Node):
             Op.normalizations += 1
         object.__setattr__(self, "record", record)
         Op.changes += 1
+        Op.user_changes += not _is_importing()
 
     def forget(self) -> None:
         """Remove all that is registered for the operator."""
@@ -118,6 +122,7 @@ class Op(Node):
         column = COLUMNS.get(key)
         if column is None:
             self._others[key] = value
+            Op.user_changes += not _is_importing()
         else:
             columns: dict[str, Any] = {column: value}
             self.extend(**columns)
@@ -136,6 +141,16 @@ class Op(Node):
     @override
     def __reduce__(self) -> tuple[type[Op], tuple[str]]:
         return Op, (self.name,)
+
+
+def _is_importing() -> bool:
+    """Whether a module of relaxpy registers something while it is imported."""
+    frame = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("relaxpy."):
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 _levels: dict[tuple[str, str], int] = {}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.graph.emit import GraphEmitter, constants_name
 from relaxpy.exec.graph.program import Graph
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
-from relaxpy.exec.native.entry import entry_name, make_entry
+from relaxpy.exec.native.entry import entry_name, make_builtin
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON, fits_interpreter
 from relaxpy.exec.native.objects import Library
@@ -58,29 +59,55 @@ class GraphBackend(NativeBackend):
 
         def link() -> None:
             for name, (symbol, graph) in self.graphs.items():
-                linked[name] = self._linked(self.library(), symbol, graph, fallbacks[name])
+                linked[name] = link_graph(self.library(), symbol, graph.constants, fallbacks[name])
 
         problem = self.attempt(link)
         return ({} if problem else linked), problem
 
-    def _linked(
-        self, library: Library, symbol: str, graph: Graph, fallback: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        constants = [np.require(data, requirements=["C", "A"]) for data in graph.constants]
-        if constants:
-            table = library[constants_name(symbol)]
-            for index, data in enumerate(constants):
-                ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data
-        kept = _Fallback(fallback, constants)
-        return make_entry(library, symbol, graph.params, kept)
+    def native_graphs(self) -> list[NativeGraph]:
+        """The compiled Relax functions, after they were linked."""
+        code = self.library().code
+        return [
+            NativeGraph(name, symbol, _exports(symbol, graph.constants), graph.constants, code)
+            for name, (symbol, graph) in self.graphs.items()
+        ]
 
     @override
     def exports(self) -> list[str]:
         names = super().exports()
         for symbol, graph in self.graphs.values():
-            names += [symbol, entry_name(symbol), PYTHON]
-            names += [constants_name(symbol)] if graph.constants else []
+            names += _exports(symbol, graph.constants)
         return names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeGraph:
+    """A Relax function in the code of a library, which exports `symbol` and the other `exports`."""
+
+    name: str
+    symbol: str
+    exports: Sequence[str]
+    constants: Sequence[np.ndarray[Any, Any]]
+    code: bytes
+
+
+def link_graph(
+    library: Library,
+    symbol: str,
+    constants: Sequence[np.ndarray[Any, Any]],
+    fallback: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The function of a library that runs a Relax function, and calls `fallback` if it cannot."""
+    constants = [np.require(data, requirements=["C", "A"]) for data in constants]
+    if constants:
+        table = library[constants_name(symbol)]
+        for index, data in enumerate(constants):
+            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data
+    return make_builtin(library, symbol, _Fallback(fallback, constants))
+
+
+def _exports(symbol: str, constants: Sequence[object]) -> list[str]:
+    return [entry_name(symbol), PYTHON, *([constants_name(symbol)] if constants else [])]
 
 
 class _Fallback:
@@ -88,7 +115,9 @@ class _Fallback:
 
     __slots__ = ("constants", "function")
 
-    def __init__(self, function: Callable[..., Any], constants: list[np.ndarray[Any, Any]]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], constants: Sequence[np.ndarray[Any, Any]]
+    ) -> None:
         self.function, self.constants = function, constants
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:

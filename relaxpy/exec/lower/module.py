@@ -281,7 +281,7 @@ class LoweredModule:
         runtime: object,
         instrument: Instrument | None,
     ) -> None:
-        self._lowering, self._backend = lowering, backend
+        self._lowering, self.backend = lowering, backend
         self._runtime, self._instrument = runtime, instrument
         self._lock = ForkLock()
         self._loaded: _Text | None = None
@@ -303,17 +303,23 @@ class LoweredModule:
         functions = self._lowering.functions()
         if self._instrument is None:
             for var, func in functions:
-                if self._backend.compile_graph(self._lowering, func, var.name_hint):
+                if self.backend.compile_graph(self._lowering, func, var.name_hint):
                     compiled[var.name_hint] = partial(self._run_text, var.name_hint)
         is_complete = len(compiled) == len(functions) > 0
         if not is_complete or not all(kernel.is_native for kernel in self.kernels.values()):
             self.problem = self._text.problem
         if not self.problem:
-            self._native, self.problem = self._backend.link_graphs(compiled)
+            self._native, self.problem = self.backend.link_graphs(compiled)
 
     def function(self, name: str) -> Callable[..., Value]:
         """The function `name` of the module."""
         return self._native[name] if name in self._native else self._text.functions[name]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether native code takes the place of all functions and kernels."""
+        functions = self._lowering.module.functions
+        return not self.problem and len(self._native) + len(self.kernels) == len(functions)
 
     @property
     def source(self) -> str:
@@ -327,7 +333,7 @@ class LoweredModule:
     def _text(self) -> _Text:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _load(self._lowering, self._backend, self._runtime, self._instrument)
+                self._loaded = _load(self._lowering, self.backend, self._runtime, self._instrument)
             return self._loaded
 
 

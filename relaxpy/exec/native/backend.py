@@ -19,7 +19,7 @@ from relaxpy.exec.native.interpreter import PYTHON
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.objects import compile_assembly
+from relaxpy.exec.native.objects import compile_assembly, recorded
 from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
@@ -36,6 +36,8 @@ class NativeBackend:
         self.module = Module(machine.triple, machine.vector_bits)
         self.claimed: dict[str, tuple[str, Signature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
+        self.objects: dict[str, bytes] = {}
+        """The code of `library`, by key."""
         self._library: Library | None = None
         self._has_entries = False
 
@@ -129,7 +131,9 @@ class NativeBackend:
                 for symbol, signature in self.claimed.values():
                     emit_entry(module, symbol, signature.params)
                     exports += [symbol, entry_name(symbol), PYTHON]
-            self._library = compile_module(module, exports)
+            with recorded() as objects:
+                self._library = compile_module(module, exports)
+            self.objects.update(objects)
             self._has_entries = entries
         return self._library
 

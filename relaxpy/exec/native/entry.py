@@ -265,6 +265,13 @@ def make_entry(
     """
     if not fits_interpreter():
         return _Checked(library, kernel, params, fallback, is_checked)
+    return make_builtin(library, kernel, fallback)
+
+
+def make_builtin(
+    library: Library, kernel: str, fallback: Callable[..., object]
+) -> Callable[..., object]:
+    """The function of `make_entry` where this interpreter fits the checks in native code."""
     for index, address in enumerate(addresses()):
         ctypes.c_uint64.from_address(library[PYTHON] + 8 * index).value = address
     definition = _MethodDef(kernel.encode(), library[entry_name(kernel)], _FASTCALL_WITH_KEYWORDS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeAlias
+
 from relaxpy.errors import CompileError
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.ir.core.dtype import INT64
@@ -15,8 +18,11 @@ from relaxpy.ir.relax.block_builder.infer import callee_name
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
+PublicFunctions: TypeAlias = Mapping[str, tuple[str, Signature]]
+"""The names in a module and the signatures of its public functions by symbol."""
 
-def public_signatures(module: IRModule) -> dict[str, tuple[str, Signature]]:
+
+def public_signatures(module: IRModule) -> PublicFunctions:
     """The name in the module and the signature of each public function by symbol (TOP-3)."""
     signatures = {}
     for name, func in module.functions_by_name.items():

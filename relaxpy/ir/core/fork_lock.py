@@ -1,11 +1,14 @@
-"""Locks that a forked child does not inherit from threads of its parent."""
+"""Locks that a forked child does not inherit from threads of its parent, and late values."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 from weakref import WeakSet
+
+T = TypeVar("T")
 
 
 class ForkLock:
@@ -30,6 +33,23 @@ class ForkLock:
     def renew(self) -> None:
         """Forget who holds the lock."""
         self._lock = threading.RLock()
+
+
+class Late(Generic[T]):
+    """What `make` returns, which is called once, when it is first needed."""
+
+    __slots__ = ("_lock", "_make", "_value")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._lock, self._make = ForkLock(), make
+        self._value: list[T] = []
+
+    def __call__(self) -> T:
+        """The value."""
+        with self._lock:
+            if not self._value:
+                self._value.append(self._make())
+            return self._value[0]
 
 
 _LOCKS: Final[WeakSet[ForkLock]] = WeakSet()

@@ -217,6 +217,12 @@ class PassContext:
         context = _current.get()
         return PassContext() if context is None else context
 
+    @property
+    def is_default(self) -> bool:
+        """Whether passes run as they do without a context, and none is running."""
+        options = self.required_pass, self.disabled_pass, self.instruments, self.config
+        return not any((*options, self.check, self.running)) and self.opt_level == 2
+
     @staticmethod
     def list_configs() -> dict[str, dict[str, str]]:
         """Every option that `config` may hold, with its type."""

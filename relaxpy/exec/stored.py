@@ -1,0 +1,186 @@
+"""Compiled programs on disk: what was compiled before runs without passes, planning and LLVM.
+
+A file has the machine code of a program all of whose functions are native, and its report. The
+key is a hash of the program and of everything else that decides what it is compiled to: the options
+and the pipeline (only the default ones), the text of relaxpy, the versions of what it uses, and the
+processor. Nothing is stored where something takes part that has no such hash, such as functions of
+users. What native code refuses needs the rest of the executable, which is then compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec.graph.backend import NativeGraph, link_graph
+from relaxpy.exec.native import disk_cache
+from relaxpy.exec.native.interpreter import fits_interpreter
+from relaxpy.exec.native.jit import link
+from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.pool import thread_count
+from relaxpy.exec.native.processor import generator, processor
+from relaxpy.exec.report import ReportRow
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.serialize import save_json
+
+_LARGEST: Final = 1 << 26
+"""Bytes of constants of a program beyond which none is stored: a hash of them takes too long."""
+_FOLDED: Final = 1 << 16
+"""Bytes of constants that passes have computed, which are stored with the code."""
+_CODE: Final = b"\n"
+"""What separates the table of a file, which is JSON, from the code."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredProgram:
+    """A program from the disk: its functions and its report, and what else the table has."""
+
+    functions: Mapping[str, Callable[..., Any]]
+    rows: tuple[ReportRow, ...]
+    private_names: tuple[str, ...]
+
+
+def key_of_program(module: IRModule) -> str:
+    """The key of a program for the default pipeline; empty if it is not stored.
+
+    Errors:
+        MisuseError: RELAXPY_CACHE is neither 0 nor 1.
+    """
+    surroundings = _surroundings() if disk_cache.directory() else ""
+    is_default = PassContext.current().is_default and not Op.user_changes
+    if not surroundings or not is_default or not fits_interpreter():
+        return ""
+    if any(isinstance(func, rx.ExternFunc) for func in module.functions.values()):
+        return ""
+    if sum(data.nbytes for data in _constants(module)) > _LARGEST:
+        return ""
+    try:
+        text = save_json(module)
+    except RelaxpyError:  # an attribute without a JSON form
+        return ""
+    return disk_cache.key_of("program", surroundings, str(thread_count()), text)
+
+
+def load_program(
+    key: str, module: IRModule, fallback: Callable[[str], Callable[..., Any]]
+) -> StoredProgram | None:
+    """The stored program of `module`, if there is one; its functions call those of `fallback`."""
+    content = disk_cache.load(key)
+    if content is None:
+        return None
+    text, _, code = content.partition(_CODE)
+    table = json.loads(text)
+    exports = [name for entry in table["functions"] for name in entry["exports"]]
+    library = link(code, exports)
+    constants = _constants(module) if any(e["constants"] for e in table["functions"]) else []
+    functions = {
+        entry["name"]: link_graph(
+            library,
+            entry["symbol"],
+            [_constant(spec, constants) for spec in entry["constants"]],
+            fallback(entry["name"]),
+        )
+        for entry in table["functions"]
+    }
+    rows = tuple(ReportRow(*row) for row in table["rows"])
+    return StoredProgram(functions, rows, tuple(table["private_names"]))
+
+
+def store_program(
+    key: str,
+    module: IRModule,
+    graphs: Sequence[NativeGraph],
+    rows: Iterable[ReportRow],
+    private_names: Iterable[str],
+) -> None:
+    """Store what `module` was compiled to, if its constants are not too large."""
+    sources = {_place(data): index for index, data in enumerate(_constants(module))}
+    folded = [c for g in graphs for c in g.constants if _place(c) not in sources]
+    if sum(data.nbytes for data in folded) > _FOLDED:
+        return
+    table = {
+        "functions": [
+            {
+                "name": graph.name,
+                "symbol": graph.symbol,
+                "exports": graph.exports,
+                "constants": [_specification(data, sources) for data in graph.constants],
+            }
+            for graph in graphs
+        ],
+        "rows": [astuple(row) for row in rows],
+        "private_names": sorted(private_names),
+    }
+    disk_cache.store(key, json.dumps(table).encode() + _CODE + graphs[0].code)
+
+
+def _constants(module: IRModule) -> list[np.ndarray[Any, Any]]:
+    """The constants of the functions of a program, in a fixed order."""
+    functions = [f for f in module.functions.values() if isinstance(f, rx.Function)]
+    return [node.data for f in functions for node in walk(f) if isinstance(node, rx.Constant)]
+
+
+def _place(data: np.ndarray[Any, Any]) -> tuple[object, ...]:
+    """What two arrays have in common that are the same elements in memory."""
+    return data.ctypes.data, data.shape, data.strides, data.dtype
+
+
+def _specification(
+    data: np.ndarray[Any, Any], sources: Mapping[tuple[object, ...], int]
+) -> int | tuple[str, tuple[int, ...], str]:
+    """The number of a constant of the program, or the datatype, shape and bytes of another one."""
+    if (number := sources.get(_place(data))) is not None:
+        return number
+    return data.dtype.name, data.shape, np.ascontiguousarray(data).tobytes().hex()
+
+
+def _constant(spec: Any, sources: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    if isinstance(spec, int):
+        return sources[spec]
+    dtype, shape, data = spec
+    return np.frombuffer(bytes.fromhex(data), np.dtype(dtype)).reshape(shape)
+
+
+@cache
+def _surroundings() -> str:
+    """What decides how this process compiles any program; empty if that is not known."""
+    parts = processor(), generator(), _own_text()
+    if not all(parts):
+        return ""
+    machine = host()
+    versions = sys.version, np.__version__
+    return disk_cache.key_of(*parts, *versions, machine.triple, machine.cpu, machine.features)
+
+
+def _own_text() -> str:
+    """The sizes and times of the files of relaxpy; empty where it is not installed as files."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    state = hashlib.sha256()
+    folders = [package]
+    try:
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    if entry.name.endswith(".py"):
+                        found = entry.stat()
+                        text = f"{entry.path} {found.st_size} {found.st_mtime_ns}\n"
+                        state.update(text.encode())
+                    elif entry.is_dir() and entry.name != "__pycache__":
+                        folders.append(entry.path)
+    except OSError:
+        return ""
+    return state.hexdigest()

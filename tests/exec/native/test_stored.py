@@ -1,0 +1,236 @@
+"""Programs on disk: what was compiled before needs no passes, and everything else is compiled."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relax
+from relaxpy.errors import RelaxpyError
+from relaxpy.exec import compile as module_of_compile
+from relaxpy.exec.graph.backend import GraphBackend
+from relaxpy.ir.op import Op
+from relaxpy.script import from_source
+from relaxpy.transform import PassContext
+
+TEXT = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        y = R.matmul(R.exp(x), R.add(w, R.const(2.0, "float32")))
+        z = R.add(R.const(1.5, "float32"), R.const(2.0, "float32"))
+        return (R.nn.softmax(y), R.multiply(x, z))
+
+    @R.function
+    def other(x: R.Tensor((3, 4), "float32")):
+        return R.sum(x, axis=[1])
+"""
+X, W = np.linspace(-1, 1, 24, dtype="float32").reshape(3, 8), np.eye(8, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The programs that were lowered during a test, whose cache is new and switched on."""
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(Op, "user_changes", 0)  # other tests may have registered operators
+    ran: list[str] = []
+    lower = module_of_compile.lower_module
+
+    def record(module: relaxpy.IRModule, new_backend: object, *others: object) -> object:
+        if new_backend is GraphBackend:  # constants are evaluated on NumPy
+            ran.append(module.script())
+        return lower(module, new_backend, *others)
+
+    monkeypatch.setattr(module_of_compile, "lower_module", record)
+    return ran
+
+
+def compiled(text: str = TEXT) -> relaxpy.Executable:
+    return relaxpy.compile(from_source(text), target="native")
+
+
+def message(executable: relaxpy.Executable, *args: object) -> str:
+    with pytest.raises(RelaxpyError) as caught:
+        executable["main"](*args)
+    return str(caught.value)
+
+
+def test_a_program_from_the_disk_is_what_it_was(lowered: list[str]) -> None:
+    first, second = compiled(), compiled()
+    assert len(lowered) == 1
+    assert list(first) == list(second)
+    for one, same in zip(first["main"](X, W), second["main"](X, W), strict=True):
+        np.testing.assert_array_equal(one, same)
+    np.testing.assert_array_equal(second["other"](X[:, :4].copy()), X[:, :4].sum(axis=1))
+    assert repr(first) == repr(second)
+    assert first.report() == second.report()
+    assert str(first["main"].signature) == str(second["main"].signature)
+    assert len(lowered) == 1
+    # The rest is compiled when it is needed.
+    assert first.source == second.source
+    assert first.as_text() == second.as_text()
+    assert first.stats() == second.stats()
+    assert len(lowered) == 2
+    name = first.report().rows[0].kernel
+    assert first.kernel_source(name, "llvm") == second.kernel_source(name, "llvm")
+    assert {row.name for row in second.profile(X, W, function="main")} == {
+        row.name for row in first.profile(X, W, function="main")
+    }
+
+
+def test_what_native_code_refuses_runs_as_the_text_says(lowered: list[str]) -> None:
+    first, second = compiled(), compiled()
+    assert len(lowered) == 1
+    for wrong in ((X, W[:4]), (X.astype("float64"), W), (X,), (X[:, :4], W)):
+        assert message(first, *wrong) == message(second, *wrong)
+    strided = np.asfortranarray(X)
+    for one, same in zip(first["main"](strided, W), second["main"](strided, W), strict=True):
+        np.testing.assert_array_equal(one, same)
+    private = first.report().rows[0].kernel
+    unknown = []
+    for executable in (first, second):
+        with pytest.raises(KeyError) as caught:
+            executable[private]
+        unknown.append(str(caught.value))
+    assert unknown[0] == unknown[1]
+    assert "private" in unknown[0]
+
+
+def test_it_is_saved_and_pickled(lowered: list[str], tmp_path: Path) -> None:
+    compiled()
+    second = compiled()
+    second.save(tmp_path / "model.json")
+    for again in (
+        relaxpy.load_executable(tmp_path / "model.json", native_code=True),
+        pickle.loads(pickle.dumps(second)),
+    ):
+        np.testing.assert_array_equal(again["main"](X, W)[0], second["main"](X, W)[0])
+
+
+def test_a_module_that_changes_later_has_no_effect(lowered: list[str]) -> None:
+    compiled()
+    module = from_source(TEXT)
+    second = relaxpy.compile(module, target="native")
+    del module["other"]
+    assert "def other" in second.source
+    with PassContext(disabled_pass=["FuseOps"]):
+        third = compiled()
+        assert second.as_text() != third.as_text()
+
+
+CHANGES = [
+    *(("2.0", "3.0"), ("exp", "tanh"), ("axis=[1]", "axis=[0]"), ("(3, 4)", "(4, 4)")),
+    *(("def main", "def first"), ('("n", 8)', "(3, 8)"), ("data", "rows"), ("float32", "float64")),
+]
+
+
+def test_another_program_is_not_found(lowered: list[str]) -> None:
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(data: R.Tensor(("n", 8), "float32")):
+        return R.add(R.exp(data), R.const(2.0, "float32"))
+
+    @R.function
+    def other(x: R.Tensor((3, 4), "float32")):
+        return R.sum(x, axis=[1])
+"""
+    compiled(text)
+    for number, change in enumerate(CHANGES):
+        compiled(text.replace(*change))
+        assert len(lowered) == number + 2, change
+    compiled(text)
+    assert len(lowered) == len(CHANGES) + 1
+
+
+def test_constants_are_those_of_the_program(lowered: list[str]) -> None:
+    """Large ones are not stored; they are part of the key."""
+    for factor in (1, 2):
+        data = np.arange(12, dtype="float32").reshape(3, 4) * factor
+        for _ in range(2):
+            x = relax.Var("x", relax.TensorStructInfo((3, 4), "float32"))
+            builder = relax.BlockBuilder()
+            with builder.function("main", [x]):
+                weight = relax.op.multiply(relax.const(data), relax.const(data))
+                builder.emit_func_output(
+                    builder.emit(
+                        relax.op.add(relax.op.add(x, relax.const(data)), builder.emit(weight))
+                    )
+                )
+            found = relaxpy.compile(builder.get(), target="native")["main"](X[:, :4].copy())
+            np.testing.assert_allclose(found, X[:, :4] + data + data * data, rtol=1e-6)
+    assert len(lowered) == 2
+
+
+def test_what_users_register_or_configure_is_not_stored(
+    lowered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled()
+    with PassContext(disabled_pass=["FuseOps"]):
+        unfused = compiled(), compiled()
+    assert len(lowered) == 3
+    assert unfused[0].report() == unfused[1].report() != compiled().report()
+    assert len(lowered) == 3
+    exp = Op.get("relax.exp")
+    monkeypatch.setattr(Op, "user_changes", Op.user_changes)
+    legalize = exp.record.legalize
+    exp.extend(legalize=lambda builder, call: relax.op.tanh(call.args[0]))
+    try:
+        found = compiled()["main"](X, W)[1]
+        changed = compiled()["main"](X, W)[0]
+    finally:
+        exp.extend(legalize=legalize)
+    assert len(lowered) == 5
+    np.testing.assert_array_equal(found, X * np.float32(3.5))
+    logits = np.tanh(X) @ (W + 2)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(changed, weights / weights.sum(axis=1, keepdims=True), rtol=1e-5)
+    assert Op.user_changes > 0
+
+
+def test_functions_of_users_are_not_stored(lowered: list[str]) -> None:
+    relaxpy.register_func("test.stored", lambda x: x + 1, override=True)
+    text = """
+@R.function
+def main(x: R.Tensor((3, 8), "float32")):
+    return R.call_pure_packed("test.stored", R.exp(x), sinfo_args=R.Tensor((3, 8), "float32"))
+"""
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(text)["main"](X), np.exp(X) + 1, rtol=1e-6)
+    assert len(lowered) == 2
+
+
+def test_kernels_that_can_be_called_are_not_stored(lowered: list[str]) -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        B[i] = A[i] * T.float32(2)
+"""
+    for _ in range(2):
+        result = np.zeros(4, "float32")
+        compiled(text)["main"](np.ones(4, "float32"), result)
+        np.testing.assert_array_equal(result, np.full(4, 2, "float32"))
+    assert len(lowered) == 2
+
+
+def test_damaged_files_are_compiled_again(lowered: list[str], tmp_path: Path) -> None:
+    expected = compiled()["main"](X, W)[0]
+    for path in (tmp_path / "cache").iterdir():
+        path.write_bytes(path.read_bytes()[:-7])
+    np.testing.assert_array_equal(compiled()["main"](X, W)[0], expected)
+    assert len(lowered) == 2
+    compiled()
+    assert len(lowered) == 2
+
+
+def test_the_cache_can_be_switched_off(lowered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled()
+    monkeypatch.setenv("RELAXPY_CACHE", "0")
+    compiled()
+    assert len(lowered) == 2
