@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from relaxpy.exec.runtime.compare import assert_allclose
+from relaxpy.exec.runtime.verify import (
+    assert_prim_expr_equal,
+    check_bool_expr_is_true,
+    check_numerical_grads,
+)
 from relaxpy.ir.equality.structural import assert_structural_equal
 
 if TYPE_CHECKING:
@@ -39,7 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "assert_allclose",
+    "assert_prim_expr_equal",
     "assert_structural_equal",
+    "check_bool_expr_is_true",
+    "check_numerical_grads",
     "device_enabled",
     "enabled_targets",
     "fixture",

@@ -73,3 +73,8 @@ def _add_scalar(a: int, b: int) -> int:
 @register_func("test.vm.get_device_id")
 def _get_device_id(device: Device) -> int:
     return device.index
+
+
+@register_func("test.vm.check_if_defined")
+def _check_if_defined(value: object) -> bool:
+    return value is not None

@@ -8,3 +8,23 @@ from relaxpy.relax.testing import (
     transform as transform,
     vm as vm,
 )
+from relaxpy.relax.testing.attention import (
+    get_relax_attention_module as get_relax_attention_module,
+    get_relax_stacked_attention_module as get_relax_stacked_attention_module,
+)
+from relaxpy.relax.testing.matmul import get_relax_matmul_module as get_relax_matmul_module
+from relaxpy.relax.testing.nn import (
+    Linear as Linear,
+    LogSoftmax as LogSoftmax,
+    Module as Module,
+    Parameter as Parameter,
+    Placeholder as Placeholder,
+    ReLU as ReLU,
+    Sequential as Sequential,
+    checkpoint as checkpoint,
+    emit as emit,
+    emit_checkpoint as emit_checkpoint,
+    emit_checkpoint_sequential as emit_checkpoint_sequential,
+    emit_te as emit_te,
+    init_params as init_params,
+)
