@@ -112,6 +112,9 @@ PASSES: dict[str, Callable[[IRModule], IRModule]] = {
         transform.ToNonDataflow()(mod)
     ),
     "RemoveRedundantReshape": transform.RemoveRedundantReshape(),
+    "RemoveUnusedKernelOutputs": lambda mod: transform.RemoveUnusedKernelOutputs()(
+        transform.LegalizeOps()(mod)
+    ),
     "RemoveUnusedOutputs": transform.RemoveUnusedOutputs(),
     "RemoveUnusedParameters": transform.RemoveUnusedParameters(),
     "CanonicalizeBindings": transform.CanonicalizeBindings(),
@@ -160,6 +163,7 @@ NOT_IDEMPOTENT: Mapping[str, str] = {
     "MergeCompositeFunctions": "as ConvertToDataflow(1)",
     "FuseOpsByPattern": "as ConvertToDataflow(1)",
     "FoldViews": "as ConvertToDataflow(1)",
+    "RemoveUnusedKernelOutputs": "as ConvertToDataflow(1)",
     "FuseOps": "as ConvertToDataflow(1)",
     "AllocateWorkspace": "as ConvertToDataflow(1)",
     "CombineParallelMatmul": "as ConvertToDataflow(1)",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from relaxpy.exec.native.contraction import Axis, Size, combine, extents
 from relaxpy.exec.native.llvm import Function, Value
+
+_THREADS: Final = 2, 4
+"""The numbers of threads that blocks of columns are chosen for; others run the same blocks."""
+_MANY_TASKS: Final = 64
+"""The number of tasks from which any number of threads ends at about the same time."""
 
 
 def divisor(extent: int, most: int) -> int:
@@ -45,6 +51,24 @@ def cover(
     costs = [max(8 * v, 8 + v) for v in (most, sum(tail) / lanes)]
     cost = count * costs[0] + (costs[1] if tail else 0) + count / 8
     return cost, (lanes,) * most if count else (), tuple(tail)
+
+
+def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: float) -> float:
+    """The time of the last of several threads, divided by the least one; the worst of `_THREADS`.
+
+    Each thread takes the next of the blocks of `columns`, `repeats` times all of them.
+    """
+    widths = [sum(full)] * (columns // sum(full) if full else 0)
+    widths += [sum(tail)] if tail else []
+    if not widths or repeats * len(widths) > _MANY_TASKS:
+        return 1.0
+    worst = 1.0
+    for threads in _THREADS:
+        busy = [0] * threads
+        for width in widths * int(repeats):
+            busy[busy.index(min(busy))] += width
+        worst = max(worst, max(busy) * threads / sum(busy))
+    return worst
 
 
 def merged_in_b(f: Function, axes: Sequence[Axis]) -> list[Axis]:

@@ -421,6 +421,14 @@ def _computed(product: Product, frame: Values, sum_: Value, operands: Sequence[V
     return frame.narrowed(frame.wide(result, sum_.type.lanes), last)
 
 
+def joins(product: Product) -> bool:
+    """Whether the stores after a sum are faster with it than as a loop of their own.
+
+    A long epilogue loads the sums again, which takes long if they are not adjacent.
+    """
+    return product.column.strides[_TARGET].constant == 1 or not _is_costly(product)
+
+
 def _is_costly(product: Product) -> bool:
     """Whether an epilogue is longer than a few instructions, and its result is of the same type."""
     if product.after[-1].target.dtype != product.member.target.dtype:

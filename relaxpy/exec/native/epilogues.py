@@ -9,7 +9,7 @@ from dataclasses import replace
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import accesses, runs
-from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.contract import joins, product_of
 from relaxpy.exec.native.groups import Group, Member
 from relaxpy.exec.native.tree import For, Program, Rows, Tree
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -69,7 +69,8 @@ class _Joiner:
             return None
         after = tuple(m.substituted(renamed) for m in maps.members)
         both = replace(first, after=after)
-        if not self._is_elementwise(both) or product_of(both, root) is None:
+        joined = product_of(both, root) if self._is_elementwise(both) else None
+        if joined is None or not joins(joined):
             return None
         self.elided |= {m.target for m in (member, *after[:-1])}
         return both
@@ -122,7 +123,9 @@ def _whole(tree: Tree) -> Group | None:
         return None
     whole = tree.step.axis
     if not any(a.start is tree.step.low for a in group.axes):
-        return replace(group, axes=(whole, *group.axes))
+        # What only needs the sum of its element needs no order of the rows.
+        independent = group.independent | {whole.var}
+        return replace(group, axes=(whole, *group.axes), independent=independent)
     axes = tuple(
         Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a for a in group.axes
     )

@@ -12,7 +12,16 @@ from dataclasses import replace
 from functools import partial
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.blocking import cover, divisor, each, even, merged_in_b, packed, up
+from relaxpy.exec.native.blocking import (
+    cover,
+    divisor,
+    each,
+    even,
+    imbalance,
+    merged_in_b,
+    packed,
+    up,
+)
 from relaxpy.exec.native.contraction import (
     Axis,
     Contraction,
@@ -44,6 +53,10 @@ DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
 PLACE_BYTES = 256 * 1024
 """The size up to which the second operand is read in place; larger ones spread over many pages."""
+PLACE_PAGES = 128
+"""The pages of a larger one that is read in place, if each has `PAGE_ROWS` rows of it."""
+PAGE_ROWS = 8
+_PAGE_BYTES = 4096
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
 
@@ -137,16 +150,20 @@ class TileEmitter:
         # innermost of the outer axes, if each of them has few rows.
         self.strip, self.strips = self._strip()
         self.outer = contraction.outer[: -1 if self.strip else None]
+        self.row_blocks = ceil_div(f, self.rows, ROWS)
         self.full, self.tail = self._column_blocks()
         self.width = up(sum(self.full or self.tail), tile.lanes)
-        self.row_blocks = ceil_div(f, self.rows, ROWS)
         self.column_blocks = ceil_div(f, self.columns, self.width)
         self.tasks = total(f, self._sizes())
 
     def _sizes(self) -> list[Size]:
+        return [*self._row_sizes(), self.column_blocks]
+
+    def _row_sizes(self) -> list[Size]:
+        """The numbers of tasks along the outer axes and rows."""
         outer = [axis.extent for axis in self.outer]
         strips = [] if self.strip is None else [ceil_div(self.f, self.strip.extent, self.strips)]
-        return [*outer, *strips, self.row_blocks, self.column_blocks]
+        return [*outer, *strips, self.row_blocks]
 
     def _strip(self) -> tuple[Axis | None, int]:
         """The axis of the strips of rows that a task computes, and their number; or None, 1."""
@@ -165,14 +182,17 @@ class TileEmitter:
             return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
-        strides = [axis.b for axis in contraction.over]
-        extents = [axis.extent for axis in contraction.over]
-        spread = 1.0
-        for axis_stride, extent in zip(strides, extents, strict=True):
-            if isinstance(axis_stride, Value) or isinstance(extent, Value):
+        size = contraction.b.type.bits // 8
+        spread, pages, depth = size, 1, 1
+        for axis in contraction.over:
+            if isinstance(axis.b, Value) or isinstance(axis.extent, Value):
                 return True
-            spread += abs(axis_stride) * max(0, extent - 1)
-        return spread * contraction.b.type.bits // 8 > PLACE_BYTES
+            length = abs(axis.b) * max(0, axis.extent - 1) * size
+            spread, depth = spread + length, depth * axis.extent
+            pages *= min(axis.extent, length // _PAGE_BYTES + 1)
+        # The windows of an image are on few pages.
+        in_windows = pages <= PLACE_PAGES and depth >= PAGE_ROWS * pages
+        return spread > PLACE_BYTES and not in_windows
 
     def _column_blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The vectors of full blocks, and those of a smaller one at the end; () for none."""
@@ -184,7 +204,11 @@ class TileEmitter:
             cover(self.columns, lanes, n, scalars=not self.pairs)
             for n in range(most, max(0, most - 2), -1)
         ]
-        _, full, tail = min(candidates, key=lambda c: c[0])
+        repeats = math.prod(extents([Axis(n) for n in self._row_sizes()]))
+        columns = self.columns
+        _, full, tail = min(
+            candidates, key=lambda c: c[0] * imbalance(columns, c[1], c[2], repeats)
+        )
         return full, tail
 
     def _allocate(self) -> None:

@@ -101,9 +101,10 @@ def default_pipeline(target: object = None) -> Pass:
     """The pipeline of `compile`: fewer and larger kernels, where that pays on NumPy.
 
     Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
-    on constants only is computed now. Kernels read transposed operands as they are, and are fused
-    as `fusion_pays` decides. The target "reference" runs the program as it is written, so that
-    it shows what the passes have to preserve: its pipeline is `legalize`.
+    on constants only is computed now. Kernels compute only the outputs that are used, read
+    transposed operands as they are, and are fused as `fusion_pays` decides. The target "reference"
+    runs the program as it is written, so that it shows what the passes have to preserve: its
+    pipeline is `legalize`.
 
     Errors:
         MisuseError (also ValueError): there is no such target.
@@ -116,6 +117,7 @@ def default_pipeline(target: object = None) -> Pass:
         transform.ShareSums(),
         transform.EliminateCommonSubexpr(),
         transform.LegalizeOps(),
+        transform.RemoveUnusedKernelOutputs(),
         transform.FoldViews(),
         transform.FoldConstant(),
         transform.AnnotateTIROpPattern(),

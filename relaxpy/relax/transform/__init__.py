@@ -63,6 +63,7 @@ from relaxpy.ir.relax.transform import (
     RealizeVDevice as RealizeVDevice,
     RemovePurityChecking as RemovePurityChecking,
     RemoveRedundantReshape as RemoveRedundantReshape,
+    RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs,
     RemoveUnusedOutputs as RemoveUnusedOutputs,
     RemoveUnusedParameters as RemoveUnusedParameters,
     ReorderPermuteDimsAfterConcat as ReorderPermuteDimsAfterConcat,

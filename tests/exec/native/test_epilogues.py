@@ -61,14 +61,15 @@ def test_results_and_trees(body: str, m: int | str, k: int) -> None:
 
 @pytest.mark.parametrize(("size", "channels"), [(30, 9), (9, 70)])
 def test_normalised_convolutions(size: int, channels: int) -> None:
-    """With vectors of columns and of output channels."""
+    """With vectors of columns and of output channels; nothing uses the moving moments."""
     shapes = [(2, channels, size, size), (40, channels, 3, 3), *[(40,)] * 4]
     names = "xwgbmv"
     args = ", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in zip(names, shapes, strict=True))
     norm = "R.nn.batch_norm(R.nn.conv2d(x, w, padding=1), g, b, m, v, axis=1, training=False)"
     body = f"R.nn.relu({norm}[0])"
     executable = compiled(graph(args, body))
-    assert any("then:" in tree for tree in trees(executable))
+    # Sums of output channels are not adjacent: to load them again takes longer than the passes.
+    assert any("then:" in tree for tree in trees(executable)) == (size == 30)
     values = [numbers(s, seed=n) for n, s in enumerate(shapes)]
     values[5] = abs(values[5]) + np.float32(0.5)
     found = executable["main"](*values)

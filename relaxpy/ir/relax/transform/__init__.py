@@ -102,6 +102,9 @@ from relaxpy.ir.relax.transform.fusion.fuse_transpose_matmul import (
 from relaxpy.ir.relax.transform.fusion.merge_composite_functions import (
     MergeCompositeFunctions as MergeCompositeFunctions,
 )
+from relaxpy.ir.relax.transform.fusion.remove_unused_kernel_outputs import (
+    RemoveUnusedKernelOutputs as RemoveUnusedKernelOutputs,
+)
 from relaxpy.ir.relax.transform.fusion.run_codegen import RunCodegen as RunCodegen
 from relaxpy.ir.relax.transform.fusion.split_call_tir_by_pattern import (
     SplitCallTIRByPattern as SplitCallTIRByPattern,

@@ -1,0 +1,251 @@
+"""RemoveUnusedKernelOutputs: calls of kernels compute only the outputs that are used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.ir.core.node import Attrs
+from relaxpy.ir.core.traverse import children, rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.block_builder.function_table import FunctionTable
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    StructInfo,
+    Tuple,
+    TupleGetItem,
+    TupleStructInfo,
+    VarBinding,
+)
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.fusion.cost import may_fail
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import BlockRealize, BufferStore, SeqStmt, Stmt
+
+_CALL_TIR = Op.get("relax.call_tir")
+
+
+@dataclass(frozen=True)
+class RemoveUnusedKernelOutputs(Pass):
+    """Calls kernels without the statements for those outputs that nothing uses.
+
+    Kernels stay, and calls with other outputs get kernels of their own. A kernel that may fail at
+    run time, and one whose other statements need an output, computes all of them.
+
+    Example:
+        @I.ir_module
+        class Before:
+            @T.prim_func(private=True)
+            def both(
+                a: T.Buffer((4,), "float32"),
+                b: T.Buffer((4,), "float32"),
+                c: T.Buffer((4,), "float32"),
+            ):
+                for i in range(4):
+                    with T.block("b"):
+                        vi = T.axis.spatial(4, i)
+                        b[vi] = a[vi] * T.float32(2)
+                for i in range(4):
+                    with T.block("c"):
+                        vi = T.axis.spatial(4, i)
+                        c[vi] = a[vi] * T.float32(3)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = Before
+                with R.dataflow():
+                    pair = R.call_tir(
+                        cls.both, (x,), [R.Tensor((4,), "float32"), R.Tensor((4,), "float32")]
+                    )
+                    y = pair[0]
+                    R.output(y)
+                return y
+
+        @I.ir_module
+        class After:
+            @T.prim_func(private=True)
+            def both(
+                a: T.Buffer((4,), "float32"),
+                b: T.Buffer((4,), "float32"),
+                c: T.Buffer((4,), "float32"),
+            ):
+                for i in range(4):
+                    with T.block("b"):
+                        vi = T.axis.spatial(4, i)
+                        b[vi] = a[vi] * T.float32(2)
+                for i in range(4):
+                    with T.block("c"):
+                        vi = T.axis.spatial(4, i)
+                        c[vi] = a[vi] * T.float32(3)
+
+            @T.prim_func(private=True)
+            def both1(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    with T.block("b"):
+                        vi = T.axis.spatial(4, i)
+                        b[vi] = a[vi] * T.float32(2)
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = After
+                with R.dataflow():
+                    pair = R.call_tir(cls.both1, (x,), R.Tensor((4,), "float32"))
+                    y = pair
+                    R.output(y)
+                return y
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        kernels = _Kernels(mod)
+        for var, func in mod.items():
+            if isinstance(func, Function) and (used := _used_outputs(func)):
+                kernels.result[var] = _Calls(kernels, used).expr(func)
+        return normalize_module(kernels.result) if any(kernels.reduced.values()) else mod
+
+
+def _used_outputs(func: Function) -> dict[Expr, set[int]]:
+    """The outputs that are used of the results of kernels that have others, too."""
+    nodes = list(walk(func))
+    used: dict[Expr, set[int]] = {
+        node.var: set()
+        for node in nodes
+        if isinstance(node, VarBinding) and len(_outputs(node.value)) > 1
+    }
+    for node in nodes if used else ():
+        if isinstance(node, TupleGetItem) and node.tuple_value in used:
+            used[node.tuple_value].add(node.index)
+            continue
+        for child in (node.value,) if isinstance(node, VarBinding) else children(node):
+            if isinstance(child, Expr) and child in used:
+                del used[child]
+    return {var: fields for var, fields in used.items() if fields}
+
+
+def _outputs(value: Expr) -> Sequence[StructInfo]:
+    """The struct info of each field of a call of a kernel; () for any other value."""
+    if not isinstance(value, Call) or value.op != _CALL_TIR or len(value.sinfo_args) != 1:
+        return ()
+    [result] = value.sinfo_args
+    is_plain = isinstance(value.args[0], GlobalVar) and isinstance(value.args[1], Tuple)
+    return result.fields if is_plain and isinstance(result, TupleStructInfo) else ()
+
+
+class _Kernels:
+    """The kernels of a module, and those with fewer outputs that `result` has, too."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.result = mod.clone()
+        self.by_name = mod.functions_by_name
+        self.reduced: dict[tuple[str, tuple[int, ...]], GlobalVar | None] = {}
+        self._table = FunctionTable(self.result, lambda name, sinfo: None)
+
+    def without(self, name: str, dropped: tuple[int, ...]) -> GlobalVar | None:
+        """The kernel without parameters that are outputs; None if it needs all of them."""
+        key = name, dropped
+        if key not in self.reduced:
+            kernel = self.by_name.get(name)
+            new = _without(kernel, dropped) if isinstance(kernel, PrimFunc) else None
+            self.reduced[key] = None if new is None else self._table.add(new, name)
+        return self.reduced[key]
+
+
+class _Calls(BindingRewriter):
+    """Calls kernels for the outputs that are used."""
+
+    def __init__(self, kernels: _Kernels, used: Mapping[Expr, Collection[int]]) -> None:
+        super().__init__()
+        self.kernels, self.used = kernels, used
+        self.fields: dict[Expr, Sequence[int]] = {}
+        self.original: Expr | None = None
+
+    @override
+    def binding(self, binding: Binding, block: BindingBlock) -> Iterable[Binding | BindingBlock]:
+        self.original = binding.var
+        return super().binding(binding, block)
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value = binding.value
+        if isinstance(value, TupleGetItem) and value.tuple_value in self.fields:
+            fields = self.fields[value.tuple_value]
+            alone = len(fields) == 1
+            return value.tuple_value if alone else rebuild(value, index=fields.index(value.index))
+        outputs, original = _outputs(value), self.original
+        if not isinstance(binding, VarBinding) or not outputs or original is None:
+            return None
+        fields = sorted(self.used.get(original, range(len(outputs))))
+        if len(fields) == len(outputs):
+            return None
+        assert isinstance(value, Call)
+        kernel, operands, *rest = value.args
+        assert isinstance(kernel, GlobalVar)
+        assert isinstance(operands, Tuple)
+        first = len(operands.fields)
+        dropped = tuple(first + k for k in range(len(outputs)) if k not in fields)
+        new = self.kernels.without(kernel.name_hint, dropped)
+        if new is None:
+            return None
+        kept = [outputs[k] for k in fields]
+        sinfo = kept[0] if len(kept) == 1 else TupleStructInfo(tuple(kept))
+        call = Call(
+            value.op, (new, operands, *rest), value.attrs, sinfo_args=(sinfo,), span=value.span
+        )
+        var = type(binding.var)(binding.var.name_hint, None, binding.var.span)
+        self._images[binding.var] = var
+        self.fields[var] = fields
+        return VarBinding(var, call, binding.span)
+
+
+def _without(kernel: PrimFunc, dropped: Collection[int]) -> PrimFunc | None:
+    """The kernel without some outputs, and without the statements that only store to them."""
+    buffers = kernel.buffer_map_items
+    outputs = {b for k in dropped if (b := buffers[k]) is not None}
+    if may_fail(kernel) or not _are_bound_without(kernel, outputs):
+        return None
+    realize = kernel.body
+    is_root = isinstance(realize, BlockRealize) and not realize.block.iter_vars
+    body = realize.block.body if isinstance(realize, BlockRealize) and is_root else realize
+    statements = body.seq if isinstance(body, SeqStmt) else (body,)
+    kept = [stmt for stmt in statements if not _stores(stmt) or not _stores(stmt) <= outputs]
+    mentioned = {node for stmt in kept for node in walk(stmt)}
+    if not kept or mentioned & {x for b in outputs for x in (b, b.data)}:
+        return None
+    new: Stmt = kept[0] if len(kept) == 1 else SeqStmt(tuple(kept))
+    if isinstance(realize, BlockRealize) and is_root:
+        block = realize.block
+        regions = {
+            name: tuple(r for r in getattr(block, name) if r.buffer not in outputs)
+            for name in ("reads", "writes")
+        }
+        new = rebuild(realize, block=rebuild(block, body=new, **regions))
+    params = tuple(p for k, p in enumerate(kernel.params) if k not in dropped)
+    map_ = {p: b for p, b in kernel.buffer_map.items() if p in params}
+    attrs = {key: value for key, value in kernel.attrs.items() if key != "global_symbol"}
+    return PrimFunc(params, new, buffer_map=map_, attrs=Attrs(attrs))
+
+
+def _stores(stmt: Stmt) -> set[Buffer]:
+    return {node.buffer for node in walk(stmt) if isinstance(node, BufferStore)}
+
+
+def _are_bound_without(kernel: PrimFunc, outputs: Collection[Buffer]) -> bool:
+    """Whether other parameters determine the variables in the shapes of outputs."""
+    others = [b for b in kernel.buffer_map_items if b is not None and b not in outputs]
+    bound = {size for b in others for size in b.shape} | set(kernel.params)
+    sizes = [size for b in outputs for size in b.shape]
+    return all(node in bound for size in sizes for node in walk(size) if isinstance(node, tir.Var))
