@@ -1,28 +1,52 @@
-"""Compare generated kernels with NumPy code written by hand: `python benchmarks/kernels.py`.
+"""Kernels written as loops beside NumPy by hand, and beside JAX where it is installed.
 
-Each row calls the two alternately, so that both have the same noise, and shows medians in
-microseconds with the spread (first to third quartile of the ratio).
+`PYTHONPATH=. python benchmarks/kernels.py` prints, for each kernel, the least time of a call of
+the NumPy code, and the ratios of the least times of the targets "native" and "numpy", and of JAX,
+to it: below 1, a call takes less time than NumPy. All are called in turn, after pauses in which the
+threads of the one before fall asleep; each may use all threads. Several kernels write into arrays
+that they are given, NumPy does so as well, and JAX returns new ones. An argument selects the rows
+whose name contains it.
 """
 
 from __future__ import annotations
 
-import ast
-import math
+import itertools
 import os
 import platform
-import statistics
+import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxpy import pysource
-from relaxpy.exec.kernel import compile_kernel, runtime
+import relaxpy
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 
+try:
+    import jax
+    from jax import numpy as jnp
+except ImportError:
+    jax = None
+
+Array = np.ndarray[Any, Any]
 Work = Callable[[], object]
+SECONDS = 3.0
+PAUSE = 0.2
+"""Seconds after which no library's threads wait actively any longer."""
+TARGETS = ("native", "numpy")
+
+
+class Case(NamedTuple):
+    """A kernel, the arguments of a call, the same by NumPy, and by JAX from some of them."""
+
+    name: str
+    kernel: PrimFunc
+    args: tuple[Any, ...]
+    numpy: Work
+    jax: Callable[..., Any]
+    inputs: tuple[int, ...]
 
 
 @T.prim_func
@@ -86,20 +110,6 @@ def softmax(x: T.handle, y: T.handle):
 
 
 @T.prim_func
-def matmul(a: T.handle, b: T.handle, c: T.handle):
-    """Matrix product as three plain loops."""
-    n = T.int64()
-    A = T.match_buffer(a, (n, n), "float32")
-    B = T.match_buffer(b, (n, n), "float32")
-    C = T.match_buffer(c, (n, n), "float32")
-    for i in range(n):
-        for j in range(n):
-            C[i, j] = T.float32(0)
-            for k in range(n):
-                C[i, j] = C[i, j] + A[i, k] * B[k, j]
-
-
-@T.prim_func
 def stencil(a: T.handle, b: T.handle, sweeps: T.int32):
     """Five-point stencil, back and forth."""
     n = T.int64()
@@ -138,6 +148,34 @@ def row_statistics(x: T.handle, s: T.handle, q: T.handle, h: T.handle):
 
 
 @T.prim_func
+def column_sums(x: T.handle, s: T.handle):
+    """Sum of each column."""
+    n = T.int64()
+    m = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    S = T.match_buffer(s, (m,), "float32")
+    for j in range(m):
+        S[j] = T.float32(0)
+    for k, j in T.grid(n, m):
+        S[j] = S[j] + X[k, j]
+
+
+@T.prim_func
+def quantised(a: T.handle, b: T.handle, c: T.handle):
+    """Product of matrices of bytes, summed in 32 bits."""
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "uint8")
+    B = T.match_buffer(b, (n, n), "int8")
+    C = T.match_buffer(c, (n, n), "int32")
+    for i, j, k in T.grid(n, n, n):
+        with T.block("product"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.int32(A[vi, vk]) * T.int32(B[vk, vj])
+
+
+@T.prim_func
 def add(x: T.handle, y: T.handle, z: T.handle):
     """One addition."""
     n = T.int64()
@@ -169,62 +207,60 @@ def gelu(x: T.handle, y: T.handle):
         )
 
 
-def loaded(func: PrimFunc) -> Callable[..., Any]:
-    """Compile and load the kernel of `func`."""
-    text = pysource.render(ast.Module([compile_kernel(func, "kernel").tree], []))
-    names = {"np": np, "math": math, "rt": runtime}
-    kernel: Callable[..., Any] = pysource.load(text, "kernel", names)["kernel"]
-    return kernel
+def product(order: str) -> PrimFunc:
+    """A matrix product as three loops in an order, such as "ikj"."""
+    i, j, k = ("ijk"[position] for position in range(3))
+    return from_source(f"""
+@T.prim_func
+def product(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "float32")
+    B = T.match_buffer(b, (n, n), "float32")
+    C = T.match_buffer(c, (n, n), "float32")
+    for {i}, {j} in T.grid(n, n):
+        C[{i}, {j}] = T.float32(0)
+    for {", ".join(order)} in T.grid(n, n, n):
+        C[{i}, {j}] = C[{i}, {j}] + A[{i}, {k}] * B[{k}, {j}]
+""")
 
 
-def cases() -> list[tuple[str, Work, Work, float]]:
-    """Return rows of name, generated kernel, NumPy by hand, and seconds to spend."""
-    rng = np.random.default_rng(0)
+def floats(*shape: int) -> Array:
+    """Normally distributed numbers."""
+    return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
 
-    def floats(*shape: int) -> Any:
-        return rng.standard_normal(shape).astype(np.float32)
 
-    rows: list[tuple[str, Work, Work, float]] = []
+def dense_case(n: int, m: int, h: int) -> Case:
+    """A product with a small weight, a bias and relu."""
+    x, w, b, y, z = floats(n, m), floats(m, h), floats(h), floats(n, h), floats(n, h)
 
-    def dense_case(n: int, m: int, h: int) -> None:
-        x, w, b, y, z = floats(n, m), floats(m, h), floats(h), floats(n, h), floats(n, h)
-        kernel = loaded(dense_relu)
+    def hand() -> None:
+        np.matmul(x, w, out=z)
+        np.add(z, b, out=z)
+        np.maximum(z, 0, out=z)
 
-        def hand() -> None:
-            np.matmul(x, w, out=z)
-            np.add(z, b, out=z)
-            np.maximum(z, 0, out=z)
+    def peer(x: Any, w: Any, b: Any) -> Any:
+        return jnp.maximum(x @ w + b, 0)
 
-        rows.append((f"dense + relu {n}x{m}x{h}", lambda: kernel(x, w, b, y), hand, 0.5))
+    return Case(f"dense + relu {n}x{m}x{h}", dense_relu, (x, w, b, y), hand, peer, (0, 1, 2))
 
-    for n in (1, 32, 1000):
-        dense_case(n, 64, 128)
-    dense_case(1, 784, 512)
 
-    def softmax_case(n: int, m: int) -> None:
-        x, y, z = floats(n, m), floats(n, m), floats(n, m)
-        kernel = loaded(softmax)
+def softmax_case(n: int, m: int) -> Case:
+    """Softmax over rows."""
+    x, y, z = floats(n, m), floats(n, m), floats(n, m)
 
-        def hand() -> None:
-            np.subtract(x, x.max(axis=1, keepdims=True), out=z)
-            np.exp(z, out=z)
-            np.divide(z, z.sum(axis=1, keepdims=True), out=z)
+    def hand() -> None:
+        np.subtract(x, x.max(axis=1, keepdims=True), out=z)
+        np.exp(z, out=z)
+        np.divide(z, z.sum(axis=1, keepdims=True), out=z)
 
-        rows.append((f"softmax {n}x{m}", lambda: kernel(x, y), hand, 1.0))
+    return Case(f"softmax {n}x{m}", softmax, (x, y), hand, lambda x: jax.nn.softmax(x), (0,))
 
-    softmax_case(1, 10)
-    softmax_case(4096, 1024)
 
-    a, b, c, d = (floats(512, 512) for _ in range(4))
-    product = loaded(matmul)
-    rows.append(
-        ("naive matmul 512^3", lambda: product(a, b, c), lambda: np.matmul(a, b, out=d), 1.0)
-    )
-
+def stencil_case() -> Case:
+    """Ten sweeps of a stencil over a matrix that no cache holds."""
     grid, other, scratch = floats(2048, 2048), floats(2048, 2048), floats(2046, 2046)
-    sweep = loaded(stencil)
 
-    def sweep_by_hand() -> None:
+    def hand() -> None:
         for _ in range(5):
             for p, q in ((grid, other), (other, grid)):
                 np.add(p[1:-1, 1:-1], p[:-2, 1:-1], out=scratch)
@@ -233,29 +269,40 @@ def cases() -> list[tuple[str, Work, Work, float]]:
                 np.add(scratch, p[1:-1, 2:], out=scratch)
                 np.multiply(scratch, np.float32(0.2), out=q[1:-1, 1:-1])
 
-    rows.append(("stencil 2048x2048, 10", lambda: sweep(grid, other, 5), sweep_by_hand, 2.0))
+    def sweep(p: Any, q: Any) -> Any:
+        inner = p[1:-1, 1:-1] + p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
+        return q.at[1:-1, 1:-1].set(np.float32(0.2) * inner)
 
-    x = floats(8192, 2048)
-    s, q, h = floats(8192), floats(8192), floats(8192)
-    statistics_kernel = loaded(row_statistics)
+    def peer(p: Any, q: Any) -> Any:
+        def both(_: Any, pair: Any) -> Any:
+            q = sweep(*pair)
+            return sweep(q, pair[0]), q
 
-    def statistics_by_hand() -> None:
+        return jax.lax.fori_loop(0, 5, both, (p, q))
+
+    return Case("stencil 2048x2048, 10", stencil, (grid, other, 5), hand, peer, (0, 1))
+
+
+def statistics_case() -> Case:
+    """Three reductions of the same rows."""
+    x, s, q, h = floats(8192, 2048), floats(8192), floats(8192), floats(8192)
+
+    def hand() -> None:
         x.sum(axis=1, out=s)
         np.einsum("ij,ij->i", x, x, out=q)
         x.max(axis=1, out=h)
 
-    rows.append(
-        ("row statistics 8192x2048", lambda: statistics_kernel(x, s, q, h), statistics_by_hand, 1.0)
-    )
+    def peer(x: Any) -> Any:
+        return x.sum(axis=1), (x * x).sum(axis=1), x.max(axis=1)
 
-    u, v, w = floats(16), floats(16), floats(16)
-    adder = loaded(add)
-    rows.append(("add 16", lambda: adder(u, v, w), lambda: np.add(u, v, out=w), 0.3))
+    return Case("row statistics 8192x2048", row_statistics, (x, s, q, h), hand, peer, (0,))
 
+
+def gelu_case() -> Case:
+    """A long expression of each element."""
     g, r = floats(2048, 2048), floats(2048, 2048)
-    chain = loaded(gelu)
 
-    def gelu_by_hand() -> None:
+    def hand() -> None:
         np.multiply(g, g, out=r)
         np.multiply(r, g, out=r)
         np.multiply(r, np.float32(0.044715), out=r)
@@ -266,8 +313,58 @@ def cases() -> list[tuple[str, Work, Work, float]]:
         np.multiply(r, g, out=r)
         np.multiply(r, np.float32(0.5), out=r)
 
-    rows.append(("tanh-GELU 2048x2048", lambda: chain(g, r), gelu_by_hand, 1.0))
-    return rows
+    return Case("tanh-GELU 2048x2048", gelu, (g, r), hand, lambda x: jax.nn.gelu(x), (0,))
+
+
+def cases() -> Iterator[Case]:
+    """The rows of the table."""
+    for n in (1, 32, 1000):
+        yield dense_case(n, 64, 128)
+    yield dense_case(1, 784, 512)
+    yield softmax_case(1, 10)
+    yield softmax_case(4096, 1024)
+    a, b, c, d = (floats(512, 512) for _ in range(4))
+    for order in map("".join, itertools.permutations("ijk")):
+        args, name = (a, b, c), f"product 512^3, loops {order}"
+        yield Case(
+            name, product(order), args, lambda: np.matmul(a, b, out=d), lambda a, b: a @ b, (0, 1)
+        )
+    yield stencil_case()
+    yield statistics_case()
+    x, s, t = floats(8192, 2048), floats(2048), floats(2048)
+    name = "column sums 8192x2048"
+    yield Case(name, column_sums, (x, s), lambda: x.sum(axis=0, out=t), lambda x: x.sum(0), (0,))
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, 256, (512, 512), dtype=np.uint8)
+    q = rng.integers(-128, 128, (512, 512), dtype=np.int8)
+    total = np.empty((512, 512), np.int32)
+
+    def exact() -> Array:
+        # NumPy multiplies integers without BLAS; these sums are exact in doubles.
+        return (p.astype(np.float64) @ q.astype(np.float64)).astype(np.int32)
+
+    def peer(p: Any, q: Any) -> Any:
+        return jnp.matmul(p, q, preferred_element_type=jnp.int32)
+
+    yield Case("product of bytes 512^3", quantised, (p, q, total), exact, peer, (0, 1))
+    u, v, w = floats(16), floats(16), floats(16)
+    yield Case("add 16", add, (u, v, w), lambda: np.add(u, v, out=w), lambda u, v: u + v, (0, 1))
+    yield gelu_case()
+
+
+def contestants(case: Case) -> dict[str, Work]:
+    """The ways to call a case: NumPy, the targets of relaxpy, and JAX where it is installed."""
+    name = str(case.kernel.attrs["global_symbol"])
+    module = relaxpy.IRModule({name: case.kernel})
+    found: dict[str, Work] = {"NumPy": case.numpy}
+    for target in TARGETS:
+        function = relaxpy.compile(module, target=target)[name]
+        found[target] = lambda function=function: function(*case.args)
+    if jax is not None:
+        compiled = jax.jit(case.jax)
+        operands = [jnp.asarray(case.args[position]) for position in case.inputs]
+        found["JAX"] = lambda: jax.block_until_ready(compiled(*operands))
+    return found
 
 
 def timed(work: Work, rounds: int) -> float:
@@ -280,24 +377,31 @@ def timed(work: Work, rounds: int) -> float:
 
 def main() -> None:
     """Print the table."""
+    pattern = sys.argv[1] if len(sys.argv) > 1 else ""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     pinned = os.environ.get("OPENBLAS_CORETYPE", "not set")
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}, ", end="")
     print(f"OPENBLAS_CORETYPE {pinned}")
-    print(f"{'':28}{'kernel us':>12}{'NumPy us':>12}{'ratio':>8}   quartiles")
-    for name, kernel, hand, seconds in cases():
-        kernel()
-        hand()
-        rounds = max(1, min(2000, int(2e4 / max(timed(hand, 1), 1.0))))
-        ours, theirs = [], []
-        deadline = time.perf_counter() + seconds
-        while time.perf_counter() < deadline or len(ours) < 5:
-            ours.append(timed(kernel, rounds))
-            theirs.append(timed(hand, rounds))
-        ratios = [p / q for p, q in zip(ours, theirs, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        line = f"{name:28}{statistics.median(ours):12.1f}{statistics.median(theirs):12.1f}"
-        print(f"{line}{middle:8.2f}   {low:.2f} to {high:.2f}")
+    peers = [*TARGETS, *(["JAX"] if jax is not None else [])]
+    print(f"{'':28}{'NumPy us':>12}" + "".join(f"{peer:>10}" for peer in peers))
+    for case in cases():
+        if pattern not in case.name:
+            continue
+        works = contestants(case)
+        # The first call of each compiles or starts something.
+        rounds = {
+            key: max(1, min(2000, int(2e4 / max(timed(work, 1), timed(work, 1), 1.0))))
+            for key, work in works.items()
+        }
+        least = dict.fromkeys(works, float("inf"))
+        deadline = time.perf_counter() + SECONDS
+        while time.perf_counter() < deadline:
+            for key, work in works.items():
+                time.sleep(PAUSE)
+                work()
+                least[key] = min(least[key], timed(work, rounds[key]))
+        ratios = "".join(f"{least[peer] / least['NumPy']:10.2f}" for peer in peers)
+        print(f"{case.name:28}{least['NumPy']:12.1f}{ratios}", flush=True)
 
 
 if __name__ == "__main__":
