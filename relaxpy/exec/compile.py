@@ -42,7 +42,7 @@ from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.operands import OperatorCall
 from relaxpy.exec.runtime.python_functions import with_instance
 from relaxpy.exec.runtime.signatures import PublicFunctions, public_signatures
-from relaxpy.exec.runtime.values import Value
+from relaxpy.exec.runtime.values import PrimFuncValue, Value
 from relaxpy.exec.stored import key_of_program, load_program, store_program
 from relaxpy.ir.core.fork_lock import Late
 from relaxpy.ir.core.gc_pause import gc_paused
@@ -428,6 +428,8 @@ def _executable(
 
 
 def _entry_point(signature: Signature, run: Callable[..., Value], program: Program) -> EntryPoint:
+    if isinstance(run, PrimFuncValue):
+        run = run.run  # an entry point checks the arguments as the value would
     if not is_entry(run):
         return EntryPoint(signature, run, program)
     return DirectEntryPoint(signature, run, program, partial(with_fallback, run))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import SimpleNamespace
+from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Literal, Protocol
 
 from relaxpy.dataclass import dataclass
@@ -431,4 +431,6 @@ def _function_value(
     if isinstance(func, rx.Function):
         return Closure(run, function_sinfo(func), name)
     assert isinstance(func.struct_info, rx.FuncStructInfo)
-    return PrimFuncValue(partial(support.run_kernel, run), func.struct_info, name)
+    if not isinstance(run, BuiltinFunctionType):  # machine code returns unit itself
+        run = partial(support.run_kernel, run)
+    return PrimFuncValue(run, func.struct_info, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
@@ -25,6 +26,7 @@ from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
 from relaxpy.exec.native.tree import program_of
+from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -117,7 +119,9 @@ class NativeBackend:
     def _link(self, namespace: dict[str, Any]) -> None:
         library = self.library(entries=True)
         entries = {
-            name: make_entry(library, symbol, signature.params, namespace[name])
+            name: make_entry(
+                library, symbol, signature.params, partial(run_kernel, namespace[name])
+            )
             for name, (symbol, signature) in self.claimed.items()
         }
         namespace.update(entries)

@@ -207,11 +207,11 @@ def emit_entry(
         if result is not None:
             return result(f, args, arguments)
         status = call_kernel(f, kernel, arguments, release_gil=release_gil)
-        none = python(f, "None")
+        unit = python(f, "unit")
 
         def new() -> list[Value]:
-            call_python(f, "Py_IncRef", VOID, none)
-            return [none]
+            call_python(f, "Py_IncRef", VOID, unit)
+            return [unit]
 
         return f.branch(_same(f, status, 0), new, lambda: [null])[0]
 
@@ -259,7 +259,7 @@ def make_entry(
     """A function that runs a kernel on arrays, and calls `fallback` on all other arguments.
 
     The library exports the kernel, `entry_name(kernel)` and PYTHON, and lives as long as the
-    function. It writes to arrays and returns None. `fallback` gets arguments of other types,
+    function. It writes to arrays and returns `()`. `fallback` gets arguments of other types,
     datatypes, ranks and shapes, arrays that are not contiguous, aligned or, where written,
     writable, written arrays that overlap others, keyword arguments, and what the kernel refuses.
     """
@@ -341,7 +341,7 @@ class _Checked:
         words = None if keywords else self._words(args)
         if words is None or self.run(*words):
             return self.fallback(*args, **keywords)
-        return None
+        return ()
 
     def _words(self, args: Sequence[Any]) -> list[int] | None:
         """The arguments of the kernel, or None if it does not take these objects."""

@@ -41,7 +41,7 @@ _NEW_ARRAY: Final = "PyArray_Empty"
 _NEW_ARRAY_NUMBER: Final = 184
 """The position of this function in the table of functions that NumPy exports."""
 OBJECTS: Final[Mapping[str, object]] = {
-    "None": None,
+    "unit": (),
     "True": True,
     "ndarray": np.ndarray,
     "integer": int,

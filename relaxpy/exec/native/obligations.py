@@ -66,7 +66,7 @@ class Obligations:
 
 
 def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
-    """The obligations of a plan; `written` are the buffers that the kernel writes."""
+    """The obligations of a plan; `written` are what the kernel writes, and its own buffers."""
     buffers = [*plan.func.buffer_map.values(), *(entry.buffer for entry in plan.nest.local)]
     shapes = [size for buffer in buffers for size in buffer.shape]
     early = [o for size in shapes for o in of_value(size, (), (), plan.shape_vars)]

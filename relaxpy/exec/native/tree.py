@@ -143,7 +143,7 @@ def program_of(plan: Plan) -> Program:
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(root, written)})
     owners |= {b for b, owner in plan.shared.items() if owner in owners}
-    found = obligations(plan, owners)
+    found = obligations(plan, owners | {entry.buffer for entry in plan.nest.local})
     trees = tuple(_Reader(root, found.late).trees(plan.trees, ()))
     local = {entry.buffer for entry in plan.nest.local}
     uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})

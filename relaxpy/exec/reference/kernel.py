@@ -72,6 +72,20 @@ def _has_init(body: st.Stmt) -> bool:
     return any(isinstance(node, st.Block) and node.init is not None for node in walk(body))
 
 
+def _may_reduce(loop: st.For) -> bool:
+    """Whether a block in `loop` has an init and writes the same places in all its iterations."""
+    return any(
+        isinstance(node, st.BlockRealize)
+        and node.block.init is not None
+        and not any(
+            loop.loop_var in set(walk(value))
+            for i, value in zip(node.block.iter_vars, node.iter_values, strict=True)
+            if i.iter_type != tir.IterVarKind.CommReduce
+        )
+        for node in walk(loop.body)
+    )
+
+
 def check_supported(func: PrimFunc, name: str) -> None:
     """Check that a kernel can run.
 
@@ -370,6 +384,8 @@ class KernelRun(ScalarEvaluator):
                 start, count = self.value(low), self.value(extent)
                 outer = self.empty_loops
                 if count <= 0:
+                    if not _may_reduce(stmt):
+                        return
                     self.empty_loops, count = outer | {var}, 1
                 self._loop(
                     var, range(start, start + count), lambda: self._run_inits(body, conditions)

@@ -117,6 +117,31 @@ def is_init(node: ast.AST) -> bool:
     return isinstance(node, ast.With) and calls(node.items[0].context_expr, "init")
 
 
+def may_reduce(loop: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether a block in a loop has an init and writes the same places in all its iterations."""
+    blocks = [n for part in body for n in ast.walk(part) if isinstance(n, ast.With)]
+    return any(
+        any(is_init(part) for part in block.body) and loop not in _kept(block) for block in blocks
+    )
+
+
+def _kept(block: ast.With) -> set[str]:
+    """The names to which the axes of a block that are not reduced are bound."""
+    found: set[str] = set()
+    for node in block.body:
+        match node:
+            case ast.Assign(value=ast.Call(func=func, args=[first, second])) if ast.unparse(
+                func
+            ).startswith("T.axis."):
+                if name_of(func) == "remap" and isinstance(second, ast.List):
+                    pairs = zip(ast.literal_eval(first), second.elts, strict=True)
+                    bindings = [binding for letter, binding in pairs if letter == "S"]
+                else:
+                    bindings = [second] if name_of(func) in ("spatial", "S") else []
+                found.update(*(names_in(ast.unparse(binding)) for binding in bindings))
+    return found
+
+
 def parts_of(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 

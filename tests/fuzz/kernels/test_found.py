@@ -99,6 +99,37 @@ FOUND = {
         call(ints(2, 0, 0, 0), 4),
         call(ints(2, 0, 0, 0), 0),
     ),
+    "the bounds inside an empty loop that chooses places are not evaluated": (
+        """
+        def f(h: T.handle):
+            n = T.int64()
+            A = T.match_buffer(h, (n,), "int32")
+            for i in range(n):
+                for j in range(n // n):
+                    with T.block("b"):
+                        vi, vj = T.axis.remap("SR", [i, j])
+                        with T.init():
+                            A[vi] = 0
+                        A[vi] = A[vi] + 1
+        """,
+        call(ints()),
+        call(ints(3, 4)),
+    ),
+    "a test before the first write reads no local buffer": (
+        """
+        def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):
+            A = T.alloc_buffer((q - q,), "int32")
+            for i in range(q - q):
+                A[i] = 2
+            for i in range(q // m):
+                with T.block("b"):
+                    Z = T.alloc_buffer((2,), "int32")
+                    for c in range(2):
+                        Z[c] = T.if_then_else(T.Select(B[i] >= A[i], B[i] > 1, A[i] > 1), 1, 2)
+                    Y[i] = 1
+        """,
+        call(0, 1, ints(0, 0, 0, 0), ints(3)),
+    ),
     "both values of a choice are kept until it is made": (
         """
         def f(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32")):

@@ -20,6 +20,7 @@ from tests.fuzz.kernels.reading import (
     is_ignored,
     is_init,
     literal_type,
+    may_reduce,
     name_of,
     names_in,
     parts_of,
@@ -268,7 +269,7 @@ class Writer(Values):
         self.write(f"for {code} in m.loop({first}, {number}):")
         with self.indented():
             self._body(body)
-        if any(is_init(n) for n in ast.walk(node)):
+        if may_reduce(name, node.body):
             self.write(f"if {number} <= 0:")
             with self.indented():
                 self.write(f"outer, empty, {code} = empty, empty | {{{code!r}}}, {first}")
@@ -431,8 +432,9 @@ class Writer(Values):
                 self.write(f"{first}, {number}, {mark} = {start.code}, {extent.code}, empty")
                 self.scopes.append({})
                 code = self._loop_variable(name, start.dtype or extent.dtype or "int32", first)
-                self.write(f"if {number} <= 0:")
-                self.write(f"    empty, {number} = empty | {{{code!r}}}, 1")
+                if may_reduce(name, node.body):
+                    self.write(f"if {number} <= 0:")
+                    self.write(f"    empty, {number} = empty | {{{code!r}}}, 1")
                 self.write(f"for {code} in m.loop({first}, {number}):")
                 with self.indented(scope=False):
                     self._begin_all([inner_loop(inner, node)] if inner else node.body, conditions)
