@@ -52,9 +52,7 @@ def combined(combine: Combine, dtype: DataType, a: Value, b: Value) -> Value:
         return f.arithmetic(truths[combine], a, b)
     if combine in ("min", "max"):
         if dtype.is_float:
-            # The intrinsic orders zeros by their signs, too, with twice as many instructions.
-            beyond = f.compare("ogt" if combine == "max" else "olt", b, a)
-            return f.select(f.arithmetic("or", beyond, f.compare("uno", b, b)), b, a)
+            return _extreme(combine, a, b)
         return f.intrinsic(f"{'s' if dtype.family == 'int' else 'u'}{combine}", a, b)
     if combine in ("add", "mul"):
         outer, f.flags = f.flags, ""
@@ -62,3 +60,17 @@ def combined(combine: Combine, dtype: DataType, a: Value, b: Value) -> Value:
         f.flags = outer
         return result
     return f.arithmetic(_BITS[combine], a, b)
+
+
+def _extreme(combine: Combine, a: Value, b: Value) -> Value:
+    """The minimum or maximum of two floats, a NaN if one of them is."""
+    f, type = a.function, a.type
+    test = "ogt" if combine == "max" else "olt"
+    # Each select is one instruction of x86, with its second operand if one is a NaN. So one of the
+    # two has the NaN, whose bits remain those of one together with any others.
+    whole = Type(f"i{type.bits}", type.lanes)
+    parts = [
+        f.new(whole, f"bitcast {f.select(f.compare(test, x, y), x, y)} to {whole}")
+        for x, y in ((a, b), (b, a))
+    ]
+    return f.new(type, f"bitcast {f.arithmetic('or', *parts)} to {type}")

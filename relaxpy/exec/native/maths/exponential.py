@@ -7,12 +7,11 @@ The errors are the largest that were measured over all exponents, as in the othe
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.llvm import Value
 from relaxpy.exec.native.maths.numbers import (
-    Pair,
     absolute,
     add_exactly,
     add_smaller,
@@ -40,6 +39,9 @@ class _Constants:
     log10_2: tuple[float, float]
     tail: tuple[float, ...]  # (e**r - 1 - r) / r**2
 
+
+_Parts: TypeAlias = tuple[Value, Value, Value]
+"""A part of an exponential, and the integer n of its factor 2**n, as a float and as an integer."""
 
 _EXP: Final = {
     "float": _Constants(
@@ -83,14 +85,14 @@ _TANH: Final = (
 
 def exp(x: Value, low: Value | None = None) -> Value:
     """e**x, or e**(x + low) for a rounding error `low` of x. Error: float 0.97, double 0.96 ulp."""
-    part, exponent = _split(x, low)
-    return scaled(part + 1.0, exponent)
+    part, power, exponent = _split(x, low)
+    return scaled(part + 1.0, exponent, power)
 
 
 def exp_short(x: Value) -> Value:
     """e**x of `double` with a relative error of 1e-11, for results that are rounded to `float`."""
-    r, exponent = _rest(x)
-    return scaled(fma(polynomial(r, _SHORT), r * r, r) + 1.0, exponent)
+    r, power, exponent = _rest(x)
+    return scaled(fma(polynomial(r, _SHORT), r * r, r) + 1.0, exponent, power)
 
 
 def exp2(x: Value) -> Value:
@@ -100,7 +102,7 @@ def exp2(x: Value) -> Value:
     x = _clamped(x, -2.0 * bias, bias + 1.0)
     n, exponent = nearest_integer(x, 1.0)
     r, low = multiply_exactly(x - n, constants.ln2[0] + constants.ln2[1])
-    return scaled(_reduced(r, low) + 1.0, exponent)
+    return scaled(_reduced(r, low) + 1.0, exponent, n)
 
 
 def exp10(x: Value) -> Value:
@@ -111,7 +113,7 @@ def exp10(x: Value) -> Value:
     r = fma(n, -constants.log10_2[0], x)
     r = fma(n, -constants.log10_2[1], r)
     r, low = multiply_exactly(r, constants.ln10[0])
-    return scaled(_reduced(r, low) + 1.0, exponent)
+    return scaled(_reduced(r, low) + 1.0, exponent, n)
 
 
 def sigmoid(x: Value) -> Value:
@@ -148,7 +150,7 @@ def tanh_float(x: Value) -> Value:
 def tanh_double(x: Value) -> Value:
     """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.2 ulp."""
     distance = absolute(x)
-    r, exponent = _rest(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
+    r, _, exponent = _rest(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
     part, more = add_smaller(r, polynomial(r, _EXP["double"].tail) * (r * r))
     format = format_of(x)
     biased = shifted("shl", exponent + format.bias, format.mantissa)
@@ -170,21 +172,21 @@ def _quotient(a: Value, b: Value, c: Value) -> Value:
     return fma(fma(-quotient, sum, a) - quotient * low, reciprocal, quotient)
 
 
-def _split(x: Value, low: Value | None = None) -> Pair:
-    """e**r - 1 and the integer n of e**(x + low) = 2**n e**r."""
-    r, exponent = _rest(x)
+def _split(x: Value, low: Value | None = None) -> _Parts:
+    """e**r - 1 and n of e**(x + low) = 2**n e**r."""
+    r, power, exponent = _rest(x)
     if low is not None:
         # It is a rounding error of x, and may be much larger than one of r.
         r, low = add_smaller(r, low)
-    return _reduced(r, low), exponent
+    return _reduced(r, low), power, exponent
 
 
-def _rest(x: Value) -> Pair:
-    """r and the integer n of e**x = 2**n e**r, within the limits of the format."""
+def _rest(x: Value) -> _Parts:
+    """r and n of e**x = 2**n e**r, within the limits of the format."""
     constants = _EXP[x.type.element]
     x = _clamped(x, constants.least, constants.greatest)
     n, exponent = nearest_integer(x, _LOG2_E)
-    return fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x)), exponent
+    return fma(n, -constants.ln2[1], fma(n, -constants.ln2[0], x)), n, exponent
 
 
 def _reduced(r: Value, low: Value | None) -> Value:
@@ -197,8 +199,8 @@ def _reduced(r: Value, low: Value | None) -> Value:
 
 def _half_exp(x: Value) -> Value:
     """e**|x| / 2, which overflows only where the hyperbolic functions do."""
-    part, exponent = _split(absolute(x))
-    return scaled(part + 1.0, exponent - 1)
+    part, power, exponent = _split(absolute(x))
+    return scaled(part + 1.0, exponent - 1, power - 1.0)
 
 
 def _clamped(x: Value, least: float, greatest: float) -> Value:

@@ -151,10 +151,11 @@ def bits_of_constant(format: Format) -> int:
     return (format.bias + format.mantissa << format.mantissa) + (1 << format.mantissa - 1)
 
 
-def scaled(x: Value, exponent: Value) -> Value:
+def scaled(x: Value, exponent: Value, power: Value | None = None) -> Value:
     """`x * 2**exponent`, rounded once; the exponent is at most twice that of the format.
 
-    One instruction of AVX-512 does it, for any exponent, with the same result.
+    `power` is the exponent as a float, for the instruction of AVX-512 that does it for any
+    exponent, with the same result.
     """
     format = format_of(x)
     f, lanes = x.function, x.type.lanes
@@ -163,7 +164,7 @@ def scaled(x: Value, exponent: Value) -> Value:
         name = f"llvm.x86.avx512.mask.scalef.p{'s' if x.type.bits == 32 else 'd'}.512"
         mask = f"i{lanes}"
         module.declare(name, x.type, [x.type, x.type, x.type, mask, "i32 immarg"])
-        power = f.cast("sitofp", exponent, x.type.element)
+        power = power or f.cast("sitofp", exponent, x.type.element)
         # All lanes, and the usual rounding.
         return f.new(x.type, f"call {x.type} @{name}({x}, {power}, {x}, {mask} -1, i32 4)")
     biased = exponent + 2 * format.bias
