@@ -10,11 +10,12 @@ from types import MappingProxyType
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
+from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
 from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan
-from relaxpy.exec.kernel.report import report_of
+from relaxpy.exec.kernel.report import KernelReport, report_of
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -30,10 +31,22 @@ class Kernel:
     def __init__(self, plan: Plan, unchecked_name: str, functions: Mapping[str, str]) -> None:
         self.name = plan.name
         self.plan = plan
-        self.report = report_of(plan)
         self.is_native = False
+        self._form: NumpyForm | None = None
+        self._report: KernelReport | None = None
         self._unchecked_name, self._functions = unchecked_name, functions
         self._emitted: tuple[ast.FunctionDef, Unchecked | None] | None = None
+
+    @property
+    def report(self) -> KernelReport:
+        """How each statement runs: on NumPy, unless another report has been set."""
+        if self._report is None:
+            self._report = report_of(self._numpy_form().plan.trees)
+        return self._report
+
+    @report.setter
+    def report(self, report: KernelReport) -> None:
+        self._report = report
 
     @property
     def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
@@ -42,9 +55,14 @@ class Kernel:
             self._emitted = self._emit()
         return self._emitted
 
+    def _numpy_form(self) -> NumpyForm:
+        if self._form is None:
+            self._form = numpy_form(self.plan)
+        return self._form
+
     def _emit(self) -> tuple[ast.FunctionDef, Unchecked | None]:
         with _located(self.plan.func):
-            emitter = NumpyEmitter(self.plan, (self._unchecked_name,), self._functions)
+            emitter = NumpyEmitter(self._numpy_form(), (self._unchecked_name,), self._functions)
             emitted = emitter.emitted()
         flatten_deep_loops([*emitted.checks, *emitted.work])
         unchecked = emitted.unchecked(self._unchecked_name)

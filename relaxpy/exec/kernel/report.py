@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.tree import Contraction, For, Plan, Run, Scan, Tile, Tree
+from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile, Tree
 from relaxpy.exec.kernel.row_blocks import CORES
 
 
@@ -35,9 +35,9 @@ class BlockReport:
 KernelReport = tuple[BlockReport, ...]
 
 
-def report_of(plan: Plan) -> KernelReport:
+def report_of(trees: Iterable[Tree]) -> KernelReport:
     """One entry for each statement, in the order in which they run."""
-    return tuple(entry for tree in plan.trees for entry in _entries(tree, "", ""))
+    return tuple(entry for tree in trees for entry in _entries(tree, "", ""))
 
 
 def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:

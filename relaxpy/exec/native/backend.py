@@ -11,6 +11,8 @@ from typing import Any, Literal
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
 from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
+from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.chains import with_chains
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry import emit_entry, entry_name, make_entry
@@ -49,7 +51,7 @@ class NativeBackend:
         """The kernel of `func`, as for NumPy, with a report of how it runs."""
         kernel = plan_kernel(func, name, unchecked_name, functions)
         try:
-            self._claim(kernel)
+            plan = self._claim(kernel)
         except RefusedError as error:
             reason = f"not native: {error}"
         except RecursionError:
@@ -57,7 +59,8 @@ class NativeBackend:
         else:
             changes = {"reason": "", "backend": "native", "threads": self._threads(name)}
             kernel.report = tuple(
-                replace(row, method=f"native, {row.method}", **changes) for row in kernel.report
+                replace(row, method=f"native, {row.method}", **changes)
+                for row in report_of(plan.trees)
             )
             kernel.is_native = True
             return kernel
@@ -70,8 +73,8 @@ class NativeBackend:
         is_parallel = any(function.startswith(tasks) for function in self.module.functions)
         return str(thread_count()) if is_parallel else "1"
 
-    def _claim(self, kernel: Kernel) -> None:
-        """Emit the native form of a kernel.
+    def _claim(self, kernel: Kernel) -> Plan:
+        """Emit the native form of a kernel; its plan.
 
         Errors:
             RefusedError: it has none.
@@ -95,6 +98,7 @@ class NativeBackend:
             self.module = before
             raise
         self.claimed[name] = symbol, signature
+        return program.plan
 
     def link(self, namespace: dict[str, Any]) -> str:
         """Replace the claimed kernels in the names of a text by native code.

@@ -11,6 +11,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan import tree as plans
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.dependence import independent_axes
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile, accesses, runs
@@ -137,7 +138,8 @@ class Program:
 
 
 def program_of(plan: Plan) -> Program:
-    """The loop tree of `plan`."""
+    """The loop tree of `plan`, with tiles."""
+    plan = in_tiles(plan)
     root = Memory(plan)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}

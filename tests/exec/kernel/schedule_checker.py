@@ -26,6 +26,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     Store,
     WhileLoop,
 )
+from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Scan, Tile, Tree
@@ -78,7 +79,7 @@ def first_fault(
     """
     text = TextRun(func, args) if text is None else text
     try:
-        _PlanRun(make_plan(func, "kernel") if plan is None else plan, text).whole()
+        _PlanRun(in_tiles(make_plan(func, "kernel")) if plan is None else plan, text).whole()
     except OrderError as error:
         return str(error)
     return None

@@ -38,7 +38,7 @@ def plan_of(text: str) -> list[str]:
     """The method of each statement, in the order of the plan."""
     func = from_source(text)
     assert isinstance(func, PrimFunc)
-    report = report_of(make_plan(func, "kernel"))
+    report = report_of(make_plan(func, "kernel").trees)
     return [f"{e.block}: {e.method.removeprefix('in row blocks, ')}" for e in report]
 
 

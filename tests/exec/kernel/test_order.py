@@ -243,7 +243,7 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 
 @pytest.mark.parametrize("n", ["4096", "n"])
 def test_buffers_of_tiles_take_no_more_room_than_the_arguments_times_a_number(n: str) -> None:
-    made = make_plan(tiled(n, 32), "f").allocated
+    made = make_plan(tiled(n, 32), "f").local
     assert len(made) == 2
     for buffer in made:
         elements = 1

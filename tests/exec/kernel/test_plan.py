@@ -10,6 +10,7 @@ from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.nest.domain import split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan import dependence, planner, schedule, tree as plan
+from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, For, Run, Scan, Tile
@@ -103,7 +104,7 @@ def test_a_dense_layer_is_a_product_into_the_result_and_an_addition_there() -> N
 
 
 def test_the_stages_of_a_softmax_share_their_rows() -> None:
-    [block] = make_plan(softmax, "softmax").trees
+    [block] = in_tiles(make_plan(softmax, "softmax")).trees
     assert isinstance(block, Tile)
     assert [len(run.over) for run in block.body] == [1, 0, 1, 0]
     assert all(isinstance(run.statement, Assignment) for run in block.body)

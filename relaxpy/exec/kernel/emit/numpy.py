@@ -14,7 +14,11 @@ from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
+from relaxpy.exec.kernel.emit.extremes import searched_condition
+from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
+from relaxpy.exec.kernel.emit.layout import layout_of
+from relaxpy.exec.kernel.emit.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -24,16 +28,12 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
-from relaxpy.exec.kernel.plan.extremes import searched_condition
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
-from relaxpy.exec.kernel.plan.layout import layout_of
-from relaxpy.exec.kernel.plan.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
     Contraction,
     For,
-    Plan,
     Run,
     Scan,
     Search,
@@ -85,13 +85,16 @@ def _ufunc(combine: Combine, dtype: DataType) -> str:
 
 
 class NumpyEmitter:
-    """Emits the statements that execute `plan`, which do not use the names `reserved`.
+    """Emits the statements that execute the plan of `form`, which do not use the names `reserved`.
 
     Their free names are `np`, `math`, `rt`, and those of the module's `functions` that they call.
     """
 
-    def __init__(self, plan: Plan, reserved: Iterable[str], functions: Mapping[str, str]) -> None:
-        self.plan = plan
+    def __init__(
+        self, form: NumpyForm, reserved: Iterable[str], functions: Mapping[str, str]
+    ) -> None:
+        self.form, self.plan = form, form.plan
+        plan = form.plan
         self.taken = ("np", "math", "rt", plan.name, *reserved, *functions.values())
         self.functions = functions
         self.serial: tuple[Axis, ...] = ()
@@ -111,7 +114,7 @@ class NumpyEmitter:
         entry, checks = self._begin()
         parameters = dict(self.scope.buffers)
         unused = self.row_products.unused
-        new = (buffer for buffer in self.plan.allocated if buffer not in unused)
+        new = (buffer for buffer in self.form.allocated if buffer not in unused)
         memory = allocations(self.plan.nest, self.scope, new, self.plan.shared)
         work = [*memory, *self.trees(self.plan.trees)]
         self.scope.buffers = parameters
@@ -381,7 +384,7 @@ class NumpyEmitter:
     def _reduce(self, run: Run, statement: Assignment) -> list[ast.stmt]:
         update = statement.update
         assert update is not None
-        if self.plan.unused.get(statement.target) is statement:
+        if self.form.unused.get(statement.target) is statement:
             return []
         inside = self._emitter(run.axes, statement)
         if statement.guards and not inside.is_inside(statement.target, statement.indices):
@@ -556,7 +559,7 @@ class NumpyEmitter:
             if buffer in self.row_products.unused:
                 continue
             owner = self.plan.shared.get(buffer, buffer)
-            if owner in self.plan.unused:
+            if owner in self.form.unused:
                 continue
             if owner in self.rows:
                 self.scope.buffers[buffer] = self.scope.buffer(owner)

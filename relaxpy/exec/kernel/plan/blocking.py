@@ -13,6 +13,7 @@ from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import (
     Contraction,
     For,
+    Plan,
     Row,
     Run,
     Tile,
@@ -40,32 +41,31 @@ _LEAST_BYTES = 1 << 16
 """The number of bytes up to which all rows fit in one block, with memory to spare in any cache."""
 
 
-def block_rows(
-    trees: Sequence[Tree],
-    local: Container[Buffer],
-    shared: Mapping[Buffer, Buffer],
-    fixed: Container[Buffer],
-    shape_vars: Container[Var],
-    fast: Container[Statement],
-) -> tuple[Tree, ...]:
-    """`trees` with consecutive elementwise runs over a common axis fused into blocks.
+def in_tiles(plan: Plan, fast: Container[Statement] = ()) -> Plan:
+    """`plan` with consecutive elementwise runs over a common axis fused into blocks of rows.
 
-    `local` are the buffers that are not visible outside the kernel. `shared` maps buffers to those
-    whose memory they use. What writes to buffers in `fixed` is not blocked, nor are blocks worth
-    their overhead for the `fast` statements alone.
+    Blocks are not worth their overhead for the `fast` statements alone.
     """
+    private = {b for b in plan.local if b not in plan.shared} - plan.fixed
+    return replace(plan, trees=_tiled(plan.trees, plan, private, fast))
+
+
+def _tiled(
+    trees: Sequence[Tree], plan: Plan, local: Container[Buffer], fast: Container[Statement]
+) -> tuple[Tree, ...]:
+    """`trees` in blocks, in which `local` buffers may be allocated."""
     result: list[Tree] = []
-    rows = _Rows(shared)
+    rows = _Rows(plan)
     for tree in trees:
-        if isinstance(tree, Run) and rows.extended(tree, fixed):
+        if isinstance(tree, Run) and rows.extended(tree):
             continue
-        result += _blocked(rows, trees, local, shape_vars, fast)
-        rows = _Rows(shared)
+        result += _blocked(rows, trees, local, fast)
+        rows = _Rows(plan)
         if isinstance(tree, For):
-            tree = replace(tree, body=block_rows(tree.body, (), shared, fixed, shape_vars, fast))
-        if not isinstance(tree, Run) or not rows.extended(tree, fixed):
+            tree = replace(tree, body=_tiled(tree.body, plan, (), fast))
+        if not isinstance(tree, Run) or not rows.extended(tree):
             result.append(tree)
-    return (*result, *_blocked(rows, trees, local, shape_vars, fast))
+    return (*result, *_blocked(rows, trees, local, fast))
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class _Rows:
     The row is None if accesses differ; buffers in `written` have one.
     """
 
-    shared: Mapping[Buffer, Buffer]
+    plan: Plan
     members: list[Run] = field(default_factory=list)
     axes: list[Axis] = field(default_factory=list)
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class _Rows:
 
     def memory(self, buffer: Buffer) -> Buffer:
         """The buffer whose memory `buffer` uses."""
-        return self.shared.get(buffer, buffer)
+        return self.plan.shared.get(buffer, buffer)
 
-    def extended(self, run: Run, fixed: Container[Buffer]) -> bool:
+    def extended(self, run: Run) -> bool:
         """Add `run` along one of its axes, and return whether that is possible."""
         writes = [w.buffer for w in run.statement.writes]
-        if any(buffer in fixed for buffer in writes):
+        if not self.plan.fixed.isdisjoint(writes):
             return False
         if run.ordered and not isinstance(run.idiom, ArgExtreme):
             return False
@@ -146,11 +146,10 @@ def _blocked(
     rows: _Rows,
     trees: Sequence[Tree],
     local: Container[Buffer],
-    shape_vars: Container[Var],
     fast: Container[Statement],
 ) -> Sequence[Tree]:
     """The members of `rows` in blocks if that is worth the overhead, else as they are."""
-    members, axes = rows.members, rows.axes
+    members, axes, shape_vars = rows.members, rows.axes, rows.plan.shape_vars
     most = max((_rank(run) for run in members), default=0)
     # Runs over fewer axes, such as those that compute indices, take little time.
     slow = (r for r in members if _rank(r) == most and r.statement not in fast)

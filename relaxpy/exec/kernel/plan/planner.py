@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relaxpy.exec.kernel.nest.read import read
-from relaxpy.exec.kernel.plan.blocking import block_rows
 from relaxpy.exec.kernel.plan.copies import forward_copies
 from relaxpy.exec.kernel.plan.expansion import expand_locals
-from relaxpy.exec.kernel.plan.extremes import unused_extremes, with_searches
 from relaxpy.exec.kernel.plan.fold_init import fold_initial
 from relaxpy.exec.kernel.plan.loops import normalise_loops
 from relaxpy.exec.kernel.plan.memory import shared_memory
 from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters, reshapes_first
 from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import statements_of
-from relaxpy.exec.kernel.plan.tree import Plan, Search, Tile, runs
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -39,32 +37,18 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
     trees = fold_initial(trees, shape_vars, nest.views)
     own_memory = {*local} - aliased
     reshaped = reshaped_parameters(trees, buffers, own_memory, nest.views)
-    fixed = {*aliased, *reshaped}
     first = reshapes_first(trees, reshaped)
-    shared = shared_memory(first, local, fixed)
-    private = [b for b in local if b not in shared and b not in fixed]
-    searching = with_searches(first, shared, nest.views)
-    unused = unused_extremes(searching, private)
-    fast = {
-        *unused.values(),
-        *(r.statement for r in runs(searching) if isinstance(r.idiom, Search)),
-    }
-    trees = block_rows(searching, private, shared, fixed, shape_vars, fast)
-    per_block = {b for tree in trees if isinstance(tree, Tile) for b in tree.local}
-    allocated = tuple(
-        b for b in local if b not in per_block and b not in unused and b not in reshaped
-    )
+    shared = shared_memory(first, local, {*aliased, *reshaped})
     return Plan(
         func,
         name,
         nest,
         shape_vars,
-        trees,
-        allocated,
+        tuple(first),
+        tuple(local),
         shared,
         nest.views,
         reshaped,
-        unused,
         frozenset(copied),
     )
 

@@ -138,12 +138,11 @@ Tree: TypeAlias = Run | For | Tile
 class Plan:
     """How a kernel runs: its `trees`, one after the other.
 
-    The kernel allocates the buffers `allocated`. Some of them use the memory of another buffer, as
-    `shared` tells; `views` maps buffers to the owners of their memory, and `reshaped` maps those
-    that are parameters in another shape to these. The trees are only correct for arguments that do
-    not share memory which is written. The statements that compute buffers in `unused` need not run
-    if searches do not need the extremes. No statement has the local buffers in `forwarded`: what
-    reads them reads what they are computed from.
+    Some of the buffers in `local` use the memory of another buffer, as `shared` tells; `views` maps
+    buffers to the owners of their memory, and `reshaped` maps those that are parameters in another
+    shape to these. The trees are only correct for arguments that do not share memory which is
+    written. No statement has the local buffers in `forwarded`: what reads them reads what they are
+    computed from.
     """
 
     func: PrimFunc
@@ -151,12 +150,16 @@ class Plan:
     nest: Nest
     shape_vars: frozenset[Var]
     trees: tuple[Tree, ...]
-    allocated: tuple[Buffer, ...]
+    local: tuple[Buffer, ...]
     shared: Mapping[Buffer, Buffer]
     views: Mapping[Buffer, Buffer]
     reshaped: Mapping[Buffer, Buffer]
-    unused: Mapping[Buffer, Assignment]
     forwarded: frozenset[Buffer]
+
+    @property
+    def fixed(self) -> frozenset[Buffer]:
+        """The buffers whose memory is that of others, or is also used as that of others."""
+        return frozenset((*self.views, *self.views.values(), *self.reshaped))
 
     @property
     def dimensions(self) -> Iterator[PrimExpr]:

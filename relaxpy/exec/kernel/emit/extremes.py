@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run, Search, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Search, Tree, accesses, runs
 from relaxpy.exec.kernel.plan.updates import reduction_identity
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -17,35 +17,31 @@ from relaxpy.ir.tir.ops import int_range
 from relaxpy.ir.tir.substitution import substitute
 
 
-def with_searches(
-    trees: Sequence[Tree], shared: Mapping[Buffer, Buffer], views: Mapping[Buffer, Buffer]
-) -> list[Tree]:
-    """`trees` where accumulations that search for the position of an extreme have that idiom.
-
-    `shared` and `views` map buffers to those whose memory they use.
-    """
+def with_searches(plan: Plan) -> Plan:
+    """`plan` where accumulations that search for the position of an extreme have that idiom."""
 
     def owner(buffer: Buffer) -> Buffer:
-        buffer = views.get(buffer, buffer)
-        return shared.get(buffer, buffer)
+        buffer = plan.views.get(buffer, buffer)
+        return plan.shared.get(buffer, buffer)
 
-    result = list(trees)
+    trees = list(plan.trees)
     for number, tree in enumerate(trees):
         if isinstance(tree, Run) and tree.idiom is None:
             search = _search(trees[:number], tree, owner)
             if search is not None:
-                result[number] = replace(tree, idiom=search)
-    return result
+                trees[number] = replace(tree, idiom=search)
+    return replace(plan, trees=tuple(trees))
 
 
-def unused_extremes(trees: Sequence[Tree], local: Container[Buffer]) -> dict[Buffer, Assignment]:
-    """The computation of each buffer in `local` whose values nothing needs but searches."""
-    searches = {r: r.idiom for r in runs(trees) if isinstance(r.idiom, Search)}
+def unused_extremes(plan: Plan) -> dict[Buffer, Assignment]:
+    """The computation of each local buffer whose values nothing needs but searches."""
+    searches = {r: r.idiom for r in runs(plan.trees) if isinstance(r.idiom, Search)}
     extremes = {s.extreme.target: s.extreme for s in searches.values()}
     own = {*extremes.values()}
-    others = (r for r in runs(trees) if r not in searches and r.statement not in own)
+    others = (r for r in runs(plan.trees) if r not in searches and r.statement not in own)
     used = {access.buffer for run in others for access in accesses(run)}
-    return {b: extreme for b, extreme in extremes.items() if b in local and b not in used}
+    private = {b for b in plan.local if b not in plan.shared} - plan.fixed - used
+    return {b: extreme for b, extreme in extremes.items() if b in private}
 
 
 def searched_condition(run: Run) -> PrimExpr | None:
