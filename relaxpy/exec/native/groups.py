@@ -105,20 +105,6 @@ class Group:
         return any(a.var not in self.independent for a in self.axes)
 
 
-def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr, ...]:
-    """The conditions for an iteration of the loops `serial` to be in the bounds of `axes`."""
-    tests: list[PrimExpr] = []
-    for outer in serial:
-        axis = next((a for a in axes if a.var is outer.var), None)
-        if axis is None or axis is outer:
-            continue
-        if not as_poly(axis.start).same(as_poly(outer.start)):
-            tests.append(ops.convert(ops.cast_to(axis.start, axis.var.dtype) <= axis.var))
-        if not as_poly(axis.stop).same(as_poly(outer.stop)):
-            tests.append(ops.convert(axis.var < ops.cast_to(axis.stop, axis.var.dtype)))
-    return tuple(tests)
-
-
 def group_of(
     run: Run, statement: Assignment, tests: tuple[PrimExpr, ...], independent: frozenset[Var]
 ) -> Group:

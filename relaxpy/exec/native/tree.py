@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.domain import tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan import tree as plans
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
@@ -23,7 +24,6 @@ from relaxpy.exec.native.groups import (
     group_of,
     in_lanes,
     lane_axis,
-    tests_within,
 )
 from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly

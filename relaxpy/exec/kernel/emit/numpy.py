@@ -24,7 +24,7 @@ from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
 from relaxpy.exec.kernel.emit.values import Output, Rows
 from relaxpy.exec.kernel.nest.bounds import may_divide_by_zero
-from relaxpy.exec.kernel.nest.domain import nonempty_condition
+from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
@@ -48,7 +48,6 @@ from relaxpy.exec.python_ast import (
     attribute,
     both,
     call,
-    compare,
     do,
     function,
     item,
@@ -217,21 +216,7 @@ class NumpyEmitter:
 
     def _within(self, axes: Sequence[Axis]) -> list[ast.expr]:
         """Conditions for an iteration of the enclosing loops to be in the bounds of `axes`."""
-        tests: list[ast.expr] = []
-        for outer in self.serial:
-            axis = next((a for a in axes if a.var is outer.var), None)
-            if axis is None or axis is outer:
-                continue
-            name = self.scope.variable(outer.var)
-            low, high = as_poly(axis.start), as_poly(axis.stop)
-            if (high - low).same(1):
-                tests.append(compare(name, ast.Eq, self.scope.index(axis.start)))
-                continue
-            if not low.same(as_poly(outer.start)):
-                tests.append(compare(name, ast.GtE, self.scope.index(axis.start)))
-            if not high.same(as_poly(outer.stop)):
-                tests.append(compare(name, ast.Lt, self.scope.index(axis.stop)))
-        return tests
+        return [self.scope.truth(test) for test in tests_within(axes, self.serial)]
 
     def _scalar(self, statement: Statement) -> list[ast.stmt]:
         axes = [a for a in statement.axes if any(a.var is s.var for s in self.serial)]

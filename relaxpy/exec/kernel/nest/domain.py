@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
@@ -178,6 +178,25 @@ def is_point(axis: Axis) -> bool:
 def is_empty(axis: Axis, shape_vars: Container[Var]) -> bool:
     """Whether the axis provably has no iteration."""
     return (axis.extent * -1).is_at_least(0, shape_vars)
+
+
+def tests_within(axes: Sequence[Axis], serial: Sequence[Axis]) -> tuple[PrimExpr, ...]:
+    """The conditions for an iteration of the loops `serial` to be in the bounds of `axes`."""
+    own = {axis.var: axis for axis in axes}
+    tests: list[PrimExpr] = []
+    for outer in serial:
+        axis, var = own.get(outer.var, outer), outer.var
+        if axis is outer:
+            continue
+        start, stop = (ops.cast_to(bound, var.dtype) for bound in (axis.start, axis.stop))
+        if is_point(axis):
+            tests.append(ops.convert(var.equal(start)))
+            continue
+        if not as_poly(axis.start).same(as_poly(outer.start)):
+            tests.append(ops.convert(var >= start))
+        if not as_poly(axis.stop).same(as_poly(outer.stop)):
+            tests.append(ops.convert(var < stop))
+    return tuple(tests)
 
 
 def nonempty_condition(axis: Axis, shape_vars: Container[Var]) -> PrimExpr | None:
