@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         register_func as register_global_func,
     )
     from relaxpy.exec.vm import VirtualMachine
+    from relaxpy.ir import instrument
     from relaxpy.ir.core.device import Device, cpu, cuda, device
     from relaxpy.ir.core.dtype import DataType
     from relaxpy.ir.module import IRModule
@@ -61,6 +62,7 @@ __all__ = [
     "explain",
     "get_global_func",
     "get_pipeline",
+    "instrument",
     "ir",
     "load_executable",
     "register_func",
@@ -96,6 +98,7 @@ _LOCATIONS = {
     "explain": "relaxpy.rules:explain",
     "get_global_func": "relaxpy.exec.runtime.registry:get_global_func",
     "get_pipeline": "relaxpy.ir.transform:get_pipeline",
+    "instrument": "relaxpy.ir:instrument",
     "ir": "relaxpy.ir",
     "load_executable": "relaxpy.exec.compile:load_executable",
     "register_func": "relaxpy.exec.runtime.registry:register_func",

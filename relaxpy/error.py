@@ -1,7 +1,10 @@
-"""The names that TVM has for errors, which programs catch."""
+"""The names that TVM has for errors, which programs catch.
+
+TVM reports every error in a program that it parses as a `DiagnosticError`.
+"""
 
 from relaxpy.errors import (
-    ParseError as DiagnosticError,
+    RelaxpyError as DiagnosticError,
     RelaxpyError as InternalError,
     RelaxpyError as OpError,
     RelaxpyError as TVMError,

@@ -441,6 +441,10 @@ class MisuseError(RelaxpyError, TypeError, ValueError):
     """An argument of relaxpy's Python API has the wrong type or value."""
 
 
+class UnknownOptionError(MisuseError, AttributeError):
+    """No pass has an option of this name."""
+
+
 class MissingArgumentError(MisuseError):
     """A required argument is missing."""
 

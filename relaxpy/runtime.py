@@ -10,11 +10,12 @@ from relaxpy.exec.runtime.registry import (
     register_func as register_global_func,
     remove_global_func,
 )
-from relaxpy.exec.runtime.tensors import Tensor, empty, tensor
+from relaxpy.exec.runtime.tensors import convert, empty, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.tensor import Tensor
 
 __all__ = [
     "Category",
@@ -27,6 +28,7 @@ __all__ = [
     "VMInstrumentReturnKind",
     "VirtualMachine",
     "category_of",
+    "convert",
     "cpu",
     "cuda",
     "device",

@@ -60,4 +60,8 @@ def test_marks_say_what_is_missing() -> None:
 
 def test_the_names_of_errors() -> None:
     assert relaxpy.TVMError is relaxpy.error.TVMError is relaxpy.errors.RelaxpyError
-    assert relaxpy.error.DiagnosticError is relaxpy.errors.ParseError
+    for result in ("R.add(x, y)", "R.memory.view(x, R.shape([3]))", "f(", "R.nothing(x)"):
+        with pytest.raises(relaxpy.error.DiagnosticError):
+            relaxpy.script.from_source(
+                f'@R.function\ndef f(x: R.Tensor((2,), "float32")):\n    return {result}\n'
+            )

@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields as dataclass_fields, is_dataclass, replace
 from enum import IntEnum
 from operator import attrgetter
@@ -30,6 +30,7 @@ from relaxpy.ir.core import device
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.global_info import DummyGlobalInfo, VDevice
 from relaxpy.ir.module import IRModule
@@ -330,13 +331,18 @@ def _array_fields(value: np.ndarray[Any, Any] | np.generic) -> list[object]:
 def make_node(type_key: str, **fields: object) -> Node | Attrs:
     """Build a node of the kind that is saved as `type_key`, or Attrs for "ir.DictAttrs".
 
+    Keys may differ in the words before the last, such as TVM's "ir.IntImm" and "relax.expr.Var".
+
     Errors:
         UnknownNameError (also ValueError): there is no such kind.
         MisuseError: the kind has other fields.
     """
-    if type_key == "ir.DictAttrs":
+    words = type_key.split(".") if isinstance(type_key, str) else [""]
+    if words[-1] == "DictAttrs":
         return Attrs(fields)
-    kind = _KINDS.get(type_key) if isinstance(type_key, str) else None
+    ends = [name for name in _KINDS if name.rpartition(".")[2] == words[-1]]
+    own = [name for name in ends if name.startswith(f"{words[0]}.")]
+    kind = _KINDS[(own or ends)[0]] if len(own) == 1 or len(ends) == 1 else None
     if kind is None:
         raise UnknownNameError(
             f"there is no kind of node {type_key!r:.60}",
@@ -353,8 +359,8 @@ def make_node(type_key: str, **fields: object) -> Node | Attrs:
 
 @user_facing
 @gc_paused
-def save_json(node: Node | Sequence[Node] | Mapping[str, Node]) -> str:
-    """Return the JSON text of a node or module, or of a list or dict of nodes and plain values.
+def save_json(node: object) -> str:
+    """Return the JSON text of a node, module, array or string, or of a list or dict of values.
 
     The text depends only on the program. It contains names and sharing, but no positions in source
     text.
@@ -373,7 +379,7 @@ def _frozen(value: object) -> object:
 
 
 def _json_text(writer: _Writer, node: object) -> str:
-    if not isinstance(node, (Node, tuple, Attrs)):
+    if not isinstance(node, (Node, tuple, Attrs, np.ndarray, str)):
         raise MisuseError(f"expected a node or a module, found {node!r:.60}", about=node)
     for child in _nodes_in(node):
         writer.add(child)
@@ -515,7 +521,7 @@ def _array(dtype: DataType, shape: list[object], text: str) -> np.ndarray[Any, A
 @user_facing
 @gc_paused
 def load_json(text: str) -> Any:
-    """Read what `save_json` has written; lists become tuples, and dicts become Attrs.
+    """Read what `save_json` has written; lists become tuples, dicts Attrs, and arrays tensors.
 
     Errors:
         MisuseError (also ValueError): the text is malformed or of another version, or a node
@@ -544,7 +550,9 @@ def _read(text: str, variables: tuple[Node, ...]) -> Any:
         match root:
             case int() if type(root) is int and 0 <= root < len(reader.nodes):
                 return reader.nodes[root]
-            case list() | {"table": _}:
+            case {"array": _}:
+                return np.asarray(reader.value(root)).view(Tensor)
+            case str() | list() | {"table": _}:
                 return reader.value(root)
             case _:
                 raise MisuseError("the root is not a node of the table")

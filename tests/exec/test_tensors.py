@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import relaxpy
+from relaxpy import relax
 from relaxpy.errors import MisuseError
 from relaxpy.relax.testing.vm import check_saved_func
-from relaxpy.runtime import Tensor, cpu, cuda, device, empty, tensor
+from relaxpy.runtime import ShapeTuple, Tensor, convert, cpu, cuda, device, empty, tensor
 from relaxpy.script import ir as I, relax as R
 
 
@@ -109,3 +110,29 @@ def test_the_functions_of_tests_are_registered() -> None:
     result = check_saved_func(machine, "main", x, y)
     assert result.numpy().tolist() == [[12, 24, 12, 24]]
     assert "main_saved" in machine
+
+
+def test_the_data_of_a_constant_is_a_tensor_and_results_are_arrays() -> None:
+    one = relax.const([1.0, 2.0], "float32")
+    data = one.data.numpy()
+    assert type(data) is np.ndarray
+    assert data.flags.writeable
+    np.testing.assert_array_equal(data, [1, 2])
+    assert not one.data.flags.writeable
+    assert relax.Constant(one.data).data is one.data
+    assert relax.const(3).data.numpy()[()] == 3
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return (one, R.add(x, one), R.const(1))
+
+    for target in ("numpy", "reference"):
+        results = relaxpy.compile(main, target=target)["main"](data)
+        assert {type(result) for result in results} == {np.ndarray}
+
+
+def test_lists_are_converted_to_tuples() -> None:
+    x = tensor([1, 2])
+    assert convert([x, (len, [])]) == (x, (len, ()))
+    shape = ShapeTuple([1, 2])
+    assert convert(shape) is shape

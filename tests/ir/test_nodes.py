@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy import ir
-from relaxpy.errors import Diagnostic, MisuseError
+from relaxpy.errors import Diagnostic, MisuseError, UnknownNameError
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -260,6 +260,13 @@ def test_nodes_are_made_by_the_name_of_their_kind():
     assert ir.make_node("tir.Add", a=N, b=1) is N + 1
     assert ir.make_node("ir.DictAttrs", axis=[1]) == ir.DictAttrs({"axis": (1,)})
     assert ir.make_node("relax.StringImm", value="s").value == "s"
+    assert ir.make_node("DictAttrs", axis=1) == ir.DictAttrs({"axis": 1})
+    for key in ("ir.IntImm", "IntImm"):
+        assert ir.make_node(key, dtype="int32", value=10, span=None).value == 10
+    assert isinstance(ir.make_node("relax.expr.Var", name_hint="x"), rx.Var)
+    for key in ("Var", "te.Var", 3):  # there are two kinds of variables
+        with pytest.raises(UnknownNameError, match="no kind of node"):
+            ir.make_node(key)
     with pytest.raises(ValueError, match=r"did you mean 'tir\.Add'"):
         ir.make_node("tir.Adb")
     with pytest.raises(MisuseError, match=r"cannot build a tir\.Add"):

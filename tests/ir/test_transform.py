@@ -299,6 +299,8 @@ def test_contexts_of_other_things_are_refused(options: dict[str, object], says: 
         PassContext(**options)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="a list of passes, found 3"):
         Sequential(3)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"no option 'relax\.Fold'"):
+        PassContext(config={"relax.Fold": 1})
 
 
 def test_contexts_nest(mod: IRModule) -> None:

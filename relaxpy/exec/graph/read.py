@@ -153,7 +153,7 @@ class GraphReader:
                 return self._values[expr]
             case rx.Constant(data=data):
                 dtype = DataType(data.dtype.name)
-                self._constants.append(data)
+                self._constants.append(np.asarray(data))
                 memory = Memory("constant", len(self._constants) - 1)
                 return self._tensor(memory, rx.TensorStructInfo(rx.ShapeExpr(data.shape), dtype))
             case rx.Tuple(fields=fields):

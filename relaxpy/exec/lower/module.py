@@ -8,6 +8,8 @@ from functools import partial
 from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec import python_ast as py
@@ -24,6 +26,7 @@ from relaxpy.exec.runtime.support import InstrumentedPackedCall, invoke_instrume
 from relaxpy.exec.runtime.tail_calls import FunctionKey, Jumps, find_jumps
 from relaxpy.exec.runtime.values import Closure, PrimFuncValue, Value
 from relaxpy.ir.core.fork_lock import ForkLock
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.reshape import has_reshape_pattern
@@ -222,7 +225,7 @@ class ModuleLowering:
         entry = self._shared.get(id(value))
         if entry is None:
             entry = self._shared[id(value)] = value, self.names.fresh(hint)
-            self.namespace[entry[1]] = value
+            self.namespace[entry[1]] = np.asarray(value) if isinstance(value, Tensor) else value
         return py.path(entry[1])
 
     def dtype_name(self, dtype: str) -> str:

@@ -6,55 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.exec.runtime.values import Array, ShapeTuple, as_tensor
-from relaxpy.ir.core.device import Device, device as device_of
+from relaxpy.ir.core.device import Device
 from relaxpy.ir.core.dtype import DataType
-
-
-class Tensor(np.ndarray[Any, Any]):
-    """A NumPy array with the methods of the tensors of TVM, over the same memory."""
-
-    @property
-    @override
-    def device(self) -> Device:  # type: ignore[override]  # NumPy names its device by a string
-        """The processor, where NumPy keeps its arrays."""
-        return Device("cpu", 0)
-
-    def numpy(self) -> Array:
-        """A copy of the elements, as an array of NumPy."""
-        return np.array(self)
-
-    @user_facing
-    def copyfrom(self, source_array: object) -> Tensor:
-        """Overwrite the elements with those of an array of this shape; return the tensor.
-
-        Errors:
-            MisuseError (also ValueError): the array has another shape.
-        """
-        source = np.asarray(source_array)
-        if source.shape != self.shape:
-            raise MisuseError(
-                f"expected elements of shape {self.shape}, found {source.shape}", about=source_array
-            )
-        self[...] = source
-        return self
-
-    @user_facing
-    def copyto(self, target: Array | Device | str) -> Array:
-        """Copy the elements to an array of this shape, or to a new one on a device; return it.
-
-        Errors:
-            MisuseError (also ValueError): the array has another shape, or the device is not a
-                processor.
-        """
-        if not isinstance(target, np.ndarray):
-            return tensor(self, target)
-        target.view(Tensor).copyfrom(self)
-        return target
+from relaxpy.ir.core.tensor import Tensor, check_device
 
 
 def as_tensors(value: Any, args: Sequence[object] = ()) -> Any:
@@ -76,15 +34,6 @@ def _is_same(arg: object, value: Array) -> bool:
     return arg.__array_interface__ == value.__array_interface__
 
 
-def _check_device(device: Device | str | None) -> None:
-    """Errors: MisuseError unless the device is a processor, where NumPy keeps its arrays."""
-    if device is None:
-        return
-    found = device if isinstance(device, Device) else device_of(device)
-    if found.kind != "cpu":
-        raise MisuseError(f"tensors are NumPy arrays on cpu:0, found device {found}", about=device)
-
-
 @user_facing
 def tensor(arr: object, device: Device | str | None = None) -> Tensor:
     """A new tensor, which is a NumPy array, with the elements of an array, list or scalar.
@@ -93,7 +42,7 @@ def tensor(arr: object, device: Device | str | None = None) -> Tensor:
         MisuseError (also ValueError, TypeError): the elements have no datatype of tensors, or the
             device is not a processor.
     """
-    _check_device(device)
+    check_device(device)
     try:
         array = np.array(as_tensor(arr))
         DataType(array.dtype.name)
@@ -113,8 +62,16 @@ def empty(
     Errors:
         MisuseError (also ValueError): the shape, datatype or device is not valid.
     """
-    _check_device(device)
+    check_device(device)
     sizes = ShapeTuple(shape)
     if min(sizes, default=0) < 0:
         raise MisuseError(f"a tensor has no negative dimensions, found {sizes}", about=shape)
     return np.empty(sizes, DataType(dtype).numpy()).view(Tensor)
+
+
+def convert(value: Any) -> Any:
+    """The value that a program is given for one of Python: a list is a tuple, at any depth.
+
+    Tensors, functions and all others stay what they are.
+    """
+    return tuple(map(convert, value)) if type(value) in (list, tuple) else value

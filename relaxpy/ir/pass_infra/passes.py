@@ -22,6 +22,7 @@ from relaxpy.errors import (
     RelaxpyWarning,
     TransformError,
     UnknownNameError,
+    UnknownOptionError,
     WellFormedError,
     close_names,
 )
@@ -201,7 +202,7 @@ class PassContext:
         for key, value in self.config.items():
             kind = _configs.get(key)
             if kind is None:
-                raise MisuseError(
+                raise UnknownOptionError(
                     f"there is no option {key!r} for passes",
                     hint=close_names(str(key), _configs),
                     about=key,

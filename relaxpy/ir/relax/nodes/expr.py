@@ -16,6 +16,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, as_attrs
+from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.base import (
     MAX_NODES,
@@ -125,7 +126,10 @@ def is_masked(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(Expr):
-    """A tensor literal (AST-6); the array is copied unless it is already read-only."""
+    """A tensor literal (AST-6); the array is copied unless it is already read-only.
+
+    `data` is an array of NumPy that also has `numpy()`, as the tensors of TVM have.
+    """
 
     _fields = ("data",)
     _compared_as: ClassVar[Mapping[str, str]] = {"data": "data_and_placement"}
@@ -136,21 +140,25 @@ class Constant(Expr):
     def __post_init__(self) -> None:
         if is_masked(self.data):
             raise MisuseError(MASKED, about=self.data)
+        given = self.data.view(np.ndarray) if isinstance(self.data, Tensor) else self.data
         try:
-            data = np.asarray(self.data)
+            data = np.asarray(given)
         except ValueError as error:
             raise MisuseError(f"cannot make a tensor of {self.data!r:.60}: {error}") from None
         dtype = DataType(data.dtype)
         if not data.dtype.isnative:
             data = data.astype(data.dtype.newbyteorder("="))
-        if data is not self.data or _is_writable(data):
+        if data is not given or _is_writable(data):
             data = data.copy()
             data.flags.writeable = False
         actual = TensorStructInfo(data.shape, dtype)  # type: ignore[arg-type]
         declared = as_declared(self.struct_info)
         if declared is not None:
             _check_constant(actual, declared)
-        set_fields(self, data=data, struct_info=actual if declared is None else declared)
+        sinfo = actual if declared is None else declared
+        kept = data is given and isinstance(self.data, Tensor)
+        tensor = self.data if kept else data.view(Tensor)
+        set_fields(self, data=tensor, struct_info=sinfo)
 
     @property
     def distributed_sinfo(self) -> StructInfo | None:

@@ -236,7 +236,7 @@ class _Kernels:
         sinfo = sinfos[0]
         assert isinstance(sinfo, TensorStructInfo)
         out = np.zeros(_known_sizes(sinfo.shape) or (), sinfo.dtype.numpy())
-        args = [*(c.data for c in constants), out]
+        args = [*(np.asarray(c.data) for c in constants), out]
         try:
             # A kernel that runs once takes less time on NumPy than native code takes to compile.
             hooks.call("call_function", self._shared(kernel), args, target="numpy")
