@@ -197,7 +197,7 @@ class _Body:
         params += [(I64, name) for name in emitter.names]
         first = len(params)
         params += [(POINTER, f"out{n}") for n in range(len(self.plan.outputs))]
-        self.function = f = emitter.module.function(emitter.symbol, params, I32)
+        self.function = f = emitter.module.function(emitter.symbol, params, I32, optimised=False)
         self.outputs = f.params[first:]
         self.frame = emitter.frame(f, emitter.variables(f.params[:first]))
         self.workspace: Value | None = None

@@ -191,7 +191,7 @@ class Function:
     An instruction that only computes is not repeated within a block: LLVM would have to find that.
     `flags` are the fast-math flags of the floating-point arithmetic that follows. `contract` lets
     a product and a sum become one instruction, the same one on every processor with FMA. A
-    function that is not `optimised` takes less time to compile.
+    function that is not `optimised` takes less time to compile; functions with loops always are.
     """
 
     def __init__(
@@ -207,10 +207,9 @@ class Function:
         self.module, self.name, self.result = module, name, result
         self.flags = "contract"
         self.params = [Value(self, type, f"%{param}") for type, param in params]
-        listed = ", ".join(map(str, self.params))
-        linkage = "internal " if internal else ""
-        attributes = "#0" if optimised else "#0 noinline optnone"
-        self._head = [f"define {linkage}{result} @{name}({listed}) {attributes} {{", "entry:"]
+        self.optimised, self._has_loops = optimised, False
+        self._linkage = "internal " if internal else ""
+        self._allocas: list[str] = []
         self._lines: Slot = []
         self._top = self._lines
         self._block = "entry"
@@ -219,7 +218,10 @@ class Function:
 
     def text(self) -> str:
         """The function as LLVM IR."""
-        return "\n".join([*self._head, *_flat(self._top), "}"])
+        listed = ", ".join(map(str, self.params))
+        attributes = "#0" if self.optimised or self._has_loops else "#0 noinline optnone"
+        head = f"define {self._linkage}{self.result} @{self.name}({listed}) {attributes} {{"
+        return "\n".join([head, "entry:", *self._allocas, *_flat(self._top), "}"])
 
     def longest_block(self) -> int:
         """The number of instructions of the longest basic block; 0 if all are short."""
@@ -342,7 +344,7 @@ class Function:
         They are aligned to 64 bytes, and allocated once, however often a loop runs.
         """
         value = Value(self, POINTER, f"%v{self._number()}")
-        self._head.append(f"  {value.name} = alloca {type}, i64 {count}, align 64")
+        self._allocas.append(f"  {value.name} = alloca {type}, i64 {count}, align 64")
         return value
 
     def element(self, pointer: Value, index: Operand, type: Type) -> Value:
@@ -488,6 +490,7 @@ class Function:
 
         The index is an i64 from `start` in steps of `step` > 0 while it is less than `stop`.
         """
+        self._has_loops = True
         runs = not isinstance(start, Value) and not isinstance(stop, Value) and start < stop
         start, stop = self.index(start), self.index(stop)
         inside, after, before = self._label("loop"), self._label("after"), self._block
@@ -523,6 +526,7 @@ class Function:
         body: Callable[..., Carried],
     ) -> list[Value]:
         """`carried = body(*carried)` as long as the condition of them holds."""
+        self._has_loops = True
         head, inside, after = self._label("while"), self._label("do"), self._label("after")
         before = self._block
         self.put(f"br label %{head}")

@@ -55,6 +55,7 @@ def parallel(
     )
     outlined.flags = function.flags
     context, task, _ = outlined.params
+    function.optimised = False  # what takes time are the tasks
     block = function.alloca(I64, sum(map(_words, captured)) or 1)
     inside, offset = [], 0
     for value in captured:

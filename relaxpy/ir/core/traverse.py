@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from typing import Any, TypeVar, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 
@@ -196,4 +197,4 @@ def _renamed(node: Node, done: Mapping[int, Node], forced: bool) -> Node:
         return node
     if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)
-    return replace(node, **changes, struct_info=new_sinfo)  # type: ignore[type-var]
+    return replace(node, **changes, struct_info=new_sinfo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -10,6 +11,8 @@ from relaxpy.ir.link import link_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.signatures import known_signature
 from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
 def as_gvar(gvar: object) -> GlobalVar:
@@ -23,26 +26,41 @@ def as_gvar(gvar: object) -> GlobalVar:
     return gvar
 
 
-class FunctionTable:
-    """The functions of `mod`, with an index of them by structural hash.
+_Look: TypeAlias = tuple[object, ...]
 
-    A function is indexed when another one of its kind is looked up, since a hash takes a visit of
-    the whole function.
+
+def _look(func: BaseFunc) -> _Look:
+    """What equal functions have in common, found quickly: their kind, and a kernel's arrays."""
+    if not isinstance(func, PrimFunc):
+        return (type(func),)
+    arrays = (func.buffer_of(param) for param in func.params)
+    return PrimFunc, *(a and (a.dtype, *map(_known, a.shape)) for a in arrays)
+
+
+def _known(size: PrimExpr) -> int | None:
+    return size.value if isinstance(size, IntImm) else None
+
+
+class FunctionTable:
+    """The functions of `mod`, with an index of them by what they look like from outside.
+
+    Those that look alike are indexed by structural hash when one of them is looked up, since a hash
+    takes a visit of the whole function.
     `declare` receives the name and the signature of each function that is stored.
     """
 
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
         self.mod = mod
         self._declare = declare
-        self._by_hash: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
-        self._unindexed: dict[type[BaseFunc], list[tuple[GlobalVar, BaseFunc]]] = {}
+        self._by_hash: dict[_Look, dict[int, list[GlobalVar]]] = {}
+        self._unindexed: dict[_Look, list[tuple[GlobalVar, BaseFunc]]] | None = None
         self._numbers: dict[str, int] = {}
 
     def set(self, gvar: GlobalVar, func: BaseFunc) -> None:
         """Store `func` as `gvar`, in place of a function that is there already."""
         self.mod[gvar] = func
-        if type(func) in self._unindexed:
-            self._unindexed[type(func)].append((gvar, func))
+        if self._unindexed is not None:
+            self._unindexed.setdefault(_look(func), []).append((gvar, func))
         self._declare(gvar.name_hint, known_signature(func))
 
     def add(self, func: BaseFunc, name: str) -> GlobalVar:
@@ -70,13 +88,13 @@ class FunctionTable:
 
     def _equal_to(self, func: BaseFunc) -> GlobalVar | None:
         """The first, by name, of the structurally equal functions; None if there is none."""
-        kind = type(func)
-        index = self._by_hash.setdefault(kind, {})
-        if kind not in self._unindexed:
-            self._unindexed[kind] = [item for item in self.mod.items() if type(item[1]) is kind]
-        unindexed = self._unindexed[kind]
-        while unindexed:
-            gvar, stored = unindexed.pop()
+        if self._unindexed is None:
+            self._unindexed = {}
+            for item in self.mod.items():
+                self._unindexed.setdefault(_look(item[1]), []).append(item)
+        look = _look(func)
+        index = self._by_hash.setdefault(look, {})
+        for gvar, stored in self._unindexed.pop(look, ()):
             index.setdefault(structural_hash(stored), []).append(gvar)
         candidates = index.get(structural_hash(func), ()) if index else ()
         equal = (v for v in candidates if v in self.mod and structural_equal(self.mod[v], func))
