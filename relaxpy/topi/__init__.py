@@ -2,3 +2,4 @@
 
 from relaxpy.ir.te.topi import *
 from relaxpy.ir.te.topi import __all__ as __all__
+from relaxpy.topi import testing as testing
