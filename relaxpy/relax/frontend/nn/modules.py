@@ -1,6 +1,13 @@
 """The layers that models are made of, and their effects."""
 
+from relaxpy.ir.relax.frontend.nn.core import (
+    Effect as Effect,
+    Parameter as Parameter,
+    Tensor as Tensor,
+    get_default_dtype as get_default_dtype,
+)
 from relaxpy.ir.relax.frontend.nn.effects import IOEffect as IOEffect, KVCache as KVCache
+from relaxpy.ir.relax.frontend.nn.module import Module as Module, ModuleList as ModuleList
 from relaxpy.ir.relax.frontend.nn.modules import (
     GELU as GELU,
     Attention as Attention,

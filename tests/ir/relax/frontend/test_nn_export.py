@@ -535,6 +535,38 @@ def test_a_mutator_replaces_parts() -> None:
     assert isinstance(tree.list[1], nn.SiLU)
 
 
+def test_effects_of_users_are_replaced_and_define_their_methods() -> None:
+    class First(nn.Effect):
+        pass
+
+    class Second(nn.Effect):
+        pass
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.effect = First()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    class Replace(nn.Mutator):
+        def visit_effect(self, name: str, node: nn.Effect) -> nn.Effect:
+            return Second()
+
+    model = Replace().visit("", Model())
+    assert isinstance(model.effect, Second)
+    with pytest.raises(MisuseError, match="effect Second has no method emit_init"):
+        model.export_tvm({"forward": {"x": X}})
+
+
+def test_names_are_where_programs_of_tvm_import_them() -> None:
+    assert nn.modules.Module is nn.core.Module is nn.Module
+    assert nn.modules.KVCache is nn.KVCache
+    assert nn.spec.Tensor is spec.Tensor
+    assert nn.relu is op.relu
+    assert relax.frontend.nn is nn
+
+
 def test_specifications_have_texts() -> None:
     class Model(nn.Module):
         def forward(self, x: Tensor, n: int, pair: Any) -> Tensor:

@@ -69,8 +69,8 @@ def test_layers_may_be_functions_of_their_own() -> None:
         def __init__(self) -> None:
             self.weight = nn.Parameter((4,))
 
-        def forward(self, x: relax.Expr) -> relax.Var:
-            return nn.emit(relax.op.multiply(x, self.weight))
+        def forward(self, x: relax.Expr) -> relax.Expr:
+            return relax.op.multiply(x, self.weight)
 
     mod = built(nn.Sequential(Scale(), Scale()), (tir.Var("n", "int64"), 4))
 
@@ -90,6 +90,9 @@ def test_layers_may_be_functions_of_their_own() -> None:
             return cls.scale(cls.scale(x, w0), w1)
 
     assert_structural_equal(mod, relax.transform.Normalize()(Expected))
+    ones = np.ones(4, "float32")
+    result = relaxpy.compile(mod)["main"](np.ones((2, 4), "float32"), ones * 2, ones * 3)
+    assert result.tolist() == [[6] * 4] * 2
 
 
 def test_a_product_has_a_bias_and_activations() -> None:

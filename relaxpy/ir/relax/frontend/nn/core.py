@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -266,30 +265,38 @@ class Object:
             )
 
 
-class Effect(ABC):
+class Effect:
     """A state that methods of a model change, such as a cache or what was printed.
 
     Exported methods take its variables after their inputs, and return them after their result.
+    Subclasses define the methods.
     """
 
-    @abstractmethod
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
         """Emit the initial state in `_initialize_effect`; return its variables."""
+        raise self._undefined("emit_init")
 
-    @abstractmethod
     def create(self, name_hint: str) -> list[Var]:
         """New parameters for the state, in a method that is being exported."""
+        raise self._undefined("create")
 
-    @abstractmethod
     def set_state(self, state_vars: list[Var]) -> None:
         """Set the variables of the present state."""
+        raise self._undefined("set_state")
 
-    @abstractmethod
     def finalize(self) -> list[Var]:
         """The variables of the state at the end of a method, which are then forgotten."""
+        raise self._undefined("finalize")
 
-    def to(self, dtype: str | None = None) -> None:  # noqa: B027  # most effects have no datatype
+    def to(self, dtype: str | None = None) -> None:
         """Change the datatype of the state, if it has one."""
+
+    def _undefined(self, method: str) -> MisuseError:
+        return MisuseError(
+            f"effect {type(self).__name__} has no method {method}",
+            hint="an effect defines emit_init, create, set_state and finalize",
+            about=self,
+        )
 
 
 def _with_known_shape(expr: Expr) -> Expr:

@@ -50,7 +50,7 @@ def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, li
     """The module, the parameters by their paths, and the external modules that were added."""
     builder = BlockBuilder()
     session = Session(builder, IOEffect() if debug else None)
-    effects: list[tuple[str, Effect]] = list(named_items(spec.module, Effect))  # type: ignore[type-abstract]
+    effects: list[tuple[str, Effect]] = list(named_items(spec.module, Effect))
     if session.io_effect is not None:
         effects.insert(0, ("", session.io_effect))
     params = list(named_items(spec.module, Parameter))

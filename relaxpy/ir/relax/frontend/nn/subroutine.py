@@ -15,7 +15,8 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn.core import Parameter, Tensor, current_builder, wrap_nested
 from relaxpy.ir.relax.frontend.nn.session import current_session
-from relaxpy.ir.relax.nodes import Call, Expr, GlobalVar, Tuple, Var
+from relaxpy.ir.relax.nodes import Call, Expr, Function, GlobalVar, Tuple, Var
+from relaxpy.ir.relax.rewrite.replace import copy_with_new_vars
 
 
 class SubroutineMixin:
@@ -97,6 +98,9 @@ def _define(
             output = result_expr(result)
             output = builder.emit_output(output) if dataflow else output
         gvar = builder.emit_func_output(output)
+    defined = builder.get()[gvar]
+    assert isinstance(defined, Function)
+    builder.update_func(gvar, copy_with_new_vars(defined))  # a weight may be that of the caller
     return gvar, not isinstance(result, Expr)
 
 
