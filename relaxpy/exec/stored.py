@@ -23,10 +23,12 @@ import numpy as np
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.graph.backend import NativeGraph, link_graph
+from relaxpy.exec.graph.program import Constant
 from relaxpy.exec.native import disk_cache
 from relaxpy.exec.native.interpreter import fits_interpreter
 from relaxpy.exec.native.jit import link
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.processor import generator, processor
 from relaxpy.exec.report import ReportRow
@@ -91,7 +93,7 @@ def load_program(
         entry["name"]: link_graph(
             library,
             entry["symbol"],
-            [_constant(spec, constants) for spec in entry["constants"]],
+            [_constant(spec, how, constants) for spec, how in entry["constants"]],
             fallback(entry["name"]),
         )
         for entry in table["functions"]
@@ -109,7 +111,7 @@ def store_program(
 ) -> None:
     """Store what `module` was compiled to, if its constants are not too large."""
     sources = {_place(data): index for index, data in enumerate(_constants(module))}
-    folded = [c for g in graphs for c in g.constants if _place(c) not in sources]
+    folded = [c.data for g in graphs for c in g.constants if _place(c.data) not in sources]
     if sum(data.nbytes for data in folded) > _FOLDED:
         return
     table = {
@@ -118,7 +120,10 @@ def store_program(
                 "name": graph.name,
                 "symbol": graph.symbol,
                 "exports": graph.exports,
-                "constants": [_specification(data, sources) for data in graph.constants],
+                "constants": [
+                    (_specification(c.data, sources), c.packing and astuple(c.packing))
+                    for c in graph.constants
+                ],
             }
             for graph in graphs
         ],
@@ -148,11 +153,15 @@ def _specification(
     return data.dtype.name, data.shape, np.ascontiguousarray(data).tobytes().hex()
 
 
-def _constant(spec: Any, sources: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _constant(spec: Any, packing: Any, sources: Sequence[np.ndarray[Any, Any]]) -> Constant:
+    how = None
+    if packing is not None:
+        width, over, (extent, stride) = packing
+        how = Packing(width, tuple((n, b) for n, b in over), (extent, stride))
     if isinstance(spec, int):
-        return sources[spec]
+        return Constant(sources[spec], how)
     dtype, shape, data = spec
-    return np.frombuffer(bytes.fromhex(data), np.dtype(dtype)).reshape(shape)
+    return Constant(np.frombuffer(bytes.fromhex(data), np.dtype(dtype)).reshape(shape), how)
 
 
 @cache

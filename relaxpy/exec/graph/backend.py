@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.graph.emit import GraphEmitter, constants_name
-from relaxpy.exec.graph.program import Graph
+from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
@@ -19,6 +19,7 @@ from relaxpy.exec.native.entry import entry_name, make_builtin
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON, fits_interpreter
 from relaxpy.exec.native.objects import Library
+from relaxpy.exec.native.packing import MARK
 from relaxpy.ir.relax import nodes as rx
 
 
@@ -39,8 +40,8 @@ class GraphBackend(NativeBackend):
         symbol = f"graph{len(self.graphs)}"
         before = self.module.copy()
         try:
-            reader = GraphReader(func, context.callee, signatures, context.is_reshape)
-            graph = reader.read()
+            callee, is_reshape = context.callee, context.is_reshape
+            graph = GraphReader(func, callee, signatures, is_reshape, self.packings).read()
             GraphEmitter(self.module, symbol, graph, kernels).emit()
         except (RefusedError, RecursionError):
             self.module = before
@@ -87,23 +88,26 @@ class NativeGraph:
     name: str
     symbol: str
     exports: Sequence[str]
-    constants: Sequence[np.ndarray[Any, Any]]
+    constants: Sequence[Constant]
     code: bytes
 
 
 def link_graph(
     library: Library,
     symbol: str,
-    constants: Sequence[np.ndarray[Any, Any]],
+    constants: Sequence[Constant],
     fallback: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function of a library that runs a Relax function, and calls `fallback` if it cannot."""
-    constants = [np.require(data, requirements=["C", "A"]) for data in constants]
-    if constants:
-        table = library[constants_name(symbol)]
-        for index, data in enumerate(constants):
-            ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data
-    return make_builtin(library, symbol, _Fallback(fallback, constants))
+    kept: list[np.ndarray[Any, Any]] = []
+    table = library[constants_name(symbol)] if constants else 0
+    for index, constant in enumerate(constants):
+        data, mark = np.require(constant.data, requirements=["C", "A"]), 0
+        if constant.packing is not None:
+            data, mark = constant.packing.packed(data), MARK
+        kept.append(data)
+        ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
+    return make_builtin(library, symbol, _Fallback(fallback, kept))
 
 
 def _exports(symbol: str, constants: Sequence[object]) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.entry import Array, Param
+from relaxpy.exec.native.packing import Packing
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
@@ -47,6 +48,14 @@ Value: TypeAlias = "Tensor | tuple[Value, ...]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A constant of the program, packed for the kernel that reads it if `packing` is not None."""
+
+    data: np.ndarray[Any, Any]
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
     """A call of a kernel, whose Python name is `kernel`.
 
@@ -69,6 +78,7 @@ class Graph:
         declared: the names of other dimensions of parameters, and what they have to be equal to.
         limit: what the absolute values of variables have to be less than.
         tensors: the parameters that are arrays, with their positions.
+        constants: the constants, each with the order of its elements in memory, if not its own.
     """
 
     params: Sequence[Param]
@@ -76,7 +86,7 @@ class Graph:
     declared: Mapping[str, PrimExpr]
     limit: int
     tensors: Mapping[int, Tensor]
-    constants: Sequence[np.ndarray[Any, Any]]
+    constants: Sequence[Constant]
     calls: Sequence[KernelCall]
     result: Value
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
-from relaxpy.exec.graph.program import Graph, KernelCall, Memory, Tensor, Value
+from relaxpy.exec.graph.program import Constant, Graph, KernelCall, Memory, Tensor, Value
 from relaxpy.exec.lower.proof import Sizes, matching_sizes
 from relaxpy.exec.lower.scope import GlobalCallee
 from relaxpy.exec.native.entry import Array, Integer, Param, size_names
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import DTYPES
+from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.signature import Signature
 from relaxpy.exec.runtime.signatures import output_sinfos
 from relaxpy.ir.core.dtype import DataType
@@ -28,7 +28,10 @@ _LIMITS = (1 << 31, 1 << 20, 1 << 15)
 
 
 class GraphReader:
-    """Reads the function `func`; `signatures` has the native kernels by Python name."""
+    """Reads the function `func`; `signatures` has the native kernels by Python name.
+
+    `packings` says how these may take constants, by the numbers of their parameters.
+    """
 
     def __init__(
         self,
@@ -36,13 +39,15 @@ class GraphReader:
         callee_of: Callable[[rx.GlobalVar], object],
         signatures: Mapping[str, Signature],
         is_reshape: Callable[[GlobalCallee], bool],
+        packings: Mapping[str, Mapping[int, Packing]],
     ) -> None:
         self._func = func
         self._callee_of, self._signatures, self._is_reshape = callee_of, signatures, is_reshape
+        self._packings = packings
         self._values: dict[rx.Var, Value] = {}
         self._variables: dict[tir.Var, str] = {}
         self._declared: dict[str, tir.PrimExpr] = {}
-        self._constants: list[np.ndarray[Any, Any]] = []
+        self._constants: list[Constant] = []
         self._calls: list[KernelCall] = []
         self._sizes: set[tir.PrimExpr] = set()
 
@@ -153,8 +158,7 @@ class GraphReader:
                 return self._values[expr]
             case rx.Constant(data=data):
                 dtype = DataType(data.dtype.name)
-                self._constants.append(np.asarray(data))
-                memory = Memory("constant", len(self._constants) - 1)
+                memory = self._constant(Constant(np.asarray(data)))
                 return self._tensor(memory, rx.TensorStructInfo(rx.ShapeExpr(data.shape), dtype))
             case rx.Tuple(fields=fields):
                 return tuple(map(self._value, fields))
@@ -169,6 +173,10 @@ class GraphReader:
                 raise RefusedError(f"it calls {getattr(op, 'name', None) or op}")
             case _:
                 raise RefusedError(f"it has a {type(expr).__name__}")
+
+    def _constant(self, constant: Constant) -> Memory:
+        self._constants.append(constant)
+        return Memory("constant", len(self._constants) - 1)
 
     def _kernel(self, call: rx.Call) -> Value:
         callee = self._callee_of(call.args[0]) if isinstance(call.args[0], rx.GlobalVar) else None
@@ -210,13 +218,18 @@ class GraphReader:
         signature = self._signatures[callee.name]
         arrays, numbers = iter(tensors), iter(scalars)
         arguments: list[Tensor | tir.PrimExpr] = []
-        for param in signature.params:
+        packings = self._packings.get(callee.name, {})
+        for number, param in enumerate(signature.params):
             if isinstance(param, Array) and param.strides is None:
-                arguments.append(next(arrays))
+                tensor, packing = next(arrays), packings.get(number)
+                if tensor.memory.origin == "constant" and packing is not None:
+                    source = self._constants[tensor.memory.index].data
+                    tensor = Tensor(self._constant(Constant(source, packing)), tensor.sinfo)
+                arguments.append(tensor)
             elif isinstance(param, Integer):
-                number = next(numbers)
-                self._sizes.add(number)
-                arguments.append(number)
+                scalar = next(numbers)
+                self._sizes.add(scalar)
+                arguments.append(scalar)
             else:
                 raise RefusedError("a kernel takes strides or numbers")
         passed = []

@@ -23,6 +23,7 @@ from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.objects import compile_assembly, recorded
+from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
@@ -40,6 +41,8 @@ class NativeBackend:
         self.module = Module(machine.triple, machine.vector_bits)
         self.claimed: dict[str, tuple[str, Signature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
+        self.packings: dict[str, Mapping[int, Packing]] = {}
+        """How the parameters of these kernels may be packed, by their numbers."""
         self.objects: dict[str, bytes] = {}
         """The code of `library`, by key."""
         self._library: Library | None = None
@@ -92,12 +95,14 @@ class NativeBackend:
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()
         try:
-            KernelEmitter(self.module, symbol, program, signature).emit()
+            emitter = KernelEmitter(self.module, symbol, program, signature)
+            emitter.emit()
             check_length(f for n, f in self.module.functions.items() if n not in before.functions)
         except BaseException:
             self.module = before
             raise
         self.claimed[name] = symbol, signature
+        self.packings[name] = emitter.packings
         return program.plan
 
     def link(self, namespace: dict[str, Any]) -> str:

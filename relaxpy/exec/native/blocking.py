@@ -13,6 +13,12 @@ _THREADS: Final = 2, 4
 """The numbers of threads that blocks of columns are chosen for; others run the same blocks."""
 _MANY_TASKS: Final = 64
 """The number of tasks from which any number of threads ends at about the same time."""
+PLACE_BYTES: Final = 256 * 1024
+"""The size up to which the second operand is read in place; larger ones spread over many pages."""
+_PLACE_PAGES: Final = 128
+"""The pages of a larger one that is read in place, if each has `_PAGE_ROWS` rows of it."""
+_PAGE_ROWS: Final = 8
+_PAGE_BYTES: Final = 4096
 
 
 def divisor(extent: int, most: int) -> int:
@@ -69,6 +75,23 @@ def imbalance(columns: int, full: Sequence[int], tail: Sequence[int], repeats: f
             busy[busy.index(min(busy))] += width
         worst = max(worst, max(busy) * threads / sum(busy))
     return worst
+
+
+def is_near(axes: Sequence[Axis], size: int) -> bool:
+    """Whether the rows of the second operand along `axes` are so near that it is read in place.
+
+    An element has `size` bytes.
+    """
+    spread, pages, rows = size, 1, 1
+    for axis in axes:
+        if isinstance(axis.b, Value) or isinstance(axis.extent, Value):
+            return False
+        length = abs(axis.b) * max(0, axis.extent - 1) * size
+        spread, rows = spread + length, rows * axis.extent
+        pages *= min(axis.extent, length // _PAGE_BYTES + 1)
+    # The windows of an image are on few pages.
+    in_windows = pages <= _PLACE_PAGES and rows >= _PAGE_ROWS * pages
+    return spread <= PLACE_BYTES or in_windows
 
 
 def merged_in_b(f: Function, axes: Sequence[Axis]) -> list[Axis]:

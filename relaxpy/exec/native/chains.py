@@ -139,6 +139,9 @@ class _Finder:
             return False
         if any(self.root(m.target) in memory for m in _members(last)):
             return False
+        factors = {self.root(b) for m in last.members for b, _ in m.reads()}
+        if factors.isdisjoint(memory):
+            return False  # only its epilogue reads what was computed
         members = [m for g in groups for m in _members(g)]
         uses = Counter(b for m in members for b in {b for b, _ in m.accesses()})
         return all(uses[b] == self.uses[b] for b in buffers)

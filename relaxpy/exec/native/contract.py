@@ -14,6 +14,7 @@ from functools import partial
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.native.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction import (
     Axis,
     Contraction,
@@ -22,6 +23,7 @@ from relaxpy.exec.native.contraction import (
     Memory,
     Size,
     advance,
+    converts,
     extents,
     merged,
     total,
@@ -31,8 +33,9 @@ from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.groups import Group, Member
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.exec.native.maths.emit import narrow, widen
+from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import parallel
-from relaxpy.exec.native.tiles import PLACE_BYTES, TileEmitter, tile_of
+from relaxpy.exec.native.tiles import TileEmitter, tile_of
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
@@ -297,7 +300,7 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
 
     It has tasks of its own if there is enough work, unless it is part of one.
     """
-    f, contraction = frame.function, contraction_of(product, frame)
+    f, contraction = frame.function, _packable(product, contraction_of(product, frame), frame)
     rows, member = contraction.row.extent, product.member
 
     def run(one: Contraction) -> None:
@@ -317,6 +320,28 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
         return
     count = total(f, [axis.extent for axis in contraction.over])
     f.branch(f.compare("sgt", f.index(count), 0), perform)
+
+
+def _packable(product: Product, contraction: Contraction, frame: Values) -> Contraction:
+    """The contraction, whose second operand may be packed if nothing else reads it.
+
+    That is for what is copied otherwise. The frame then knows how.
+    """
+    buffer, uses = product.operands[_B].buffer, frame.packable
+    if buffer not in uses or isinstance(contraction.row.extent, Value):
+        return contraction
+    emitter = emitter_of(frame.function, contraction)
+    copied = isinstance(emitter, TileEmitter) and emitter.packs_b and not emitter.pairs
+    if not copied or product.starts[_B].constant != 0 or converts(contraction.b, contraction):
+        return contraction
+    sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
+    known = [(n, b) for n, b in sizes if isinstance(n, int) and isinstance(b, int) and n > 0]
+    fixed = all(isinstance(axis.b, int) and axis.b == 0 for axis in contraction.outer)
+    others = [o for n, o in enumerate(product.operands) if n != _B and o.buffer is buffer]
+    if not fixed or len(known) < len(sizes) or others:
+        return contraction
+    uses[buffer] = Packing(emitter.width, tuple(known[:-1]), known[-1])
+    return replace(contraction, b=replace(contraction.b, may_be_packed=True))
 
 
 def _run(f: Function, contraction: Contraction, *, in_task: bool) -> None:

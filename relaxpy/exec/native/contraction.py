@@ -39,12 +39,14 @@ class Memory:
     """An operand in memory: the address of its first element, and their scalar type.
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
-    default floats are extended and integers sign-extended.
+    default floats are extended and integers sign-extended. If `may_be_packed`, an odd address means
+    that it is a copy in the order in which tiles read it.
     """
 
     pointer: Value
     type: Type
     convert: Callable[[Value], Value] | None = None
+    may_be_packed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +123,7 @@ class Contraction:
             return change(value) if isinstance(value, Value) else value
 
         def memory(m: Memory) -> Memory:
-            return Memory(change(m.pointer), m.type, m.convert)
+            return replace(m, pointer=change(m.pointer))
 
         def axis(x: Axis) -> Axis:
             return Axis(size(x.extent), size(x.a), size(x.b), size(x.c))

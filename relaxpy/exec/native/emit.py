@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import runs
+from relaxpy.exec.kernel.plan.tree import accesses, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.interrupt import Interrupt
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
 from relaxpy.exec.native.obligations import Obligation
+from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import slots
 from relaxpy.exec.native.signature import Signature
 from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
@@ -37,7 +39,7 @@ class KernelEmitter:
     """
 
     def __init__(self, module: Module, name: str, program: Program, signature: Signature) -> None:
-        self.program, self.plan = program, program.plan
+        self.program, self.plan, self.signature = program, program.plan, signature
         is_array = [isinstance(p, Array) for p in signature.params]
         params = [(POINTER if array else I64, f"p{n}") for n, array in enumerate(is_array)]
         params += [(I64, size) for size in size_names(signature.params)]
@@ -55,9 +57,20 @@ class KernelEmitter:
         self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
         shape_vars = self.plan.shape_vars
         self.frame = Values(f, pointers, variables, program.written, shape_vars)
+        members = runs(self.plan.trees)
+        uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
+        once = (b for b in signature.buffers if uses[b] == 1 and b not in program.written)
+        self.frame.packable = dict.fromkeys(once)
         self.loops = TreeLoops(program, self.frame)
         numbers = zip(self.plan.func.params, signature.params, f.params, strict=False)
         self.numbers = [(var, v) for var, p, v in numbers if isinstance(p, Number)]
+
+    @property
+    def packings(self) -> dict[int, Packing]:
+        """How the parameters of those numbers may be packed, after the function was emitted."""
+        arrays = [n for n, p in enumerate(self.signature.params) if isinstance(p, Array)]
+        numbers = dict(zip(self.signature.buffers, arrays, strict=True))
+        return {numbers[b]: how for b, how in self.frame.packable.items() if how is not None}
 
     def emit(self) -> Function:
         """The function.

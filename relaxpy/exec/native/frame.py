@@ -15,6 +15,7 @@ from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.llvm import BOOL, I64, POINTER, Function, Slot, Type, Value
+from relaxpy.exec.native.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -76,6 +77,8 @@ class Frame(ABC):
         """Values that the present iteration stored."""
         self.blocks: dict[Buffer, tuple[Sequence[IndexPoly], IndexPoly]] = {}
         """The strides of buffers of which only some rows exist, and the position of index 0."""
+        self.packable: dict[Buffer, Packing | None] = {}
+        """The parameters that are read in one place, and how those are packed that may be."""
         self.failure: Value | None = None
         """The address of a byte that is not 0 if an obligation failed after the first write."""
         self.bound: dict[Var, Value] = {}

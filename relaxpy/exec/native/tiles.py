@@ -18,6 +18,7 @@ from relaxpy.exec.native.blocking import (
     each,
     even,
     imbalance,
+    is_near,
     merged_in_b,
     packed,
     up,
@@ -45,18 +46,13 @@ from relaxpy.exec.native.contraction import (
 )
 from relaxpy.exec.native.finish import finish_rows
 from relaxpy.exec.native.llvm import I8, I16, I32, Function, Type, Value
+from relaxpy.exec.native.packing import MARK
 from relaxpy.exec.native.panels import Block, pack, pair_rows
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
 DEPTH = 1024
 """The most products that are added to a tile at a time: a copy of a block has that many rows."""
-PLACE_BYTES = 256 * 1024
-"""The size up to which the second operand is read in place; larger ones spread over many pages."""
-PLACE_PAGES = 128
-"""The pages of a larger one that is read in place, if each has `PAGE_ROWS` rows of it."""
-PAGE_ROWS = 8
-_PAGE_BYTES = 4096
 UNROLL = 12
 """The most iterations of the innermost axes of the sum that are written one after the other."""
 
@@ -182,17 +178,7 @@ class TileEmitter:
             return True
         if isinstance(self.rows, int) and self.rows <= self.tile.rows:
             return False
-        size = contraction.b.type.bits // 8
-        spread, pages, depth = size, 1, 1
-        for axis in contraction.over:
-            if isinstance(axis.b, Value) or isinstance(axis.extent, Value):
-                return True
-            length = abs(axis.b) * max(0, axis.extent - 1) * size
-            spread, depth = spread + length, depth * axis.extent
-            pages *= min(axis.extent, length // _PAGE_BYTES + 1)
-        # The windows of an image are on few pages.
-        in_windows = pages <= PLACE_PAGES and depth >= PAGE_ROWS * pages
-        return spread > PLACE_BYTES and not in_windows
+        return not is_near(contraction.over, contraction.b.type.bits // 8)
 
     def _column_blocks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The vectors of full blocks, and those of a smaller one at the end; () for none."""
@@ -345,12 +331,15 @@ class TileEmitter:
     ) -> _Stretch:
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
+        before: Size = 0
         if number is not None:
             assert self.chunked is not None
             chunks = f.intrinsic("smax", f.index(ceil_div(f, self.chunked.extent, self.chunk)), 1)
             first = combine(f, "mul", combine(f, "srem", number, chunks), self.chunk)
             rest = combine(f, "sdiv", number, chunks)
             whole = self.chunked.extent
+            before = combine(f, "add", combine(f, "mul", rest, whole), first)
+            before = combine(f, "mul", before, total(f, [axis.extent for axis in self.whole]))
             left = combine(f, "add", combine(f, "mul", first, -1), whole)
             exact = isinstance(whole, int) and whole % self.chunk == 0
             extent = self.chunk if exact and whole else combine(f, "smin", left, self.chunk)
@@ -377,8 +366,7 @@ class TileEmitter:
             a, a_row = Memory(self.band, self.packed), self.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
         if self.packs_b:
-            self._pack_b(b, axes, columns)
-            b, width = Memory(self.panel, self.packed), self.width
+            b, width = Memory(self._panel(b, axes, columns, before), self.packed), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
         if self.pairs:
@@ -390,6 +378,33 @@ class TileEmitter:
         pairs = zip(axes, strides, strict=True)
         axes = [Axis(axis.extent, *both) for axis, both in pairs]
         return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
+
+    def _panel(self, b: Memory, axes: Sequence[Axis], columns: _Columns, before: Size) -> Value:
+        """The address of a copy of a block, whose rows follow `before` others of the same columns.
+
+        If the whole operand is packed already, it is a part of that.
+        """
+        f, memory = self.f, self.contraction.b
+
+        def copied() -> list[Value]:
+            self._pack_b(b, axes, columns)
+            return [self.panel]
+
+        if not memory.may_be_packed:
+            [panel] = copied()
+            return panel
+        address = f.cast("ptrtoint", memory.pointer, "i64")
+        rows = int(math.prod(extents(self.contraction.over)))
+        place = combine(f, "mul", columns.start, rows)
+        place = combine(f, "add", place, combine(f, "mul", before, self.width))
+
+        def present() -> list[Value]:
+            whole = f.element(memory.pointer, -MARK, I8)
+            return [advance(f, whole, place, self.packed)]
+
+        is_packed = f.compare("ne", f.arithmetic("and", address, MARK), 0)
+        [panel] = f.branch(is_packed, present, copied)
+        return panel
 
     def _narrowed(self, memory: Memory) -> Memory:
         """Memory that is read as the type of copies."""

@@ -1,0 +1,112 @@
+"""Constant operands of contractions are packed once, and results have the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.exec.native.packing import Packing
+from relaxpy.ir.op import Op
+from relaxpy.script import from_source
+from tests.exec.native.contractions import guarded
+from tests.exec.native.test_contract import graph, numbers
+
+
+@pytest.fixture
+def packed(monkeypatch: pytest.MonkeyPatch) -> list[Packing]:
+    """How constants were packed in a test; a page after the copies must not be read."""
+    found: list[Packing] = []
+    plain = Packing.packed
+
+    def record(packing: Packing, data: np.ndarray) -> np.ndarray:
+        found.append(packing)
+        return guarded(plain(packing, data), at_end=True)
+
+    monkeypatch.setattr(Packing, "packed", record)
+    return found
+
+
+def bound(text: str, **values: np.ndarray) -> relaxpy.IRModule:
+    """The program with constants in place of parameters."""
+    module = from_source(text)
+    module["main"] = module["main"].bind_params(values)
+    return module
+
+
+def parameters(**shapes: tuple[int, ...]) -> str:
+    return ", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in shapes.items())
+
+
+@pytest.mark.parametrize(
+    ("body", "x", "w"),
+    [
+        ("R.linear(x, w)", (20, 70), (1100, 70)),
+        ("R.nn.relu(R.matmul(x, w))", (9, 2500), (2500, 70)),
+        ("R.linear(x, w)", (130, 1030), (97, 1030)),
+        ("R.nn.conv2d(x, w, padding=1)", (2, 30, 9, 9), (200, 30, 3, 3)),
+        ("R.nn.conv2d(x, w, 2)", (1, 130, 13, 13), (70, 130, 3, 3)),
+    ],
+)
+def test_same_bits(
+    packed: list[Packing], body: str, x: tuple[int, ...], w: tuple[int, ...]
+) -> None:
+    text = graph(parameters(x=x, w=w), body)
+    values, weight = numbers(x), numbers(w)
+    expected = relaxpy.compile(from_source(text), target="native")["main"](values, weight)
+    assert not packed
+    executable = relaxpy.compile(bound(text, w=weight), target="native")
+    assert len(packed) == 1
+    assert (executable["main"](values) == expected).all()
+    # Without the function of the whole graph, the kernel reads the constant as it is.
+    executable.profile(values, repeat=1)
+    assert len(packed) == 1
+
+
+def test_a_constant_with_several_uses(packed: list[Packing]) -> None:
+    shapes = parameters(x=(60, 600), y=(600, 600), w=(600, 600))
+    text = graph(shapes, "(R.linear(x, w), R.matmul(y, w), R.multiply(w, y))")
+    x, y, w = numbers((60, 600)), numbers((600, 600), seed=1), numbers((600, 600), seed=2)
+    expected = relaxpy.compile(from_source(text), target="native")["main"](x, y, w)
+    found = relaxpy.compile(bound(text, w=w), target="native")["main"](x, y)
+    assert len(packed) == 2
+    assert all((a == b).all() for a, b in zip(found, expected, strict=True))
+
+
+def test_what_is_read_twice_or_has_few_or_any_rows_is_not_packed(packed: list[Packing]) -> None:
+    w = numbers((300, 300))
+    for rows, body in (("n", "R.linear(x, w)"), (1, "R.linear(x, w)"), (300, "R.linear(w, w)")):
+        shape = f'"{rows}"' if isinstance(rows, str) else rows
+        args = f'x: R.Tensor(({shape}, 300), "float32"), w: R.Tensor((300, 300), "float32")'
+        x = numbers((5 if isinstance(rows, str) else rows, 300), seed=1)
+        found = relaxpy.compile(bound(graph(args, body), w=w), target="native")["main"](x)
+        np.testing.assert_allclose(found, (w if "w, w" in body else x) @ w.T, atol=1e-3)
+    assert not packed
+
+
+def test_order_of_the_elements() -> None:
+    data = np.arange(3 * 2 * 5, dtype="float32").reshape(5, 3, 2)
+    packed = Packing(4, ((2, 1), (3, 2)), (5, 6)).packed(data)
+    assert packed.shape == (2, 2, 3, 4)
+    assert packed.ctypes.data % 64 == 0
+    for block, a, b, n in np.ndindex(*packed.shape):
+        column = 4 * block + n
+        assert packed[block, a, b, n] == (data[column, b, a] if column < 5 else 0)
+
+
+def test_programs_from_the_disk(
+    packed: list[Packing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXPY_CACHE", "1")
+    monkeypatch.setenv("RELAXPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(Op, "user_changes", 0)
+    text = graph(parameters(x=(20, 300), w=(300, 300)), "R.linear(x, w)")
+    x, w = numbers((20, 300)), numbers((300, 300), seed=1)
+    first, second = (
+        relaxpy.compile(bound(text, w=w), target="native")["main"](x) for _ in range(2)
+    )
+    assert (first == second).all()
+    assert len(packed) == 2
+    assert packed[0] == packed[1]
