@@ -1,3 +1,4 @@
 """Front ends: other ways to describe models."""
 
-from relaxpy.relax.frontend import nn as nn
+from relaxpy.ir.relax.frontend.params import detach_params as detach_params
+from relaxpy.relax.frontend import common as common, nn as nn

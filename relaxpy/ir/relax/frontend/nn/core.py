@@ -303,7 +303,11 @@ def _with_known_shape(expr: Expr) -> Expr:
     sinfo = expr.struct_info if isinstance(expr, Expr) else None
     if not isinstance(sinfo, TensorStructInfo) or sinfo.get_shape() is None:
         found = sinfo if isinstance(expr, Expr) else f"{expr!r:.60}"
-        raise MisuseError(f"an nn.Tensor has a known shape, found {found}", about=expr)
+        raise MisuseError(
+            f"an nn.Tensor has a known shape, found {found}",
+            hint="dimensions of operands that may differ make the shape of a result unknown",
+            about=expr,
+        )
     return expr
 
 

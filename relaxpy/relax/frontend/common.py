@@ -1,0 +1,3 @@
+"""What importers share."""
+
+from relaxpy.ir.relax.frontend.params import detach_params as detach_params
