@@ -112,6 +112,21 @@ def test_a_convolution_takes_its_bias_and_activation() -> None:
     agree(Model, floats(1, 3, 6, 6), floats(4, 3, 3, 3), floats(1, 4, 1, 1))
 
 
+def test_two_products_of_a_sum_keep_their_own_kernels() -> None:
+    @I.ir_module
+    class Model:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 6), "float32"),
+            w: R.Tensor((8, 5), "float32"), v: R.Tensor((6, 5), "float32"),
+        ):  # fmt: skip
+            z = R.nn.relu(R.add(R.matmul(x, w), R.matmul(y, v)))
+            return z
+
+    assert sorted(called(Model)) == ["fused_matmul_add_relu", "matmul1"]
+    agree(Model, floats(3, 8), floats(3, 6), floats(8, 5), floats(6, 5))
+
+
 def test_constants_are_folded_and_equal_values_computed_once() -> None:
     @I.ir_module
     class Model:

@@ -73,17 +73,23 @@ def _has_init(body: st.Stmt) -> bool:
 
 
 def _may_reduce(loop: st.For) -> bool:
-    """Whether a block in `loop` has an init and writes the same places in all its iterations."""
+    """Whether a block in `loop` may have an init and be a reduction along it."""
+    nodes = list(walk(loop.body))
+    if any(isinstance(node, st.LetStmt) for node in nodes):
+        return True  # the variable may be that of the loop under another name
     return any(
-        isinstance(node, st.BlockRealize)
-        and node.block.init is not None
-        and not any(
-            loop.loop_var in set(walk(value))
-            for i, value in zip(node.block.iter_vars, node.iter_values, strict=True)
-            if i.iter_type != tir.IterVarKind.CommReduce
-        )
-        for node in walk(loop.body)
+        node.block.init is not None and loop.loop_var in _only_reduced(node)
+        for node in nodes
+        if isinstance(node, st.BlockRealize)
     )
+
+
+def _only_reduced(realize: st.BlockRealize) -> set[object]:
+    """The loops along which a block is a reduction, among other variables."""
+    found: dict[bool, set[object]] = {True: set(), False: set()}
+    for i, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        found[i.iter_type == tir.IterVarKind.CommReduce].update(walk(value))
+    return found[True] - found[False]
 
 
 def check_supported(func: PrimFunc, name: str) -> None:
@@ -391,8 +397,8 @@ class KernelRun(ScalarEvaluator):
                     var, range(start, start + count), lambda: self._run_inits(body, conditions)
                 )
                 self.empty_loops = outer
-            case st.BlockRealize(iter_values=values, predicate=predicate, block=block):
-                self._run_init(values, block, (*conditions, predicate))
+            case st.BlockRealize(predicate=predicate):
+                self._run_init(stmt, (*conditions, predicate))
             case st.IfThenElse(condition=condition, then_case=yes, else_case=no):
                 self._run_inits(yes, (*conditions, condition))
                 if no is not None:
@@ -404,12 +410,8 @@ class KernelRun(ScalarEvaluator):
             case _:
                 pass
 
-    def _run_init(
-        self,
-        values: Sequence[tir.PrimExpr],
-        block: st.Block,
-        conditions: Sequence[tir.PrimExpr],
-    ) -> None:
+    def _run_init(self, realize: st.BlockRealize, conditions: Sequence[tir.PrimExpr]) -> None:
+        values, block = realize.iter_values, realize.block
         if block.init is None:
             bound = dict(zip((i.var for i in block.iter_vars), values, strict=True))
             inner = substitute(replace(block, iter_vars=()), bound)
@@ -421,13 +423,9 @@ class KernelRun(ScalarEvaluator):
                 self._run_inits(inner.body, conditions)
             self.enclosing_regions = outer
             return
-        reducing, spatial = set[object](), set[object]()
-        for i, value in zip(block.iter_vars, values, strict=True):
-            variables = reducing if i.iter_type == tir.IterVarKind.CommReduce else spatial
-            variables.update(walk(value))
         tests = (test for condition in conditions for test in _conjuncts(condition))
         decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
-        if not self.empty_loops <= reducing - spatial:
+        if not self.empty_loops <= _only_reduced(realize):
             return
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)

@@ -118,28 +118,41 @@ def is_init(node: ast.AST) -> bool:
 
 
 def may_reduce(loop: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether a block in a loop has an init and writes the same places in all its iterations."""
-    blocks = [n for part in body for n in ast.walk(part) if isinstance(n, ast.With)]
+    """Whether a block in a loop may have an init and be a reduction along the loop."""
+    nodes = [node for part in body for node in ast.walk(part)]
+    if any(isinstance(node, ast.AnnAssign) or _is_let(node) for node in nodes):
+        return True  # the variable may be that of the loop under another name
+    blocks = [node for node in nodes if isinstance(node, ast.With)]
     return any(
-        any(is_init(part) for part in block.body) and loop not in _kept(block) for block in blocks
+        any(map(is_init, block.body)) and loop in _only_reduced(block.body) for block in blocks
     )
 
 
-def _kept(block: ast.With) -> set[str]:
-    """The names to which the axes of a block that are not reduced are bound."""
-    found: set[str] = set()
-    for node in block.body:
+def _is_let(node: ast.AST) -> bool:
+    match node:
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return not isinstance(value, ast.Call)
+        case _:
+            return False
+
+
+def _only_reduced(body: Sequence[ast.stmt]) -> set[str]:
+    """The names to which only axes of a block are bound that are reduced."""
+    reduced: set[str] = set()
+    kept: set[str] = set()
+    for node in body:
         match node:
             case ast.Assign(value=ast.Call(func=func, args=[first, second])) if ast.unparse(
                 func
             ).startswith("T.axis."):
-                if name_of(func) == "remap" and isinstance(second, ast.List):
-                    pairs = zip(ast.literal_eval(first), second.elts, strict=True)
-                    bindings = [binding for letter, binding in pairs if letter == "S"]
+                if isinstance(second, ast.List):
+                    pairs = list(zip(ast.literal_eval(first), second.elts, strict=True))
                 else:
-                    bindings = [second] if name_of(func) in ("spatial", "S") else []
-                found.update(*(names_in(ast.unparse(binding)) for binding in bindings))
-    return found
+                    pairs = [(name_of(func)[0].upper(), second)]
+                for letter, binding in pairs:
+                    names = names_in(ast.unparse(binding))
+                    (reduced if letter == "R" else kept).update(names)
+    return reduced - kept
 
 
 def parts_of(node: ast.expr) -> list[ast.expr]:

@@ -115,6 +115,22 @@ FOUND = {
         call(ints()),
         call(ints(3, 4)),
     ),
+    "the bounds inside an empty loop beside a reduction are not evaluated": (
+        """
+        def f(h: T.handle, A: T.Buffer((2,), "int32")):
+            n = T.int64()
+            H = T.match_buffer(h, (n,), "int32")
+            for i in range(n):
+                for j, k in T.grid(2, 4 // n):
+                    with T.block("b"):
+                        vj, vk = T.axis.remap("SR", [j, k])
+                        with T.init():
+                            A[vj] = 0
+                        A[vj] = A[vj] + 1
+        """,
+        call(ints(), ints(1, 2)),
+        call(ints(3, 4), ints(1, 2)),
+    ),
     "a test before the first write reads no local buffer": (
         """
         def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):

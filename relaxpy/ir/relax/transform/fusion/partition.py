@@ -36,6 +36,11 @@ class GraphNode:
     row_wise: bool = False
     products: int = 0
 
+    @property
+    def contracts(self) -> bool:
+        """Whether this is a contraction, which has blocks of its own."""
+        return self.kind is _OUT_EWISE_FUSABLE and not self.row_wise
+
 
 @dataclass(slots=True, eq=False)
 class Group:
@@ -43,6 +48,7 @@ class Group:
 
     kind: OpPatternKind
     anchored: bool
+    contracts: bool
     size: int = 1
     products: int = 0
     parent: Group | None = None
@@ -126,7 +132,12 @@ class _Fusion:
     ) -> None:
         self.nodes, self.max_size, self.pays = nodes, max_size, pays
         self.groups = [
-            Group(node.kind, node.kind is _OUT_EWISE_FUSABLE, products=node.products)
+            Group(
+                node.kind,
+                anchored=node.kind is _OUT_EWISE_FUSABLE,
+                contracts=node.contracts,
+                products=node.products,
+            )
             for node in nodes
         ]
         self.tree = _post_dominators(nodes, max_size + 1)
@@ -143,11 +154,15 @@ class _Fusion:
             self._fuse(index, user)
 
     def try_rows(self, index: int) -> None:
-        """Fuse a node with its dominator if that and all nodes between them are row-wise."""
+        """Fuse a node with its dominator if that and all nodes between them are row-wise.
+
+        Two contractions stay apart.
+        """
         node, sink = self.nodes[index], self.tree[index].parent
-        if sink is None or not (node.row_wise or node.kind is _OUT_EWISE_FUSABLE):
+        if sink is None or not (node.row_wise or node.contracts):
             return
-        if self.groups[index].root() is self.groups[sink].root():
+        group, target = self.groups[index].root(), self.groups[sink].root()
+        if group is target or (group.contracts and target.contracts):
             return
         between = [self.nodes[k] for k in self._between(index, sink) if k != index]
         if not all(other.row_wise for other in (self.nodes[sink], *between)):
@@ -243,6 +258,7 @@ class _Fusion:
             parent.size += child.size
             parent.products += child.products
             child.parent = parent
+            parent.contracts |= child.contracts
             if child.anchored:
                 parent.anchored = True
                 parent.kind = max(child.kind, parent.kind)
