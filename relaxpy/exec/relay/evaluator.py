@@ -11,6 +11,7 @@ from relaxpy.errors import MisuseError, RuntimeCheckError, counted
 from relaxpy.exec.relay.operators import run_operator
 from relaxpy.exec.relay.values import (
     ConstructorValue,
+    FieldTypes,
     FunctionValue,
     RefValue,
     check_value,
@@ -19,12 +20,12 @@ from relaxpy.exec.relay.values import (
 )
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.trampoline import Task, run
-from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.ty import FuncType, Type, UnknownDim
+from relaxpy.ir.relay.transform.lets import is_cast
+from relaxpy.ir.relay.ty import FuncType, RefType, TupleType, Type, TypeCall
 
 
 class _Frame:
@@ -76,7 +77,9 @@ class Evaluator:
         self.module = module
         self.compiled = compiled or {}
         self.scopes: dict[int, tuple[rl.RelayExpr, Scopes]] = {}
-        self.checked: dict[int, bool] = {}
+        self.casts: dict[tuple[int, int], bool] = {}
+        self.checked_patterns: dict[int, tuple[rl.Clause, set[rl.Var]]] = {}
+        self.field_types = FieldTypes()
         self.alive: list[Type] = []
 
     def function(self, name: str) -> FunctionValue:
@@ -136,15 +139,25 @@ class Evaluator:
 
     # Sizes that are known only now (RLY-88)
 
-    def _is_open(self, ty: Type | None) -> bool:
-        """Return whether a type contains `?`."""
-        if ty is None:
+    def _is_cast(self, annotation: Type | None, actual: Type | None) -> bool:
+        """Return whether `?` of one type meets a size of the other."""
+        if annotation is None or actual is None or annotation is actual:
             return False
-        known = self.checked.get(id(ty))
+        key = id(annotation), id(actual)
+        known = self.casts.get(key)
         if known is None:
-            known = self.checked[id(ty)] = any(isinstance(n, UnknownDim) for n in walk(ty))
-            self.alive.append(ty)
+            known = self.casts[key] = is_cast(annotation, actual)
+            self.alive += (annotation, actual)
         return known
+
+    def _variables_to_check(self, clause: rl.Clause, ty: Type | None) -> set[rl.Var]:
+        """Return the variables of a pattern for values of a type whose sizes are checked."""
+        known = self.checked_patterns.get(id(clause))
+        if known is None:
+            types = {} if ty is None else types_of_variables(clause.lhs, ty)
+            found = {v for v, actual in types.items() if is_cast(v.type_annotation, actual)}
+            known = self.checked_patterns[id(clause)] = clause, found
+        return known[1]
 
     def _check_args(
         self, function: rl.Function, args: tuple[Any, ...], call: rl.Call | None
@@ -152,12 +165,13 @@ class Evaluator:
         if call is None:
             return
         for param, arg, expr in zip(function.params, args, call.args, strict=True):
-            if param.type_annotation is not None and self._is_open(expr.checked_type_):
+            annotation = param.type_annotation
+            if annotation is not None and self._is_cast(annotation, expr.checked_type_):
                 what = f"the argument %{param.name_hint}"
-                check_value(arg, param.type_annotation, what, "RLY-88", expr.span or call.span)
+                check_value(arg, annotation, what, "RLY-88", expr.span or call.span)
 
     def _result_is_checked(self, function: rl.Function) -> bool:
-        return function.ret_type is not None and self._is_open(function.body.checked_type_)
+        return self._is_cast(function.ret_type, function.body.checked_type_)
 
     def _check_result(self, function: rl.Function, result: Any) -> None:
         if function.ret_type is not None and self._result_is_checked(function):
@@ -185,7 +199,7 @@ class Evaluator:
     def _bind(self, let: rl.Let, frame: _Frame) -> None:
         value = self._value(let.value, frame)
         annotation = let.var.type_annotation
-        if annotation is not None and self._is_open(let.value.checked_type_):
+        if annotation is not None and self._is_cast(annotation, let.value.checked_type_):
             what = f"the value of %{let.var.name_hint}"
             check_value(value, annotation, what, "RLY-88", let.value.span or let.span)
         frame.values[id(let.var)] = value
@@ -239,7 +253,11 @@ class Evaluator:
             case rl.RefRead(ref=ref):
                 return self._value(ref, frame).value
             case rl.RefWrite(ref=ref, value=value):
-                self._value(ref, frame).value = self._value(value, frame)
+                content = self._value(value, frame)
+                ty = ref.checked_type_
+                if isinstance(ty, RefType) and self._is_cast(ty.value, value.checked_type_):
+                    check_value(content, ty.value, "operand 2 of ref_write", "RLY-88", node.span)
+                self._value(ref, frame).value = content
                 return ()
             case _:
                 raise MisuseError(
@@ -255,11 +273,23 @@ class Evaluator:
             except RuntimeCheckError as error:
                 raise error.located(node.span) from None
         if isinstance(callee, rl.Constructor):
+            self._check_fields(node, callee, args)
             return ConstructorValue(callee.tag, args, callee)
         function = self._value(callee, frame)
         if tail:
             return _TailCall(function, args, node)
         return (yield self._apply(function, args, node))
+
+    def _check_fields(
+        self, call: rl.Call, constructor: rl.Constructor, fields: tuple[Any, ...]
+    ) -> None:
+        if not isinstance(call.checked_type_, TypeCall):
+            return
+        types = self.field_types(constructor, call.checked_type_)
+        for number, (arg, field, ty) in enumerate(zip(call.args, fields, types, strict=False), 1):
+            if self._is_cast(ty, arg.checked_type_):
+                what = f"argument {number} of {constructor.name_hint}"
+                check_value(field, ty, what, "RLY-88", arg.span or call.span)
 
     def _match(self, node: rl.Match, frame: _Frame, *, tail: bool) -> Task[Any]:
         value = self._value(node.data, frame)
@@ -267,8 +297,9 @@ class Evaluator:
         for clause, scope in zip(node.clauses, scopes, strict=True):
             bound = fitting(clause.lhs, value)
             if bound is not None:
+                checked = self._variables_to_check(clause, node.data.checked_type_)
                 for var, part in bound.items():
-                    if var.type_annotation is not None and self._is_open(node.data.checked_type_):
+                    if var in checked and var.type_annotation is not None:
                         what = f"the pattern %{var.name_hint}"
                         check_value(part, var.type_annotation, what, "RLY-88", clause.span)
                     frame.values[id(var)] = part
@@ -276,6 +307,24 @@ class Evaluator:
         raise RuntimeCheckError(
             f"no clause fits {value_text(value)}", rule="RLY-55", span=node.span
         )
+
+
+def types_of_variables(pattern: rl.Pattern, ty: Type) -> dict[rl.Var, Type]:
+    """Return the types of what the variables of a pattern meet in a value of a type."""
+    found: dict[rl.Var, Type] = {}
+    fields_of = FieldTypes()
+    stack: list[tuple[rl.Pattern, Type]] = [(pattern, ty)]
+    while stack:
+        match stack.pop():
+            case rl.PatternVar(var=var), actual:
+                found[var] = actual
+            case rl.PatternConstructor(constructor=constructor, patterns=patterns), TypeCall() as t:
+                stack += zip(patterns, fields_of(constructor, t), strict=False)
+            case rl.PatternTuple(patterns=patterns), TupleType(fields=fields):
+                stack += zip(patterns, fields, strict=True)
+            case _:
+                pass
+    return found
 
 
 def fitting(pattern: rl.Pattern, value: Any) -> dict[rl.Var, Any] | None:

@@ -13,6 +13,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relay.expr import Constructor
+from relaxpy.ir.relay.infer.solver import substitute
 from relaxpy.ir.relay.ty import (
     FuncType,
     RefType,
@@ -122,32 +123,62 @@ def _listed(values: Sequence[Any]) -> list[Any]:
 
 
 def mismatch(value: Any, ty: Type) -> str | None:
-    """Return what is wrong with a value of a type, or None; sizes of `?` are free (RLY-88)."""
+    """Return what is wrong with a value of a type, or None; sizes of `?` are free (RLY-88).
+
+    The fields of instances and the contents of cells are checked too, shared ones once.
+    """
+    fields_of = FieldTypes()
+    visited: set[tuple[int, int]] = set()
     stack: list[tuple[Any, Type]] = [(value, ty)]
     while stack:
         part, expected = stack.pop()
+        if (id(part), id(expected)) in visited:
+            continue
+        visited.add((id(part), id(expected)))
+        fits = True
         match expected:
             case TensorType():
                 error = _tensor_mismatch(part, expected)
                 if error is not None:
                     return error
             case TupleType(fields=fields):
-                if not isinstance(part, tuple) or len(part) != len(fields):
-                    return f"expected {expected}, found {value_text(part)}"
-                stack += zip(part, fields, strict=True)
+                fits = isinstance(part, tuple) and len(part) == len(fields)
+                stack += zip(part, fields, strict=True) if fits else ()
             case TypeCall(func=func):
-                known = isinstance(part, ConstructorValue) and part.constructor.belong_to == func
-                if not known:
-                    return f"expected {expected}, found {value_text(part)}"
-            case RefType():
-                if not isinstance(part, RefValue):
-                    return f"expected {expected}, found {value_text(part)}"
+                fits = isinstance(part, ConstructorValue) and part.constructor.belong_to == func
+                if fits:
+                    stack += zip(part.fields, fields_of(part.constructor, expected), strict=False)
+            case RefType(value=content):
+                fits = isinstance(part, RefValue)
+                stack += [(part.value, content)] if fits else ()
             case FuncType():
-                if not isinstance(part, FunctionValue):
-                    return f"expected {expected}, found {value_text(part)}"
+                fits = isinstance(part, FunctionValue)
             case _:
                 pass
+        if not fits:
+            return f"expected {expected}, found {value_text(part)}"
     return None
+
+
+class FieldTypes:
+    """The types of the fields of instances; equal types are one object, so that this ends."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Type, tuple[Type, ...]]] = {}
+        self._unique: dict[Type, Type] = {}
+
+    def __call__(self, constructor: Constructor, ty: TypeCall) -> tuple[Type, ...]:
+        """Return the types of the fields of a constructor whose instances are of this type."""
+        key = id(constructor), id(ty)
+        if key not in self._known:
+            whole = self._unique.setdefault(ty, ty)
+            function = constructor.checked_type_
+            fields: tuple[Type, ...] = ()
+            if isinstance(function, FuncType) and isinstance(whole, TypeCall):
+                args = dict(zip(function.type_params, whole.args, strict=False))
+                fields = tuple(substitute(field, args) for field in function.arg_types)
+            self._known[key] = ty, tuple(self._unique.setdefault(f, f) for f in fields)
+        return self._known[key][1]
 
 
 def _tensor_mismatch(value: Any, ty: TensorType) -> str | None:

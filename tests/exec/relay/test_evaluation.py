@@ -341,3 +341,38 @@ def test_a_closure_shares_expressions_with_the_function_around_it(
     text: str, expected: object
 ) -> None:
     assert numbers(text) == expected
+
+
+VIEW = "def @view(%x: Tensor[(?,), float32]) -> Tensor[(?,), float32] { %x }\n"
+
+
+@pytest.mark.rule("RLY-88")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let %l: List[Tensor[(3,), float32]] = Cons(@view(%x), Nil()); @hd(%l)",
+        "let %l: List[(int32, Tensor[(3,), float32])] = Cons((1, @view(%x)), Nil()); @length(%l)",
+        "let %r: ref(Tensor[(3,), float32]) = ref(@view(%x)); ref_read(%r)",
+        "let %r = ref(Constant(0, (3,), float32)); ref_write(%r, @view(%x)); ref_read(%r)",
+        "match (Some(@view(%x))) { Some(%a: Tensor[(3,), float32]) => sum(%a), None => 0f }",
+    ],
+)
+def test_sizes_are_checked_in_instances_and_cells(body: str) -> None:
+    module = relay.parse(
+        f"{VIEW} fn(%x: Tensor[(?,), float32]) {{ {body} }}", init_module=prelude()
+    )
+    run = relay.create_executor(mod=module).evaluate()
+    run(np.ones(3, "float32"))
+    message = r"expected Tensor\[\(3,\), float32\], found Tensor\[\(4,\), float32\] \[RLY-88\]"
+    with pytest.raises(RuntimeCheckError, match=message):
+        run(np.ones(4, "float32"))
+
+
+@pytest.mark.rule("RLY-88")
+def test_values_that_share_much_are_checked_once() -> None:
+    pairs = "".join(f"let %p{i} = (%p{i - 1}, %p{i - 1});" for i in range(1, 50))
+    module = relay.parse(f"{VIEW} fn(%x: Tensor[(?,), float32]) {{ let %p0 = %x; {pairs} %p49.0 }}")
+    found = relay.create_executor(mod=module).evaluate()(np.ones(3, "float32"))
+    for _ in range(48):
+        found = found[1]
+    assert found.tolist() == [1, 1, 1]

@@ -247,7 +247,7 @@ def test_a_function_that_refers_to_one_without_translation_is_refused() -> None:
         relay.to_relax(module, ["k"])
 
 
-def test_polymorphic_recursion_has_too_many_instances() -> None:
+def test_polymorphic_recursion_has_no_end_of_instances() -> None:
     """RLY-97: each call of @f is another instance."""
     message = refused(
         """
@@ -256,7 +256,7 @@ def test_polymorphic_recursion_has_too_many_instances() -> None:
         """,
         "RLY-97",
     )
-    assert "64 instances" in message
+    assert "@f calls itself with other types each time" in message
 
 
 def test_a_branch_takes_a_type_with_unknown_dimensions() -> None:

@@ -115,10 +115,32 @@ def test_an_operator_without_a_default_is_refused_as_a_value() -> None:
         "fn(%x: float32) { let %f = @id; (%f(%x), %f(1)) }",
         "fn(%x: float32) { let %id = fn<t>(%y: t) -> t { %y }; let %f = %id; (%f(%x), %f(1)) }",
         "fn(%x: float32) { let %unused = fn<t>(%y: t) { %y }; %x }",
+        "fn(%x: float32) { let %t = (fn<t>(%y: t) -> (t, t) { (%y, %y) }, fn<t>(%y: t) { %y });"
+        "let %g = %t.1; %g(%t.0(%x)) }",
+        "fn(%x: float32) { let %f = if (%x > 1f) { fn<t>(%y: t) -> t { %y } } else {"
+        "let %k = 1; fn<t>(%y: t) -> t { (%y, %k).0 } }; (%f(%x), %f(2f)) }",
+        "fn(%x: float32) { let %m = fn() { fn<t>(%y: t) -> t { %y } }; (%m()(%x), %m()(%x)) }",
     ],
 )
 def test_polymorphic_closures_have_instances(text: str) -> None:
     assert_same(text, np.array(2, "float32"), module=prelude())
+
+
+@pytest.mark.rule("RLY-97")
+def test_any_number_of_closures_may_be_polymorphic() -> None:
+    lets = "".join(f"let %f{i} = fn(%y) {{ %f{i - 1}(%y) }};" for i in range(1, 80))
+    assert_same(
+        f"fn(%x: float32) {{ let %f0 = fn(%y) {{ %y }}; {lets} (%f79(%x), %f79(1)) }}",
+        np.array(2, "float32"),
+        module=prelude(),
+    )
+
+
+@pytest.mark.rule("RLY-97")
+def test_a_function_may_have_any_number_of_instances() -> None:
+    calls = ", ".join(f"@id({'(' * i}%x{',)' * i})" for i in range(71))
+    module = relay.parse(f"def @id(%y) {{ %y }} def @main(%x: float32) {{ ({calls}) }}")
+    assert len(relay.to_relax(module).functions) == 72
 
 
 @pytest.mark.rule("RLY-97")

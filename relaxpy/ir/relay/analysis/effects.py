@@ -28,31 +28,46 @@ class Effects:
 
     def of(self, expr: rl.RelayExpr) -> bool:
         """Return whether the evaluation of an expression may touch a cell."""
-        known = self.known.get(id(expr))
-        if known is None:
-            known = self.known[id(expr)] = expr, self._search(expr)
-        return known[1]
+        if id(expr) not in self.known:
+            self._search(expr)
+        return self.known[id(expr)][1]
 
-    def _search(self, root: rl.RelayExpr) -> bool:
-        """Look for effects in an expression and in all functions that it may call."""
-        visited: set[int] = set()
+    def _search(self, root: rl.RelayExpr) -> None:
+        """Find the effects of an expression, and of all that its evaluation evaluates."""
+        found: dict[int, Node] = {}
+        users: dict[int, list[Node]] = {}
+        effectful: list[Node] = []
         stack: list[Node] = [root]
         while stack:
             node = stack.pop()
-            if id(node) in visited:
+            if id(node) in found:
                 continue
-            visited.add(id(node))
-            if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
-                return True
-            if isinstance(node, rl.Function):
-                continue  # it is evaluated where it is called
-            if isinstance(node, rl.Call):
-                bodies = self.bodies_called(node.op)
-                if bodies is None:
-                    return True
-                stack += bodies
-            stack += [c for c in children(node) if not isinstance(c, (Type, rl.Constructor))]
-        return False
+            found[id(node)] = node
+            evaluated = self._evaluated(node)
+            if evaluated is None or any(self.known.get(id(e), (e, False))[1] for e in evaluated):
+                effectful.append(node)
+                continue
+            for part in evaluated:
+                if id(part) not in self.known:
+                    users.setdefault(id(part), []).append(node)
+                    stack.append(part)
+        self.known |= {key: (node, False) for key, node in found.items()}
+        while effectful:
+            node = effectful.pop()
+            if not self.known[id(node)][1]:
+                self.known[id(node)] = node, True
+                effectful += users.get(id(node), ())
+
+    def _evaluated(self, node: Node) -> list[Node] | None:
+        """Return what the evaluation of an expression evaluates; None if it may touch a cell."""
+        if isinstance(node, (rl.RefCreate, rl.RefRead, rl.RefWrite)):
+            return None
+        if isinstance(node, rl.Function):
+            return []  # it is evaluated where it is called
+        bodies = self.bodies_called(node.op) if isinstance(node, rl.Call) else []
+        if bodies is None:
+            return None
+        return bodies + [c for c in children(node) if not isinstance(c, (Type, rl.Constructor))]
 
     def bodies_called(self, callee: rl.RelayExpr) -> list[Node] | None:
         """Return what a call evaluates besides its operands; None if that is not known."""

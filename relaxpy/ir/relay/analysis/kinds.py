@@ -56,16 +56,22 @@ def kind_of(ty: Node) -> TypeKind:
             return TypeKind.Type
 
 
-def kind_errors(root: Type, module: RelayModule | None) -> list[tuple[str, str]]:
-    """Return the rule and the message of each wrong kind in a type."""
+def kind_errors(
+    root: Type, module: RelayModule | None, checked: dict[int, Node] | None = None
+) -> list[tuple[str, str]]:
+    """Return the rule and the message of each wrong kind in a type.
+
+    `checked` are types without errors, by identity; it receives those in `root`.
+    """
     errors: list[tuple[str, str]] = []
-    visited: set[int] = set()
+    known = {} if checked is None else checked
+    visited: dict[int, Node] = {}
     stack: list[Node] = [root]
     while stack:
         ty = stack.pop()
-        if id(ty) in visited:
+        if id(ty) in visited or id(ty) in known:
             continue
-        visited.add(id(ty))
+        visited[id(ty)] = ty
         for part in _types_in(ty):
             kind = kind_of(part)
             if kind is not TypeKind.Type:
@@ -75,6 +81,8 @@ def kind_errors(root: Type, module: RelayModule | None) -> list[tuple[str, str]]
             errors += _call_errors(ty, module)
         if not isinstance(ty, (TypeVar, TensorType)):
             stack += children(ty)
+    if not errors:
+        known.update(visited)
     return errors
 
 

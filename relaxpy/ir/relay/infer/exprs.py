@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, assert_never
 
 from relaxpy.errors import Diagnostic, RelaxpyError, Span, counted
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
+from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.trampoline import Task
+from relaxpy.ir.core.traverse import children
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.kinds import kind_errors
 from relaxpy.ir.relay.analysis.variables import free_type_vars
@@ -53,6 +54,7 @@ class ExprInference:
         self.matches: list[rl.Match] = []
         self.literals: dict[int, tuple[rl.Literal, IncompleteType]] = {}
         self.diagnostics: list[Diagnostic] = []
+        self._checked_kinds: dict[int, Node] = {}
 
     def report(
         self, message: str, rule: str, span: Span | None, hint: str = "", note: str = ""
@@ -123,7 +125,7 @@ class ExprInference:
                 self.literals[id(expr)] = expr, hole
                 return TensorType((), hole)
             case rl.Tuple(fields=fields):
-                return TupleType((yield self.monos(fields)))
+                return _kept(expr, TupleType((yield self.monos(fields))))
             case rl.TupleGetItem():
                 return (yield from self._projection(expr))
             case rl.Function():
@@ -137,7 +139,7 @@ class ExprInference:
             case rl.Match():
                 return (yield from self._match(expr))
             case rl.RefCreate(value=value):
-                return RefType((yield self.mono(value)))
+                return _kept(expr, RefType((yield self.mono(value))))
             case rl.RefRead() | rl.RefWrite():
                 return (yield from self._cell(expr))
             case rl.Constructor():
@@ -170,7 +172,7 @@ class ExprInference:
         """Return an annotated type whose kinds are right, or a hole."""
         if annotation is None:
             return self.solver.hole(span=span)
-        errors = kind_errors(annotation, self.module)
+        errors = kind_errors(annotation, self.module, self._checked_kinds)
         for rule, message in errors:
             self.report(message, rule, annotation.span or span)
         return self.solver.hole(span=span) if errors else annotation
@@ -231,14 +233,19 @@ class ExprInference:
         given = [(r.func, r.args) for r in function.constraints]
         self.solver.given += given
         result = self.annotation(function.ret_type, function.span)
-        body = yield self.mono(function.body)
+        wanted = self.solver.resolve(result)
+        polymorphic = isinstance(wanted, FuncType) and bool(wanted.type_params)
+        body = yield self.infer(function.body) if polymorphic else self.mono(function.body)
         self.expect(
             body, result, "the body of the function", "RLY-12", function.body.span or function.span
         )
         self.solve()
         if given:
             del self.solver.given[-len(given) :]
-        return FuncType(params, result, function.type_params, function.constraints)  # type: ignore[arg-type]
+        ty = FuncType(params, result, function.type_params, function.constraints)  # type: ignore[arg-type]
+        if function.type_params:  # holes that stand for them are instantiated too
+            ty = self.solver.complete(ty)
+        return _kept(function, ty)
 
     def instantiate(
         self, ty: FuncType, type_args: Sequence[Any], span: Span | None
@@ -535,6 +542,19 @@ AnyExpr: TypeAlias = (
     | Op
     | rl.TempExpr
 )
+
+
+def _kept(expr: rl.RelayExpr, ty: Type) -> Type:
+    """Return the type that an expression has already, if its components are those of `ty`.
+
+    Types are compared by structure, which takes no time for a type and itself.
+    """
+    known = expr.checked_type_
+    if type(known) is not type(ty):
+        return ty
+    old, new = list(children(known)), list(children(ty))
+    same = len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
+    return known if same else ty
 
 
 def declared_type(function: rl.Function) -> FuncType | None:

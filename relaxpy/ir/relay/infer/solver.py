@@ -67,6 +67,7 @@ class Solver:
         self.open: dict[OpenRelation, None] = {}
         self.given: list[tuple[str, tuple[Type, ...]]] = []
         self.level = 0
+        self._closed: dict[int, Node] = {}
 
     def hole(self, kind: TypeKind = TypeKind.Type, span: Span | None = None) -> IncompleteType:
         """Return a new hole of the current level."""
@@ -94,19 +95,26 @@ class Solver:
         return value
 
     def holes(self, value: Component) -> list[IncompleteType]:
-        """Return the holes that are left in a type or component."""
+        """Return the holes that are left in a type or component.
+
+        Types without any are not searched again, since types contain each other: a function that
+        binds a pair of a pair in each let has as many types as lets.
+        """
         found: dict[IncompleteType, None] = {}
-        visited: set[int] = set()
+        visited: dict[int, Node] = {}
         stack = [value]
         while stack:
             current = self.resolve(stack.pop())
             if isinstance(current, IncompleteType):
                 found[current] = None
-            elif isinstance(current, Node) and id(current) not in visited:
-                visited.add(id(current))
-                stack += children(current)
+            elif isinstance(current, Node):
+                if id(current) not in visited and id(current) not in self._closed:
+                    visited[id(current)] = current
+                    stack += children(current)
             elif isinstance(current, tuple):
                 stack += current
+        if not found:
+            self._closed.update(visited)
         return list(found)
 
     def complete(self, root: Component) -> Component:
@@ -222,6 +230,8 @@ class Solver:
 
     def _is_given(self, relation: OpenRelation) -> bool:
         """Take the result of a relation of an enclosing `where` clause (RLY-99)."""
+        if not self.given:
+            return False
         inputs = tuple(self.complete(arg) for arg in relation.args[:-1])
         for name, args in self.given:
             if name == relation.name and len(args) == len(relation.args):

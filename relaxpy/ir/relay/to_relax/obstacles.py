@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.errors import Diagnostic, Span
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope, scope_roots
@@ -18,7 +19,7 @@ def obstacles(function: rl.Function) -> list[Diagnostic]:
     return found
 
 
-def is_polymorphic(expr: rl.RelayExpr) -> bool:
+def is_polymorphic(expr: Node) -> bool:
     """Return whether an expression is a function with parameters that stand for any type."""
     return isinstance(expr, rl.Function) and any(
         param.kind is TypeKind.Type for param in expr.type_params

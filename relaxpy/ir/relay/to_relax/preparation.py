@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from relaxpy.errors import MisuseError, RelayTypeError
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import map_children, rename, rewrite, walk
+from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
 from relaxpy.ir.relay.analysis.variables import bound_vars, free_type_vars, free_vars
@@ -22,11 +23,12 @@ from relaxpy.ir.relay.transform.eta_expand import eta_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
 from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import map_functions
-from relaxpy.ir.relay.ty import FuncType, TypeKind, TypeVar
+from relaxpy.ir.relay.ty import FuncType, Type, TypeKind, TypeVar
 
 MAX_DEPTH: Final = 12
 """The number of branches and local functions inside each other in a function of Relax."""
-_MAX_INSTANCES: Final = 64
+_MAX_INSTANCES: Final = 4096
+"""The number of instances of local functions in a function."""
 
 
 def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
@@ -39,11 +41,7 @@ def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
     result = _inferred(module, defused)
     with suppress(RelayTypeError):  # the use of a value does not say its whole type
         result = _inferred(result, partial(_expanded, module=result))
-    for _ in range(_MAX_INSTANCES):
-        new = _inferred(result, _specialised)
-        if new is result:
-            break
-        result = new
+    result = _inferred(result, _specialised)
     outlining = _Outlining(result)
     return outlining.result(), outlining.owners
 
@@ -77,21 +75,20 @@ def _expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
                 return _function_of(node, len(module[name].params), Attrs())
             case rl.Var() if node in polymorphic and isinstance(node.checked_type_, FuncType):
                 return _function_of(node, len(node.checked_type_.arg_types), Attrs())
+            case rl.Function(params=params) if is_polymorphic(node):
+                return _function_of(node, len(params), Attrs())
             case _:
                 return node
-
-    def wrapped(function: Any) -> rl.Function:
-        return _function_of(function, len(function.params), Attrs())
 
     def rule(node: Node) -> Node | None:
         match node:
             case rl.Call(args=args):
-                new = tuple(wrapped(arg) if is_polymorphic(arg) else value(arg) for arg in args)
+                new = tuple(map(value, args))
                 same = all(a is b for a, b in zip(new, args, strict=True))
                 return None if same else replace(node, args=new)
             case rl.Let(var=var, value=bound, body=body):
-                new_value, new_body = value(bound), value(body)
-                ty = var.type_annotation
+                new_value = bound if isinstance(bound, rl.Function) else value(bound)
+                new_body, ty = value(body), var.type_annotation
                 if new_value is not bound and isinstance(ty, FuncType) and ty.type_params:
                     new_value = eta_expanded(bound, ty)
                 same = new_value is bound and new_body is body
@@ -124,12 +121,6 @@ def _specialised(function: rl.Function) -> rl.RelayExpr:
 
     It is the function itself if there are none, or none whose types are known.
     """
-    lets = [node for node in walk(function) if isinstance(node, rl.Let)]
-    for let in lets:
-        if is_polymorphic(let.value):
-            new = _instances(function, let)
-            if new is not None:
-                return new
 
     def rule(node: Node) -> Node | None:
         match node:
@@ -140,45 +131,112 @@ def _specialised(function: rl.Function) -> rl.RelayExpr:
                 return None
 
     result = rewrite(function, rule)
-    assert isinstance(result, rl.RelayExpr)
-    return result
+    assert isinstance(result, rl.Function)
+    return _Specialisation(result).result()
 
 
-def _instances(function: rl.Function, let: rl.Let) -> rl.RelayExpr | None:
-    """Return a function with a let for each instance of a polymorphic one; None if that fails."""
-    callee = let.value
-    assert isinstance(callee, rl.Function)
-    inside = {id(node) for node in walk(callee)}
-    calls = [n for n in walk(function) if isinstance(n, rl.Call) and n.op is let.var]
-    names: dict[tuple[Any, ...], rl.Var] = {}
-    for call in calls:
-        args = call.type_args
-        if id(call) in inside:
-            if args not in ((), callee.type_params):
-                return None  # polymorphic recursion
-            continue
-        if len(args) != len(callee.type_params):
-            return None
-        if args not in names:
-            names[args] = rl.Var(f"{let.var.name_hint}_{len(names)}", span=let.var.span)
-    if len(names) > _MAX_INSTANCES:
-        return None
+class _Specialisation:
+    """The instances of the polymorphic functions that lets bind in a function.
 
-    def rule(node: Node) -> Node | None:
-        if isinstance(node, rl.Call) and node.op is let.var and node.type_args in names:
-            args = node.type_args
-            return replace(node, op=names[args], type_args=_others(callee, args))
-        if not isinstance(node, rl.Let) or node.var is not let.var:
-            return None
-        result = node.body
-        for args, var in reversed(names.items()):
-            instance = _instance(rename(callee, {let.var: var}), args)
-            result = rl.Let(var, _without_type_args(instance, var), result, span=let.span)
+    Each has a let of its own in place of that of the polymorphic function. Its body is a copy, in
+    which calls demand instances of other functions.
+    """
+
+    def __init__(self, function: rl.Function) -> None:
+        self.function = function
+        self.templates: dict[rl.Var, rl.Function] = {}
+        self.names: dict[rl.Var, dict[tuple[Any, ...], rl.Var]] = {}
+        self.instances: dict[rl.Var, rl.RelayExpr] = {}
+
+    def result(self) -> rl.RelayExpr:
+        """Return the function with the instances; itself if there are none, or too many."""
+        waiting: list[rl.RelayExpr] = [self.function]
+        while waiting:
+            for var, args in self._demanded(waiting.pop()):
+                names, template = self.names[var], self.templates[var]
+                if args in names or args in ((), template.type_params):  # or it calls itself
+                    continue
+                if len(self.instances) == _MAX_INSTANCES:
+                    return self.function
+                name = names[args] = rl.Var(f"{var.name_hint}_{len(names)}", span=var.span)
+                instance = _instance(rename(template, {var: name}), args)
+                self.instances[name] = _without_type_args(instance, name)
+                waiting.append(self.instances[name])
+        if not self.templates:
+            return self.function
+        for name, body in reversed(list(self.instances.items())):  # instances inside others first
+            self.instances[name] = self._rewritten(body)
+        return self._rewritten(self.function)
+
+    def _demanded(self, root: rl.RelayExpr) -> list[tuple[rl.Var, tuple[Any, ...]]]:
+        """Return the callees and type arguments of calls in `root`, outside polymorphic functions.
+
+        There are none if one of these functions is not translated: it is not bound by a let, calls
+        itself with other types, or is used as a value.
+        """
+        found: dict[rl.Var, rl.Function] = {}
+        uses: list[rl.Var] = []
+        calls: list[rl.Var] = []
+        closures = 0
+        for node in walk(root):
+            closures += node is not self.function and is_polymorphic(node)
+            uses += (part for part in children(node) if isinstance(part, rl.Var))
+            if isinstance(node, rl.Call) and isinstance(node.op, rl.Var):
+                calls.append(node.op)
+            elif isinstance(node, rl.Let) and is_polymorphic(node.value):
+                assert isinstance(node.value, rl.Function)
+                found[node.var] = node.value
+                calls.append(node.var)
+        as_values = Counter(uses) - Counter(calls)
+        if closures > len(found) or any(var in as_values for var in found):
+            return []
+        if any(map(_is_polymorphic_recursion, found, found.values())):
+            return []
+        self.templates |= found
+        self.names |= {var: {} for var in found}
+        templates = set(map(id, found.values()))
+        demanded: list[tuple[rl.Var, tuple[Any, ...]]] = []
+        visited: set[int] = set()
+        stack: list[Node] = [root]
+        while stack:
+            node = stack.pop()
+            if id(node) in visited or id(node) in templates or isinstance(node, Type):
+                continue
+            visited.add(id(node))
+            if isinstance(node, rl.Call) and node.op in self.templates:
+                demanded.append((node.op, node.type_args))
+            stack += children(node)
+        return demanded
+
+    def _rewritten(self, expr: rl.RelayExpr) -> rl.RelayExpr:
+        """Return an expression that binds and calls instances."""
+
+        def rule(node: Node) -> Node | None:
+            match node:
+                case rl.Call(op=rl.Var() as op, type_args=args) if op in self.names:
+                    name = self.names[op].get(args)
+                    others = _others(self.templates[op], args) if name is not None else ()
+                    return None if name is None else replace(node, op=name, type_args=others)
+                case rl.Let(var=var, body=body) if var in self.names:
+                    for name in reversed(self.names[var].values()):
+                        body = rl.Let(name, self.instances[name], body, span=node.span)
+                    return body
+                case _:
+                    return None
+
+        result = rewrite(expr, rule)
+        assert isinstance(result, rl.RelayExpr)
         return result
 
-    new = rewrite(function, rule)
-    assert isinstance(new, rl.RelayExpr)
-    return new
+
+def _is_polymorphic_recursion(var: rl.Var, function: rl.Function) -> bool:
+    """Return whether a function calls itself with other type arguments than its parameters."""
+    return any(
+        isinstance(node, rl.Call)
+        and node.op is var
+        and node.type_args not in ((), function.type_params)
+        for node in walk(function)
+    )
 
 
 def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:

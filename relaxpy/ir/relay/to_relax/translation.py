@@ -27,7 +27,8 @@ from relaxpy.ir.relay.to_relax.preparation import prepared
 from relaxpy.ir.relay.to_relax.struct_infos import StructInfos, UntranslatableError
 from relaxpy.ir.relay.ty import TypeKind
 
-_MAX_INSTANCES: Final = 64
+_MAX_INSIDE: Final = 12
+"""The number of instances of a function that may demand each other, one by one."""
 #: The rule of functions that have no translation since they refer to one that has none.
 REFERENCE: Final = "RLY-5"
 
@@ -104,6 +105,7 @@ class ModuleTranslation:
         self.instances: defaultdict[str, int] = defaultdict(int)
         self.obstacles: dict[_Key, tuple[Diagnostic, ...]] = {}
         self.callers: defaultdict[_Key, list[_Key]] = defaultdict(list)
+        self.demanded_by: dict[_Key, _Key] = {}
         self._queue: list[tuple[_Key, StructInfos, list[rx.Var], rx.StructInfo]] = []
 
     @gc_paused
@@ -136,7 +138,7 @@ class ModuleTranslation:
         """Return the Relax name of an instance of a function; its translation will follow.
 
         Errors:
-            UntranslatableError: its type arguments are not known, or there are too many instances.
+            UntranslatableError: its type arguments are not known, or there is no end of instances.
         """
         known = self.names.get(key)
         if known is not None:
@@ -148,9 +150,12 @@ class ModuleTranslation:
             raise UntranslatableError(
                 f"@{name} is polymorphic: only its instances, at calls, have translations", "RLY-97"
             )
+        if params and self._demanding(key) > _MAX_INSIDE:
+            raise UntranslatableError(
+                f"@{name} calls itself with other types each time: it has no end of instances",
+                "RLY-97",
+            )
         count = self.instances[name]
-        if count >= _MAX_INSTANCES:
-            raise UntranslatableError(f"@{name} has more than {count} instances", "RLY-97")
         self.instances[name] = count + 1
         infos = StructInfos(dict(zip(params, args, strict=True)))
         gvar = rx.GlobalVar(self._instance_name(f"{name}_{count}") if params else name)
@@ -166,6 +171,14 @@ class ModuleTranslation:
             self.builder.declare_global(gvar, function_sinfo(variables, result))
             self._queue.append((key, infos, variables, result))
         return gvar
+
+    def _demanding(self, key: _Key) -> int:
+        """Return how many instances of a function an instance was demanded by, through others."""
+        count, caller = 0, self.demanded_by.get(key)
+        while caller is not None:
+            count += caller[0] == key[0]
+            caller = self.demanded_by.get(caller)
+        return count
 
     def _instance_name(self, name: str) -> str:
         """Return the name of an instance, which no function of the module has."""
@@ -183,6 +196,8 @@ class ModuleTranslation:
             pairs = zip(parameters, type_args, strict=bool(type_args))
             types = tuple(arg for param, arg in pairs if param.kind is TypeKind.Type)
             other: _Key = (name, types)
+            if other not in self.names:
+                self.demanded_by[other] = key
             gvar = self._declare(other)
             self.callers[other].append(key)
             if other in self.obstacles:

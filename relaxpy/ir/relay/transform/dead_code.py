@@ -14,7 +14,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule, global_names
-from relaxpy.ir.relay.transform.lets import calls_itself, replace_lets
+from relaxpy.ir.relay.transform.lets import calls_itself, is_cast, replace_lets
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import Type
 
@@ -46,7 +46,9 @@ class DeadCodeElimination(RelayPass):
         def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
             if let.var not in live:
                 return False
-            return let.var not in once or effects.of(let.value) or calls_itself(let)
+            if let.var not in once or effects.of(let.value) or calls_itself(let):
+                return True
+            return is_cast(let.var.type_annotation, let.value.checked_type_)
 
         return replace_lets(function, stays)
 

@@ -15,6 +15,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
 from relaxpy.ir.relay.analysis.variables import all_type_vars, bound_vars
 from relaxpy.ir.relay.module import RelayModule, global_names
+from relaxpy.ir.relay.transform.lets import is_cast
 from relaxpy.ir.relay.transform.passes import RelayPass
 
 
@@ -22,7 +23,8 @@ from relaxpy.ir.relay.transform.passes import RelayPass
 class Inline(RelayPass):
     """Replace calls of the functions whose attribute `Inline` is set by their bodies.
 
-    Lets bind the arguments. Functions that call themselves, also through others, are left.
+    Lets bind the arguments, and a result whose sizes are checked or forgotten. Functions that call
+    themselves, also through others, are left.
     """
 
     @override
@@ -37,7 +39,7 @@ class Inline(RelayPass):
                 if new is not functions[name]:
                     changed[name] = new
                 recursive = len(group) > 1 or name in graph[name]
-                if functions[name].attrs.get("Inline") and not recursive:
+                if functions[name].attrs.get("Inline") and not recursive and not _is_open(new):
                     ready[name] = new
         if not changed:
             return mod
@@ -58,11 +60,24 @@ class _Calls:
                 return None
 
 
+def _is_open(function: rl.Function) -> bool:
+    """Return whether the result has a `?` and a type parameter, for which calls have no let."""
+    return bool(function.type_params) and is_cast(function.ret_type, function.body.checked_type_)
+
+
 def _called(function: rl.Function, args: tuple[rl.RelayExpr, ...]) -> rl.RelayExpr:
     """Return the body of a function, with fresh variables, in which parameters are arguments."""
+    returned, actual = function.ret_type, function.body.checked_type_
     function = fresh(function)
-    atoms = {p: a for p, a in zip(function.params, args, strict=True) if is_atom(a)}
+    atoms = {
+        param: arg
+        for param, arg in zip(function.params, args, strict=True)
+        if is_atom(arg) and not is_cast(param.type_annotation, arg.checked_type_)
+    }
     body = rename(function.body, atoms)
+    if is_cast(returned, actual):
+        result = rl.Var("result", returned, span=body.span)
+        body = rl.Let(result, body, result, span=body.span)
     for param, arg in reversed(list(zip(function.params, args, strict=True))):
         if param not in atoms:
             body = rl.Let(param, arg, body, span=arg.span)

@@ -6,15 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.ir.core.traverse import children, map_children, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.variables import free_vars
-from relaxpy.ir.relay.ty import Type
+from relaxpy.ir.relay.ty import Type, UnknownDim
 
 
 def calls_itself(let: rl.Let) -> bool:
     """Return whether a let binds a function that mentions its own variable."""
     return let.var in free_vars(let.value)
+
+
+def is_cast(annotation: Type | None, actual: Type | None) -> bool:
+    """Return whether a variable has another type than the value that it is bound to.
+
+    One of them has `?` where the other has a size (RLY-88): the size is checked, or forgotten.
+    """
+    if annotation is None or actual is None or annotation is actual:
+        return False
+    is_open = any(isinstance(part, UnknownDim) for ty in (annotation, actual) for part in walk(ty))
+    return is_open and annotation != actual
 
 
 def replace_lets(

@@ -15,7 +15,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule
-from relaxpy.ir.relay.transform.lets import calls_itself, replace_lets
+from relaxpy.ir.relay.transform.lets import calls_itself, is_cast, replace_lets
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 
 
@@ -184,7 +184,10 @@ class _Lets:
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(RelayPass):
-    """Replace lets by sharing, except those of recursive functions and of effects (RLY-108)."""
+    """Replace lets by sharing, except those of recursive functions and of effects (RLY-108).
+
+    Lets stay, too, whose annotation has a size where the value has `?`, or the opposite (RLY-88).
+    """
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
@@ -196,6 +199,8 @@ def graph_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExpr:
     effects = Effects(expr, mod)
 
     def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
+        if is_cast(let.var.type_annotation, let.value.checked_type_):
+            return True
         return calls_itself(let) if isinstance(let.value, rl.Function) else effects.of(let.value)
 
     return replace_lets(expr, stays)

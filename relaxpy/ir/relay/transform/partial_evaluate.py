@@ -20,9 +20,10 @@ from relaxpy.ir.relay.infer.solver import substitute
 from relaxpy.ir.relay.module import RelayModule, global_names
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.fold_constant import evaluated_call
+from relaxpy.ir.relay.transform.lets import is_cast
 from relaxpy.ir.relay.transform.normal_forms import a_normal_form
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
-from relaxpy.ir.relay.ty import TensorType, Type, TypeVar, UnknownDim
+from relaxpy.ir.relay.ty import FuncType, TensorType, Type, TypeVar
 
 E = TypingVar("E", bound=rl.RelayExpr)
 
@@ -121,21 +122,30 @@ class _Frame:
             return None
         return substitute(ty, self.types)
 
-    def emit(self, expr: rl.RelayExpr, hint: str, known: Any = None) -> _Value:
-        """Bind an expression to a new variable."""
-        var = rl.Var(hint, span=expr.span)
+    def emit(
+        self, expr: rl.RelayExpr, hint: str, known: Any = None, ty: Type | None = None
+    ) -> _Value:
+        """Bind an expression to a new variable.
+
+        It is annotated if its type `ty` has functions: of polymorphic ones in tuples and cells, the
+        uses decide the instances, and uses may be evaluated.
+        """
+        has_functions = ty is not None and any(isinstance(part, FuncType) for part in walk(ty))
+        var = rl.Var(hint, ty if has_functions else None, span=expr.span)
         self.lets.append((var, expr))
         return _Value(var, known)
 
     def cast(self, value: _Value, annotation: Type | None, actual: Type | None) -> _Value:
-        """Return a value that an annotated let checks, if its type has `?` (RLY-88)."""
-        if annotation is None or actual is None or annotation == actual:
-            return value
-        if not any(isinstance(part, UnknownDim) for part in walk(actual)):
+        """Return a value that an annotated let binds where its type has another `?` (RLY-88).
+
+        The types of the components of a tuple, an instance or a cell are those of the annotation.
+        """
+        if not is_cast(annotation, actual):
             return value
         var = rl.Var("x", annotation, span=value.atom.span)
         self.lets.append((var, value.atom))
-        return _Value(var, value.known)
+        known = value.known if isinstance(value.known, (np.ndarray, _Closure)) else None
+        return _Value(var, known)
 
     def closed(self, value: rl.RelayExpr) -> rl.RelayExpr:
         """Return the lets with a value as the innermost body."""
@@ -213,7 +223,8 @@ class _Evaluation:
                 return (yield from self._match(expr, frame, hint))
             case rl.Tuple(fields=fields):
                 values = tuple(self._atom(field, frame) for field in fields)
-                return frame.emit(_with(expr, fields=_atoms(values)), hint, values)
+                new = _with(expr, fields=_atoms(values))
+                return frame.emit(new, hint, values, _type_of(expr, frame))
             case rl.TupleGetItem(tuple_value=whole, index=index):
                 value = self._atom(whole, frame)
                 if isinstance(value.known, tuple):
@@ -245,7 +256,8 @@ class _Evaluation:
         if isinstance(expr, rl.RefCreate):
             content, cell = self._atom(expr.value, frame), _Cell()
             frame.cells[cell] = content
-            return frame.emit(_with(expr, value=content.atom), hint, cell)
+            new = _with(expr, value=content.atom)
+            return frame.emit(new, hint, cell, _type_of(expr, frame))
         ref = self._atom(expr.ref, frame)
         if isinstance(expr, rl.RefRead):
             read = frame.emit(_with(expr, ref=ref.atom), hint)
