@@ -27,10 +27,10 @@ from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
-_BLOCK_BYTES = 1 << 18
-"""The size of the rows of a block in one buffer, a part of the second cache."""
+_BLOCK_BYTES = 1 << 19
+"""The size of the rows of a block in one buffer, half of the second cache."""
 _LEAST_ROWS, _MOST_ROWS = 16, 128
-_UNKNOWN_LENGTH = 1024
+_UNKNOWN_LENGTH = 2048
 """The length of a row if it is not known."""
 
 
