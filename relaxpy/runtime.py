@@ -3,6 +3,12 @@
 from relaxpy.exec.compile import load_executable, load_executable as load_module
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.instrument import VMInstrumentReturnKind
+from relaxpy.exec.runtime.params import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 from relaxpy.exec.runtime.registry import (
     get_global_func,
     list_global_func_names,
@@ -37,8 +43,12 @@ __all__ = [
     "list_global_func_names",
     "load_executable",
     "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
     "register_func",
     "register_global_func",
     "remove_global_func",
+    "save_param_dict",
+    "save_param_dict_to_file",
     "tensor",
 ]
