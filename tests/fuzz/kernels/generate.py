@@ -539,7 +539,7 @@ class Generator(Arguments):
                     self.loops = kept
             value = self.value(buffer.dtype, 2) if self.chance(0.6) else self.product(buffer.dtype)
             self.write(f"{element} = {self.updated(buffer.dtype, element, value)}")
-            if self.chance(0.1):
+            if self.chance(0.1) and self.targets():
                 self.store()
 
     def condition_over(self, at: Sequence[Index]) -> str:
