@@ -412,7 +412,9 @@ def _instrument_calls(
         if callee.kernel is not None:
             name = lowering.kernel_definitions(callee)[0].name
         count = len(callee.signature.params)
-        namespace[name] = Instrumented(namespace[name], symbol, instrument, count)
+        namespace[name] = Instrumented(
+            namespace[name], symbol, instrument, count, is_kernel=callee.kernel is not None
+        )
     instrumented = {"invoke": partial(invoke_instrumented, instrument)}
     namespace["rx"] = SimpleNamespace(**vars(support) | instrumented)
 

@@ -41,6 +41,7 @@ class Instrumented:
     instrument: Instrument
     count: int | None = None
     is_user_function: bool = False
+    is_kernel: bool = False
 
     def __call__(self, *args: Value, **named: Value) -> Value:
         """The result, or None if the instrument skips the call."""
@@ -53,7 +54,9 @@ class Instrumented:
             result = call_users(self.function, self.symbol, args, named)
         else:
             result = self.function(*args, **named)
-        self.instrument(self.function, self.symbol, False, result, *shown)
+        # As in TVM, what a kernel without a result returns is shown as None.
+        seen = None if self.is_kernel and result == () else result
+        self.instrument(self.function, self.symbol, False, seen, *shown)
         return result
 
 
