@@ -64,7 +64,7 @@ from relaxpy.ir.relay.ty import (  # noqa: N812
     scalar_type,
     shape_var as ShapeVar,
 )
-from relaxpy.relay import analysis, dataflow_pattern, nn, op, testing, transform
+from relaxpy.relay import analysis, dataflow_pattern, nn, op, random, testing, transform
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
 
 __all__ = [
@@ -129,6 +129,7 @@ __all__ = [
     "op",
     "parse",
     "parse_expr",
+    "random",
     "scalar_type",
     "testing",
     "to_relax",

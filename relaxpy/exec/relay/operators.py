@@ -16,7 +16,8 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.op.translate import translated
+from relaxpy.ir.relay.op.relations import RelationError
+from relaxpy.ir.relay.op.translate import require_runnable, translated
 from relaxpy.ir.relay.ty import Type
 
 _Key: TypeAlias = Any
@@ -30,6 +31,7 @@ def run_operator(op: Op, args: Sequence[Any], attrs: Attrs, result: Type | None 
     Errors:
         RuntimeCheckError: the shapes do not fit, or the operator cannot be run.
     """
+    require_runnable(op.record)
     completed = Attrs(op.record.text_attrs(attrs))
     key = tuple(map(_key, args))
     try:
@@ -40,6 +42,8 @@ def run_operator(op: Op, args: Sequence[Any], attrs: Attrs, result: Type | None 
             raise
         message = f"{op.name}: {error.diagnostic.message}"
         raise RuntimeCheckError(message, rule=error.diagnostic.rule) from None
+    except RelationError as error:
+        raise RuntimeCheckError(f"{op.name}: {error}", rule="RLY-28") from None
 
 
 def _key(value: Any) -> _Key:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.ir.relay.op.registry import Op, is_op_name, list_op_names
@@ -211,7 +212,11 @@ class Exprs:
         if attrs and not isinstance(callee, Op):
             raise cursor.error(opening, "only operators have attributes", "RLY-71")
         if isinstance(callee, Op):
-            attrs = callee.record.text_attrs(attrs)
+            try:
+                attrs = callee.record.text_attrs(attrs)
+            except MisuseError as error:
+                last = cursor.items[max(cursor.index - 1, 0)]
+                raise cursor.error(first, error.diagnostic.message, "RLY-71", last=last) from None
         span = cursor.span(first)
         return rl.Call(callee, args, attrs, type_args, span=span)  # type: ignore[arg-type]
 

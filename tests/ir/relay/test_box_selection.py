@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import relaxpy
 from relaxpy import relay
 from relaxpy.errors import RelaxpyError
+from tests.ir.relay.operator_checks import check
 from tests.ir.relay.test_operators import program
 
 RNG = np.random.default_rng(11)
@@ -25,23 +25,6 @@ DATA[:, ::5, 2:] = DATA[:, ::5, [4, 5, 2, 3]]
 VALID = np.array([20, 9], "int32")
 INDICES = np.stack([RNG.permutation(50)[:COUNT] for _ in range(BATCH)]).astype("int32")
 LABELLED = RNG.random((BATCH, COUNT, 4)).astype("float32")
-
-
-def check(call: str, inputs: tuple[np.ndarray, ...], expected: Any, **tolerance: float) -> None:
-    """The evaluator, the machine and both targets return what is expected."""
-    module = relay.parse(program(call, inputs))
-    functions = [relay.create_executor(kind, mod=module).evaluate() for kind in ("debug", "vm")] + [
-        relaxpy.compile(relay.to_relax(module), target)["main"] for target in ("numpy", "native")
-    ]
-    wanted = expected if isinstance(expected, tuple) else (expected,)
-    for function in functions:
-        result = function(*inputs)
-        results = result if isinstance(result, (tuple, list)) else (result,)
-        assert len(results) == len(wanted)
-        for one, other in zip(results, wanted, strict=True):
-            assert one.shape == other.shape
-            np.testing.assert_allclose(one, other, **{"rtol": 1e-6, **tolerance})
-    assert str(relay.parse(module.astext())) == str(module)
 
 
 def overlap(one: np.ndarray, other: np.ndarray, border: int = 0) -> float:

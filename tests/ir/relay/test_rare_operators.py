@@ -310,11 +310,6 @@ def test_operators_agree_with_numpy(
         ("stft(%0, %1, n_fft=8, hop_length=4)", (SIGNAL[:, :3], WINDOW), "shorter than n_fft"),
         ("unique", (MATRIX,), "expected a vector"),
         ("unique", (REPEATED[:0],), "at least one element"),
-        (
-            "vision.roi_align(%0, %1, pooled_size=[2, 2], spatial_scale=1f)",
-            (IMAGE, ROIS),
-            "positive",
-        ),
         ('nn.correlation(%0, %0, layout="NHWC")', (IMAGE,), "the layout is NCHW"),
     ],
 )

@@ -16,6 +16,7 @@ from relaxpy.ir.core.traverse import children, map_children
 from relaxpy.ir.relay.op.relations import Relation, RelationError
 from relaxpy.ir.relay.ty import (
     FuncType,
+    GlobalTypeVar,
     IncompleteType,
     RefType,
     TensorType,
@@ -58,7 +59,8 @@ class Solver:
     function that is generalised owns the holes of its level.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, type_names: Sequence[GlobalTypeVar] = ()) -> None:
+        self.type_names = {name.name_hint: name for name in type_names}
         self.filled: dict[IncompleteType, Component] = {}
         self.levels: dict[IncompleteType, int] = {}
         self.literals: dict[IncompleteType, tuple[int | float, ...]] = {}
@@ -68,6 +70,10 @@ class Solver:
         self.given: list[tuple[str, tuple[Type, ...]]] = []
         self.level = 0
         self._closed: dict[int, Node] = {}
+
+    def named_type(self, name: str) -> GlobalTypeVar | None:
+        """Return the data type of the module that has this name."""
+        return self.type_names.get(name)
 
     def hole(self, kind: TypeKind = TypeKind.Type, span: Span | None = None) -> IncompleteType:
         """Return a new hole of the current level."""

@@ -2,16 +2,22 @@
 
 from relaxpy.ir.relay.op import (
     annotations as annotations,
+    bits as bits,
     blocks as blocks,
+    compiler as compiler,
     dynamic as dynamic,
     elementwise as elementwise,
+    ethosu as ethosu,
     nn as nn,
     proposals as proposals,
     quantized as quantized,
+    random as random,
+    regions as regions,
     signal as signal,
     sparse as sparse,
     suppression as suppression,
     tensor as tensor,
+    transformed as transformed,
     vision as vision,
 )
 

@@ -298,3 +298,59 @@ def _invert(args: Args, attrs: Any) -> rx.Expr:
 
 
 define("invert_permutation", "data", _invert, relation="Identity")
+
+
+# Images
+
+
+def _upsampling3d(args: Args, attrs: Any) -> rx.Expr:
+    """Images of three dimensions of another size: first of the height and width, then the depth."""
+    data, *scales = args
+    methods = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}
+    layout, method = attrs["layout"], attrs["method"]
+    if sorted(layout) != sorted("NCDHW") or method not in methods:
+        raise RelationError(
+            f"the layout is an order of NCDHW, and the method {' or '.join(methods)}, "
+            f"found {layout!r} and {method!r}"
+        )
+    order = [layout.index(axis) for axis in "NCDHW"]
+    data = R.permute_dims(data, order)
+    sizes = _sizes(data)
+    floats = [R.astype(R.reshape(scale, (1,)), "float32") for scale in scales]
+    scaled = R.multiply(_part(R.astype(sizes, "float32"), 2, 5), R.concat(floats, 0))
+    new = R.astype(scaled, _INDEX)
+    outer, depth, inner = _part(sizes, 0, 2), _part(sizes, 2, 3), _part(sizes, 3, 5)
+    options = {
+        "layout": "NCHW",
+        "method": methods[method],
+        "coordinate_transformation_mode": attrs["coordinate_transformation_mode"],
+        "rounding_method": "floor",
+    }
+
+    def whole(vector: rx.Expr) -> rx.Expr:
+        return R.prod(vector, [0], True)
+
+    images = R.concat([whole(_part(sizes, 0, 3)), _ints(1), inner], 0)
+    plane = _part(new, 1, 3)
+    wide = R.image.resize2d(R.reshape(data, _shape(images)), R.tensor_to_shape(plane), **options)
+    columns = R.concat([whole(outer), _ints(1), depth, whole(plane)], 0)
+    size = R.concat([_part(new, 0, 1), whole(plane)], 0)
+    deep = R.image.resize2d(R.reshape(wide, _shape(columns)), R.tensor_to_shape(size), **options)
+    result = R.reshape(deep, _shape(R.concat([outer, new], 0)))
+    return R.permute_dims(result, ["NCDHW".index(axis) for axis in layout])
+
+
+def _part(vector: rx.Expr, begin: int, end: int) -> rx.Expr:
+    return R.strided_slice(vector, [0], [begin], [end], [1])
+
+
+define(
+    "dyn.nn.upsampling3d",
+    "data scale_d scale_h scale_w",
+    _upsampling3d,
+    {
+        "layout": "NCDHW",
+        "method": "nearest_neighbor",
+        "coordinate_transformation_mode": "asymmetric",
+    },
+)

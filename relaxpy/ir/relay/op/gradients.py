@@ -55,7 +55,8 @@ def _emit(
         assert isinstance(value, rx.Call)
         operator = find(value.op) if isinstance(value.op, RelaxOp) else None
         if operator is None or operator.gradient is None:
-            raise RelationError(f"{value.op} has no gradient")
+            name = value.op.name if isinstance(value.op, RelaxOp) else str(value.op)
+            raise RelationError(f"{name} has no gradient")
         gradients = operator.operand_gradients(var, value, gradient, builder)
         for operand, partial in zip(value.args, gradients, strict=True):
             adjoints.add(operand, partial)
@@ -79,6 +80,8 @@ class _Forward:
 
     def _emitted(self, expr: rx.Expr) -> rx.Expr:
         match expr:
+            case rx.Var():
+                return self._bound(expr)
             case rx.Tuple(fields=fields):
                 return rx.Tuple(tuple(map(self.atom, fields)))
             case rx.Call(args=args):
@@ -97,10 +100,25 @@ class _Forward:
         self.bindings.append((var, value))
         return var
 
+    def _bound(self, var: rx.Var) -> rx.Var:
+        """Enter a variable that the operator has emitted, after those that it refers to."""
+        value = self.builder.lookup_binding(var)
+        match value:
+            case rx.Call(args=args):
+                parts: tuple[rx.Expr, ...] = args
+            case rx.TupleGetItem(tuple_value=whole):
+                parts = (whole,)
+            case _:
+                return var
+        for part in parts:
+            self.atom(part)
+        self.bindings.append((var, value))
+        return var
+
 
 for _name in list_op_names():
     _record = Op.get(_name).record
-    if _record.translate is not None and not _record.is_stateful:
+    if (_record.translate or _record.emit) and not _record.is_stateful:
         Op.enter(
             OpRecord(
                 _name + GRADIENT,

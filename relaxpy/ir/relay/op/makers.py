@@ -46,7 +46,9 @@ def maker(name: str) -> Callable[..., Call] | Makers:
         except TypeError as error:
             raise MisuseError(f"{name}: {error}", rule="RLY-94") from None
         bound.apply_defaults()
-        operands = [_operand(name, bound.arguments.pop(o)) for o in op.record.operands]
+        given = [bound.arguments.pop(o) for o in op.record.operands]
+        values = given[0] if op.record.is_variadic else given
+        operands = [_operand(name, value) for value in values]
         return Call(op, operands, op.record.maker_attrs(bound.arguments))  # type: ignore[arg-type]
 
     make.__name__ = make.__qualname__ = short
@@ -58,15 +60,16 @@ def maker(name: str) -> Callable[..., Call] | Makers:
 
 def _signature(op: Op) -> inspect.Signature:
     record = op.record
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
     defaults = {**record.attributes, **record.maker_defaults}
     required = [n for n, value in defaults.items() if value is REQUIRED]
     optional = [n for n in defaults if n not in required]
+    first = [inspect.Parameter(n, kind) for n in (*record.operands, *required)]
+    if record.is_variadic:
+        first = [inspect.Parameter(record.operands[0], inspect.Parameter.VAR_POSITIONAL)]
+        kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
-        [
-            *(inspect.Parameter(n, kind) for n in (*record.operands, *required)),
-            *(inspect.Parameter(n, kind, default=defaults[n]) for n in optional),
-        ]
+        [*first, *(inspect.Parameter(n, kind, default=defaults[n]) for n in optional)]
     )
 
 

@@ -217,6 +217,12 @@ define(
     {"units": REQUIRED, "out_dtype": "int32"},
 )
 define(
+    "qnn.contrib_dense_pack",
+    f"data weight {_PRODUCTS}",
+    _product("nn.contrib_dense_pack"),
+    {"units": None, "out_dtype": "int32", "weight_layout": "NK"},
+)
+define(
     "qnn.batch_matmul",
     "x y x_zero_point y_zero_point x_scale y_scale",
     _product("nn.batch_matmul"),

@@ -50,7 +50,9 @@ class OpRecord:
 
     `attributes` are the defaults of the text (RLY-71), `maker_defaults` those of the Python
     function where they differ. Without a `relation`, the type follows from the struct info of the
-    Relax expression that `translate` returns.
+    Relax expression that `translate` returns. A `refusal` says why the operator cannot run. With
+    `is_call`, it calls its first operand with the fields of the second. A variadic operator takes
+    any number of operands.
     """
 
     name: str
@@ -63,6 +65,9 @@ class OpRecord:
     emit: Emit | None = None
     compute: Compute | None = None
     is_stateful: bool = False
+    refusal: str = ""
+    is_call: bool = False
+    is_variadic: bool = False
     description: str = ""
 
     def text_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:

@@ -8,7 +8,15 @@ from typing import Final, Protocol, TypeAlias
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
-from relaxpy.ir.relay.ty import Dim, IncompleteType, TensorType, Type, TypeVar, UnknownDim
+from relaxpy.ir.relay.ty import (
+    Dim,
+    GlobalTypeVar,
+    IncompleteType,
+    TensorType,
+    Type,
+    TypeVar,
+    UnknownDim,
+)
 
 
 class RelationError(Exception):
@@ -29,6 +37,9 @@ class Solver(Protocol):
 
     def holes(self, value: object) -> list[IncompleteType]:
         """Return the holes that are left in a type."""
+
+    def named_type(self, name: str) -> GlobalTypeVar | None:
+        """Return the data type of the module that has this name."""
 
     def unify_dtype(self, one: object, other: object) -> None:
         """Make two datatypes equal; raise RelationError if they cannot be."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of
+from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.signal import known_shape, number
 
@@ -31,7 +31,7 @@ def _dense(data: rx.Expr, indices: rx.Expr, indptr: rx.Expr, columns: int) -> rx
     rows = known_shape(indptr)[0] - 1
     place = R.stack([_rows(indptr, count), R.astype(indices, "int64")], 1)
     whole = R.zeros((rows, columns // width, height, width), dtype_of(data))
-    blocks = R.scatter_nd(whole, place, R.reshape(data, (count, height, width)))
+    blocks = R.scatter_nd(whole, place, R.reshape(data, (count, height, width)), "add")
     return R.reshape(R.permute_dims(blocks, [0, 2, 1, 3]), (rows * height, columns))
 
 
@@ -43,11 +43,51 @@ def _sparse_dense(args: Args, attrs: Any) -> rx.Expr:
     return R.matmul(dense, R.permute_dims(matrix))
 
 
+for _name in ("nn.sparse_dense", "nn.internal.sparse_dense_padded"):
+    define(
+        _name,
+        "dense_mat sparse_data sparse_indices sparse_indptr",
+        _sparse_dense,
+        {"sparse_lhs": False},
+    )
+
+
+def _sparse_conv2d(args: Args, attrs: Any) -> rx.Expr:
+    """The convolution with a matrix of blocks: a row for each channel of the result."""
+    data, values, indices, indptr = args
+    layout, sizes = attrs["layout"], tuple(listed(attrs["kernel_size"]))
+    if layout not in ("NHWC", "NCHW") or sizes not in ((1, 1), (3, 3)):
+        raise RelationError(
+            "the layout is NHWC or NCHW, and kernel_size [1, 1] or [3, 3], "
+            f"found {layout!r} and {list(sizes)}"
+        )
+    block, size = known_shape(values), sizes[0]
+    if len(block) not in (2, 3) or len(dims(data)) != 4:
+        raise RelationError(
+            f"data has 4 dimensions, and the blocks 2 or 3, found {data.struct_info} and "
+            f"{values.struct_info}"
+        )
+    values = R.reshape(values, (*block, 1)) if len(block) == 2 else values
+    channels = known_shape(data)[layout.index("C")]
+    matrix = _dense(values, indices, indptr, size * size * channels)
+    shape = (-1, size, size, channels) if layout == "NHWC" else (-1, channels, size, size)
+    weight = R.reshape(matrix, shape)
+    if layout == "NHWC":
+        weight = R.permute_dims(weight, [1, 2, 3, 0])
+    return R.nn.conv2d(  # type: ignore[no-any-return]
+        data,
+        weight,
+        padding=[size // 2] * 2,
+        data_layout=layout,
+        kernel_layout="HWIO" if layout == "NHWC" else "OIHW",
+    )
+
+
 define(
-    "nn.sparse_dense",
-    "dense_mat sparse_data sparse_indices sparse_indptr",
-    _sparse_dense,
-    {"sparse_lhs": False},
+    "nn.sparse_conv2d",
+    "dense_data sparse_data sparse_indices sparse_indptr",
+    _sparse_conv2d,
+    {"layout": "NHWC", "kernel_size": (1, 1)},
 )
 
 
@@ -95,6 +135,42 @@ def _sparse_reshape(args: Args, attrs: Any) -> rx.Expr:
 
 
 define("sparse_reshape", "sparse_indices prev_shape new_shape", _sparse_reshape)
+
+
+def _sparse_fill_empty_rows(args: Args, attrs: Any) -> rx.Expr:
+    """Positions and values with one more, of column 0, for each row that has none; these rows."""
+    indices, values, shape, default = (
+        R.astype(arg, "int64") if k in (0, 2) else arg for k, arg in enumerate(args)
+    )
+    ranks = [len(dims(arg)) for arg in args]
+    if ranks[:3] != [2, 1, 1] or ranks[3] > 1:
+        raise RelationError(
+            "indices have 2 dimensions, values and the shape 1, and the default value none"
+        )
+    rank = known_shape(args[2])[0]
+    if known_shape(args[0])[1] != rank:
+        raise RelationError(f"positions have {rank} coordinates, found {args[0].struct_info}")
+    zero = number(0, "int64")
+    rows = R.squeeze(R.strided_slice(indices, [1], [0], [1], [1]), [1])
+    counts = R.tensor_to_shape(R.strided_slice(shape, [0], [0], [1], [1]))
+    marked = R.scatter_elements(R.ones(counts, "int64"), rows, R.multiply(rows, zero), 0)
+    added = R.squeeze(R.nonzero(marked), [0])
+    first = rx.Constant(np.eye(1, rank, dtype="int64"))
+    places = R.concat([indices, R.multiply(R.expand_dims(added, 1), first)], 0)
+    defaults = R.take(R.reshape(default, (1,)), R.multiply(added, zero), 0)
+    order = R.argsort(R.concat([rows, added], 0), 0, False, "int64")  # stable
+    return rx.Tuple((
+        R.take(places, order, 0),
+        R.take(R.concat([values, defaults], 0), order, 0),
+        marked,
+    ))  # fmt: skip
+
+
+define(
+    "sparse_fill_empty_rows",
+    "sparse_indices sparse_values dense_shape default_value",
+    _sparse_fill_empty_rows,
+)
 
 
 def _unique(args: Args, attrs: Any) -> rx.Expr:

@@ -12,6 +12,16 @@ from relaxpy.ir.relay.op.registry import OpRecord
 from relaxpy.ir.relay.ty import Type
 
 
+def require_runnable(record: OpRecord) -> None:
+    """Refuse an operator that has types only.
+
+    Errors:
+        RuntimeCheckError: it has; the message says why.
+    """
+    if record.refusal:
+        raise RuntimeCheckError(f"{record.name} cannot run: {record.refusal}", rule="RLY-28")
+
+
 def translated(
     builder: BlockBuilder,
     record: OpRecord,
@@ -24,6 +34,7 @@ def translated(
     Errors:
         RuntimeCheckError: the operator has neither a translation nor a computation.
     """
+    require_runnable(record)
     if record.translate is not None:
         return record.translate(args, attrs)
     if record.emit is not None:

@@ -1,4 +1,4 @@
-"""Operators of object detection that do not choose boxes one after the other."""
+"""Operators of object detection that are expressions of Relax operators."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dtype_of, listed
-from relaxpy.ir.relay.op.registry import REQUIRED
+from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.signal import column, grid_of, inside, known_shape, number, sampled
 
@@ -98,14 +97,9 @@ define(
 )
 
 
-def _roi_align(args: Args, attrs: Any) -> rx.Expr:
-    data, rois = args
+def sampled_regions(data: rx.Expr, rois: rx.Expr, attrs: Any) -> rx.Expr:
+    """Return the mean, or the greatest, of so many samples within the bins of regions."""
     samples = int(attrs["sample_ratio"])
-    if samples <= 0 or attrs["layout"] != "NCHW" or attrs["mode"] not in ("avg", "max"):
-        raise RelationError(
-            "the layout is NCHW, the mode avg or max, and sample_ratio, the number of samples, "
-            f"positive, found {attrs['layout']!r}, {attrs['mode']!r} and {samples}"
-        )
     dtype, scale = dtype_of(data), float(attrs["spatial_scale"])
     pooled = listed(attrs["pooled_size"])
     positions, masks = [], []
@@ -129,15 +123,71 @@ def _roi_align(args: Args, attrs: Any) -> rx.Expr:
     return reduce(R.reshape(values, shape), [3, 5])
 
 
+def _multibox_transform_loc(args: Args, attrs: Any) -> rx.Expr:
+    """The boxes of the most likely classes, without background, these first; -1 fills the rest."""
+    scores, moves, anchors = args
+    if [len(dims(arg)) for arg in args] != [3, 2, 3]:
+        raise RelationError("cls_prob has 3 dimensions, loc_pred 2 and anchor 3")
+    kind, (batch, classes, count) = dtype_of(scores), known_shape(scores)
+    if known_shape(anchors)[1:] != [count, 4] or known_shape(moves) != [batch, 4 * count]:
+        raise RelationError(
+            f"anchor has the shape (1, {count}, 4) and loc_pred ({batch}, {4 * count}), "
+            f"found {anchors.struct_info} and {moves.struct_info}"
+        )
+    if classes < 2 or count < 1:
+        raise RelationError(
+            f"a class besides the background and a box are needed, found {scores.struct_info}"
+        )
+    objects = R.strided_slice(scores, [1], [1], [classes], [1])
+    best = R.max(objects, [1])
+    label = R.astype(R.argmax(objects, 1), kind)
+    is_object = R.greater_equal(best, number(float(attrs["threshold"]), kind))
+    corner, end = (R.strided_slice(anchors, [2], [k], [k + 2], [1]) for k in (0, 2))
+    half, two = number(0.5, kind), number(2, kind)
+    size, centre = R.subtract(end, corner), R.divide(R.add(corner, end), two)
+    variances = rx.Constant(np.array(listed(attrs["variances"]), kind))
+    scaled = R.multiply(R.reshape(moves, (batch, count, 4)), variances)
+    shift, growth = (R.strided_slice(scaled, [2], [k], [k + 2], [1]) for k in (0, 2))
+    middle = R.add(R.multiply(shift, size), centre)
+    reach = R.multiply(R.multiply(R.exp(growth), size), half)
+    boxes = R.concat([R.subtract(middle, reach), R.add(middle, reach)], 2)
+    if attrs["clip"]:
+        boxes = R.maximum(R.minimum(boxes, number(1, kind)), number(0, kind))
+    rows = R.concat([R.expand_dims(label, 2), R.expand_dims(best, 2), boxes], 2)
+    order = R.argsort(R.astype(R.logical_not(is_object), "int32"), 1, False, "int32")  # stable
+    places = R.broadcast_to(R.expand_dims(order, 2), (batch, count, 6))
+    moved = R.gather_elements(rows, places, 1)
+    counts = R.sum(R.astype(is_object, "int32"), [1])
+    kept = R.less(rx.Constant(np.arange(count, dtype="int32")), R.expand_dims(counts, 1))
+    return rx.Tuple((R.where(R.expand_dims(kept, 2), moved, number(-1, kind)), counts))
+
+
 define(
-    "vision.roi_align",
-    "data rois",
-    _roi_align,
-    {
-        "pooled_size": REQUIRED,
-        "spatial_scale": REQUIRED,
-        "sample_ratio": -1,
-        "layout": "NCHW",
-        "mode": "avg",
-    },
+    "vision.multibox_transform_loc",
+    "cls_prob loc_pred anchor",
+    _multibox_transform_loc,
+    {"clip": True, "threshold": 0.01, "variances": (0.1, 0.1, 0.2, 0.2)},
 )
+
+
+def _yolo_reorg(args: Args, attrs: Any) -> rx.Expr:
+    """Elements of a grid in blocks as channels, in the order of Darknet.
+
+    Groups of channels are taken for rows and columns of greater images first.
+    """
+    stride = attrs["stride"]
+    if len(dims(args[0])) != 4 or type(stride) is not int or stride < 1:
+        raise RelationError(f"data has 4 dimensions, and stride is positive, found {stride!r:.60}")
+    batch, channels, height, width = known_shape(args[0])
+    if channels % stride**2 or height % stride or width % stride:
+        raise RelationError(
+            f"the channels are a multiple of {stride**2}, the height and the width of {stride}, "
+            f"found {args[0].struct_info}"
+        )
+    groups = channels // stride**2
+    blocks = R.reshape(args[0], (batch, groups, height, stride, width, stride))
+    turned = R.permute_dims(blocks, [0, 3, 5, 1, 2, 4])
+    return R.reshape(turned, (batch, channels * stride**2, height // stride, width // stride))
+
+
+define("vision.yolo_reorg", "data", _yolo_reorg, {"stride": 1})
