@@ -192,6 +192,16 @@ CASES: list[tuple[str, tuple[Any, ...], Callable[..., Any]]] = [
         deformable,
     ),
     (
+        "nn.deformable_conv2d(%0, %1, %2, strides=[2, 2], padding=[1, 1], deformable_groups=2,"
+        ' groups=2, data_layout="NHWC", kernel_layout="HWIO")',
+        (
+            IMAGE.transpose(0, 2, 3, 1).copy(),
+            OFFSETS.transpose(0, 2, 3, 1).copy(),
+            KERNEL.transpose(2, 3, 1, 0).copy(),
+        ),
+        lambda *_: deformable(IMAGE, OFFSETS, KERNEL).transpose(0, 2, 3, 1),
+    ),
+    (
         "image.dilation2d(%0, %1, strides=[2, 1], dilations=[1, 2], padding=[1, 1])",
         (IMAGE, KERNEL[:4, 0, :2].copy()),
         dilation2d,
@@ -310,6 +320,11 @@ def test_operators_agree_with_numpy(
         ("stft(%0, %1, n_fft=8, hop_length=4)", (SIGNAL[:, :3], WINDOW), "shorter than n_fft"),
         ("unique", (MATRIX,), "expected a vector"),
         ("unique", (REPEATED[:0],), "at least one element"),
+        (
+            'nn.deformable_conv2d(%0, %0, %0, data_layout="NHWC")',
+            (IMAGE,),
+            "NHWC and HWIO, found NHWC and OIHW",
+        ),
         ('nn.correlation(%0, %0, layout="NHWC")', (IMAGE,), "the layout is NCHW"),
     ],
 )

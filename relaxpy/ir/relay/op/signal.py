@@ -191,8 +191,14 @@ def _taps(sizes: list[int]) -> list[tuple[int, int]]:
 
 def _deformable_conv2d(args: Args, attrs: Any) -> rx.Expr:
     data, offset, weight = args
-    if (attrs["data_layout"], attrs["kernel_layout"]) != ("NCHW", "OIHW"):
-        raise RelationError("the layouts are NCHW and OIHW")
+    layouts = attrs["data_layout"], attrs["kernel_layout"]
+    if layouts == ("NHWC", "HWIO"):
+        data, offset = (R.permute_dims(arg, [0, 3, 1, 2]) for arg in (data, offset))
+        weight = R.permute_dims(weight, [3, 2, 0, 1])
+    elif layouts != ("NCHW", "OIHW"):
+        raise RelationError(
+            f"the layouts are NCHW and OIHW, or NHWC and HWIO, found {' and '.join(layouts)}"
+        )
     dtype, (batch, channels, height, width) = dtype_of(data), known_shape(data)
     out, _, *kernel = known_shape(weight)
     strides, dilation = _two(attrs["strides"]), _two(attrs["dilation"])
@@ -226,7 +232,7 @@ def _deformable_conv2d(args: Args, attrs: Any) -> rx.Expr:
     flat = R.reshape(weight, (out, -1, 1, 1))
     out_dtype = attrs["out_dtype"] or None
     result: rx.Expr = R.nn.conv2d(stacked, flat, groups=attrs["groups"], out_dtype=out_dtype)
-    return result
+    return R.permute_dims(result, [0, 2, 3, 1]) if layouts[0] == "NHWC" else result
 
 
 define(
