@@ -50,13 +50,13 @@ def _enter(
     Op.enter(record)
 
 
-def _refused(reason: str) -> Relation:
-    """Return the relation of an operator that no program may contain."""
+def _enter_refused(name: str, operands: str, attributes: Mapping[str, object], reason: str) -> None:
+    """Register an operator that no program may contain, for a reason."""
 
     def relation(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
         raise RelationError(reason)
 
-    return relation
+    _enter(name, operands, relation, attributes, refusal=reason, is_variadic=bool(operands))
 
 
 # Calls of kernels
@@ -214,21 +214,18 @@ _enter(
 
 # Operators of other systems
 
-_enter(
+_enter_refused(
     "torch_op",
     "inputs",
-    _refused(
-        "its attribute is a pickled function of PyTorch, which is not loaded, so that its type is "
-        "not known; import the model that it comes from"
-    ),
     {"serialized_function": "", "len": 0},
-    is_variadic=True,
+    "its attribute is a pickled function of PyTorch, which is not loaded, so that its type is "
+    "not known; import the model that it comes from",
 )
-_enter(
+_enter_refused(
     "parser.MetaRef",
     "",
-    _refused("it stands for an entry of the metadata; write meta[kind][index]"),
     {"node_type_key": "", "node_index": 0},
+    "it stands for an entry of the metadata; write meta[kind][index]",
 )
 
 
