@@ -1,12 +1,11 @@
 """Compilation in fresh processes: for NumPy, and native without and with machine code on disk.
 
 `PYTHONPATH=. python benchmarks/start.py` prints milliseconds of processor time, each the least of
-several processes, for the passes and for what follows them. Imports are not included.
+several processes, for the whole of `compile`. Imports are not included, except those that are late.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from pathlib import Path
 from benchmarks.models import encoder_layer, encoder_weights, floats, model
 from relaxpy.exec.compile import compile
 from relaxpy.ir.relax import op
-from relaxpy.ir.transform import get_pipeline
 
 PROGRAMS = {
     "BERT-base layer": lambda: model(encoder_layer, (floats(1, 128, 768), *encoder_weights())),
@@ -31,38 +29,34 @@ REPEATS = 5
 
 
 def measure(name: str, target: str) -> None:
-    """Print the seconds of the passes and of what follows, in this process."""
+    """Print the seconds of a compilation in this process."""
     program = PROGRAMS[name]()
     start = time.process_time()
-    lowered = get_pipeline("default", target=target)(program)
-    middle = time.process_time()
-    compile(lowered, target, relax_pipeline=None)
-    print(json.dumps([middle - start, time.process_time() - middle]))
+    compile(program, target)
+    print(time.process_time() - start)
 
 
-def seconds(name: str, target: str, directory: str) -> tuple[float, float]:
+def seconds(name: str, target: str, directory: str) -> float:
     """What `measure` prints in a fresh process."""
     env = {**os.environ, "RELAXPY_CACHE": "1", "RELAXPY_CACHE_DIR": directory}
     command = [sys.executable, "-m", "benchmarks.start", name, target]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    passes, rest = json.loads(done.stdout)
-    return passes, rest
+    return float(done.stdout)
 
 
 def main() -> None:
     """Print the table."""
-    print(f"{'ms':20}{'passes':>10}{'NumPy':>10}{'native':>10}{'from disk':>10}")
+    print(f"{'ms':20}{'NumPy':>10}{'native':>10}{'from disk':>10}")
     for name in PROGRAMS:
-        runs: dict[str, list[tuple[float, float]]] = {"numpy": [], "cold": [], "warm": []}
+        runs = []
         for _ in range(REPEATS):
             with tempfile.TemporaryDirectory() as folder:
                 directory = str(Path(folder, "cache"))
-                runs["numpy"].append(seconds(name, "numpy", directory))
-                runs["cold"].append(seconds(name, "native", directory))
-                runs["warm"].append(seconds(name, "native", directory))
-        passes = min(passes for passes, _ in runs["cold"])
-        rest = [min(rest for _, rest in times) for times in runs.values()]
-        print(f"{name:20}" + "".join(f"{t * 1e3:10.1f}" for t in (passes, *rest)), flush=True)
+                runs.append(
+                    [seconds(name, target, directory) for target in ("numpy", "native", "native")]
+                )
+        times = map(min, zip(*runs, strict=True))
+        print(f"{name:20}" + "".join(f"{t * 1e3:10.1f}" for t in times), flush=True)
 
 
 if __name__ == "__main__":
