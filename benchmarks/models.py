@@ -6,7 +6,7 @@ of an encoder layer beside what its live values need. All are called in turn, so
 same noise. Times are those of the processor, so that OPENBLAS_NUM_THREADS=1 with
 RELAXPY_NUM_THREADS=1 makes them comparable; `--wall` measures the time that passes, which several
 threads shorten. An argument selects the rows whose name contains it; `--pipeline` adds a column
-with another pipeline.
+with another pipeline, and `--constants` makes constants of relaxpy's weights.
 """
 
 from __future__ import annotations
@@ -304,12 +304,23 @@ def timed(work: Callable[[], Any], count: int) -> float:
     return (clock() - start) / count * 1e6
 
 
-def measure(row: Row, pipelines: list[str]) -> dict[str, float]:
+def with_constants(row: Row) -> Callable[..., Any]:
+    """The compiled model whose weights are constants, as those of ONNX Runtime are."""
+    module = row.model.clone()
+    weights = {f"x{k}": v for k, v in enumerate(row.values) if k >= row.inputs}
+    module["main"] = module["main"].bind_params(weights)
+    main = compile(module)["main"]
+    return lambda *values: main(*values[: row.inputs])
+
+
+def measure(row: Row, pipelines: list[str], constants: bool = False) -> dict[str, float]:
     """The least microseconds of each contestant."""
     expected = row.numpy(*row.values)
     works: dict[str, Callable[[], Any]] = {"NumPy": lambda: row.numpy(*row.values)}
     for pipeline in pipelines:
         main = compile(row.model, relax_pipeline=pipeline)["main"]
+        if constants and pipeline == "default":
+            main = with_constants(row)
         works[pipeline] = lambda main=main: main(*row.values)
     works |= peers.sessions(row.model, row.values, row.inputs)
     for name, work in works.items():
@@ -378,6 +389,7 @@ def main() -> None:
     parser.add_argument("pattern", nargs="?", default="")
     parser.add_argument("--pipeline", action="append", default=[])
     parser.add_argument("--wall", action="store_true")
+    parser.add_argument("--constants", action="store_true")
     options = parser.parse_args()
     if options.wall:
         global clock
@@ -390,7 +402,7 @@ def main() -> None:
     print(f"{'':30}{'NumPy us':>10}" + "".join(f"{'/ ' + name:>16}" for name in others))
     for row in rows():
         if options.pattern in row.name:
-            best = measure(row, pipelines)
+            best = measure(row, pipelines, options.constants)
             cells = [f"{best['default'] / best[n]:16.2f}" if n in best else "" for n in others]
             print(f"{row.name:30}{best['NumPy']:10.1f}" + "".join(cells), flush=True)
     if options.pattern not in "compile":

@@ -35,7 +35,9 @@ _DOTS = 64
 _GROUP = 4
 """The columns that such a task reads at a time."""
 _SPAN = 4096
-"""The sums of a task that reads along the columns."""
+"""The most sums of a task that reads along the columns."""
+_LEAST_SPAN = 1024
+"""The columns that are too few to be divided into two tasks."""
 
 
 class _FewRows:
@@ -181,7 +183,10 @@ class SpanEmitter(_FewRows):
     def __init__(self, f: Function, contraction: Contraction, lanes: int) -> None:
         rows = contraction.row.extent
         assert isinstance(rows, int)
-        super().__init__(f, contraction, _SPAN // rows // lanes * lanes)
+        columns, width = contraction.column.extent, _SPAN // rows
+        if isinstance(columns, int):
+            width = min(width, max(_LEAST_SPAN, -(-columns // 2 // lanes) * lanes))
+        super().__init__(f, contraction, width // lanes * lanes)
         self.group = max(4, 8 // rows)
         self.vector = Type(contraction.accumulator.element, lanes)
 
