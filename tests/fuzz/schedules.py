@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 
 from relaxpy.exec.kernel import compile_kernel
+from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.script import from_source
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
@@ -48,7 +49,7 @@ def perform(text: str, rows: int, places: int, seed: object) -> None:
     for name, found in zip([*SHAPES, "P", "U"], compiled, strict=True):
         expected = [wanted.values[(name, place), 0] for place in range(found.size)]
         assert found.reshape(-1).tolist() == expected, name
-    fault = first_fault(func, arguments, kernel.plan, wanted)
+    fault = first_fault(func, arguments, in_tiles(kernel.plan), wanted)
     assert fault is None, fault
 
 

@@ -18,7 +18,7 @@ from relaxpy.exec.kernel.plan.tree import Row, Tile, accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import Late, Memory, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import Late, Program, Rows, Tasks, Tree
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -84,7 +84,7 @@ class _Finder:
     """Finds chains in the trees of a program."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.root = program, program.root
+        self.program, self.root = program, program.plan.root
         self.local = {entry.buffer for entry in program.plan.nest.local}
         members = runs(program.plan.trees)
         self.uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
@@ -264,8 +264,8 @@ class _Builder:
         self.row = max(chain.leading)
         owners: dict[tuple[Buffer, bool], Buffer] = {}
         self.blocks: dict[Buffer, Buffer] = {}
-        for buffer in chain.buffers:
-            owner = buffer if buffer in program.elided else program.root(buffer)
+        for buffer in (b for b in program.plan.local if b in chain.buffers):
+            owner = buffer if buffer in program.elided else program.plan.root(buffer)
             key = owner, buffer in program.elided
             if key not in owners:
                 owners[key] = decl_buffer(buffer.shape[self.row :], buffer.dtype, buffer.name)
@@ -282,18 +282,17 @@ class _Builder:
         exact = extent is not None and extent % size == 0
         block = Axis(row.var, first, (as_poly(first) + size).expr() if exact else end)
         one, *inner, two = (self._in_block(group) for group in chain.groups)
-        zero = IntImm(INT64, 0)
-        single = Tile(block, start, stop, (), {}, frozenset(), zero)
+        single = Tile(block, start, stop, (), {}, frozenset())
         body = (
             replace(one, axes=(block, *one.axes)),
             Rows(single, 1, row.var, tuple(inner)),
             replace(two, axes=(block, *two.axes)),
         )
         rows = dict.fromkeys(self.blocks.values(), Row(0, 0))
-        step = Tile(Axis(row.var, low, high), first, end, (), rows, frozenset(rows), zero)
+        step = Tile(Axis(row.var, low, high), first, end, (), rows, frozenset(rows))
         tree = Rows(step, size, Var(row.var.name, INT64), body)
         whole = replace(tree, step=replace(step, axis=row))
-        time = time_of(whole, Memory(self.program.plan), [*outer, row])
+        time = time_of(whole, self.program.plan, [*outer, row])
         return Tasks(tuple(outer), row, size, low, high, tree, time * size)
 
     def _size(self, row: Axis) -> int:

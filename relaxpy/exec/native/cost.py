@@ -12,9 +12,10 @@ from typing import assert_never
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.groups import Group, lane_axis
-from relaxpy.exec.native.tree import For, Late, Memory, Ordered, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Ordered, Rows, Tasks, Tree
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -42,21 +43,21 @@ _FUNCTIONS: frozenset[Node] = frozenset(
 )
 
 
-def time_of(tree: Tree, memory: Memory, without: Sequence[Axis]) -> IndexPoly:
+def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
     """The time of `tree` in one iteration of the axes `without`."""
     match tree:
         case Group():
             iterations = _iterations(tree.all_axes, without)
-            return iterations * _of_group(tree, memory)
+            return iterations * _of_group(tree, plan)
         case Ordered(statement=statement, axes=axes):
             time = _ITERATION + sum(map(_of_value, expressions_of(statement)))
             return _iterations(axes, without) * time
         case For(axis=axis, body=body):
-            return _iterations([axis], without) * _total(body, memory, without)
+            return _iterations([axis], without) * _total(body, plan, without)
         case Rows(step=step, body=body):
             inner = [a for t in body for a in _axes(t) if a.start is step.low]
             rows = _iterations([step.axis], without)
-            return rows * _total(body, memory, inner)
+            return rows * _total(body, plan, inner)
         case Tasks():
             return as_poly(0)
         case Late(obligations=required):
@@ -68,8 +69,8 @@ def time_of(tree: Tree, memory: Memory, without: Sequence[Axis]) -> IndexPoly:
             assert_never(tree)
 
 
-def _total(trees: Iterable[Tree], memory: Memory, without: Sequence[Axis]) -> IndexPoly:
-    return sum((time_of(tree, memory, without) for tree in trees), as_poly(0))
+def _total(trees: Iterable[Tree], plan: Plan, without: Sequence[Axis]) -> IndexPoly:
+    return sum((time_of(tree, plan, without) for tree in trees), as_poly(0))
 
 
 def _axes(tree: Group | Ordered | Late | Rows) -> tuple[Axis, ...]:
@@ -99,9 +100,9 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
     return total
 
 
-def _of_group(group: Group, memory: Memory) -> int:
+def _of_group(group: Group, plan: Plan) -> int:
     """The time of one iteration of all axes."""
-    if product_of(group, memory) is not None:
+    if product_of(group, plan.root) is not None:
         return _PRODUCT
     along = lane_axis(group)
     if along is None:

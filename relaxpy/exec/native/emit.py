@@ -148,7 +148,7 @@ class KernelEmitter:
         Errors:
             RefusedError: one of them is not contiguous.
         """
-        root, written = self.program.root, self.program.written
+        root, written = self.program.plan.root, self.program.written
         read = {root(a.buffer) for run in runs(self.plan.trees) for a in run.statement.reads}
         result = [b for b in self.plan.func.buffer_map.values() if b in written and b in read]
         for buffer in result:

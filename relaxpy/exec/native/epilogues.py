@@ -57,7 +57,7 @@ class _Joiner:
         maps = _whole(second)
         if not isinstance(first, Group) or maps is None or first.after or first.tests:
             return None
-        root = self.program.root
+        root = self.program.plan.root
         product = product_of(first, root)
         if product is None or maps.reduces or maps.tests or maps.is_ordered:
             return None

@@ -34,7 +34,7 @@ class GroupLoops(Loops):
         """Emit the loops of a group."""
         written = {m.target for m in (*group.members, *group.after)}
         with self.frame.writing(self.aliases(written)):
-            product = product_of(group, self.program.root)
+            product = product_of(group, self.program.plan.root)
             if product is not None and all(map(self._has_whole_rows, product.operands)):
                 emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()

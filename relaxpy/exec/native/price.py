@@ -44,7 +44,7 @@ def check_price(program: Program) -> None:
                 continue
         if not _reuses(product, run.axes):
             continue
-        if product_of(group_of(run, statement, (), frozenset()), program.root):
+        if product_of(group_of(run, statement, (), frozenset()), program.plan.root):
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.accumulate import identity_of
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member, lane_axis
-from relaxpy.exec.native.tree import For, Late, Memory, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
@@ -40,9 +41,9 @@ _SHARE = 16
 
 def in_tasks(program: Program) -> Program:
     """`program` with parallel loops where they are worth their overhead."""
-    memory = Memory(program.plan)
+    plan = program.plan
     partial: list[Buffer] = []
-    trees = tuple(t for tree in program.trees for t in _outermost(tree, memory, partial))
+    trees = tuple(t for tree in program.trees for t in _outermost(tree, plan, partial))
     return replace(
         program,
         trees=trees,
@@ -51,47 +52,47 @@ def in_tasks(program: Program) -> Program:
     )
 
 
-def _outermost(tree: Tree, memory: Memory, partial: list[Buffer]) -> Iterator[Tree]:
+def _outermost(tree: Tree, plan: Plan, partial: list[Buffer]) -> Iterator[Tree]:
     if isinstance(tree, Group):
-        stretches = _stretches(tree, memory)
+        stretches = _stretches(tree, plan)
         if stretches is not None:
             tasks, buffers, total = stretches
             partial += buffers
             yield tasks
-            yield _divided(total, memory)
+            yield _divided(total, plan)
             return
-    yield _divided(tree, memory)
+    yield _divided(tree, plan)
 
 
-def _divided(tree: Tree, memory: Memory) -> Tree:
+def _divided(tree: Tree, plan: Plan) -> Tree:
     match tree:
         case For(axis=axis, body=body):
-            return For(axis, tuple(_divided(inner, memory) for inner in body))
+            return For(axis, tuple(_divided(inner, plan) for inner in body))
         case Rows(step=step, size=size):
             low, high, axis = *_block(), step.axis
-            time = time_of(tree, memory, [axis])
+            time = time_of(tree, plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
             rows = replace(tree, step=replace(step, axis=Axis(axis.var, low, high)))
             return Tasks((), axis, size, low, high, rows, time * size)
         case Group() | Ordered():
-            return _of_axes(tree, memory)
+            return _of_axes(tree, plan)
         case Tasks() | Late():
             return tree
 
 
-def _of_axes(tree: Group | Ordered, memory: Memory) -> Tree:
+def _of_axes(tree: Group | Ordered, plan: Plan) -> Tree:
     """The loops of a group, or of statements in order, in tasks."""
     along = None
     if isinstance(tree, Group):
-        if product_of(tree, memory) is not None:
+        if product_of(tree, plan.root) is not None:
             return tree
         along = lane_axis(tree)
     choice = _choice(_free_axes(tree), along)
     if choice is None:
         return tree
     outer, axis, size = choice
-    time = time_of(tree, memory, [*outer, axis])
+    time = time_of(tree, plan, [*outer, axis])
     if not _is_worth(math.prod((a.extent for a in outer), start=time * axis.extent)):
         return tree
     low, high = _block()
@@ -143,18 +144,18 @@ def _extent(axis: Axis) -> int:
     return _UNKNOWN if extent is None else max(extent, 1)
 
 
-def _stretches(group: Group, memory: Memory) -> tuple[Tasks, list[Buffer], Group] | None:
+def _stretches(group: Group, plan: Plan) -> tuple[Tasks, list[Buffer], Group] | None:
     """An accumulation in stretches, the buffers of their results, and how these are combined.
 
     None if the results themselves can be divided, or if there is too little to accumulate.
     """
-    if not group.reduces or product_of(group, memory) is not None:
+    if not group.reduces or product_of(group, plan.root) is not None:
         return None
     axes, along = group.axes, lane_axis(group)
     variables = {a.var for a in group.all_axes}
     if not all(_is_fixed(a, variables) for a in group.all_axes) or group.is_ordered:
         return None
-    if not all(_can_split(m, group, memory) for m in group.members):
+    if not all(_can_split(m, group, plan) for m in group.members):
         return None
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
@@ -162,19 +163,19 @@ def _stretches(group: Group, memory: Memory) -> tuple[Tasks, list[Buffer], Group
     axis = next((a for a in group.over if _extent(a) >= _FEW and a is not along), group.over[-1])
     if results > _FEW or axis.var not in group.independent:
         return None
-    time = time_of(group, memory, [axis])
+    time = time_of(group, plan, [axis])
     size, extent = _size(axis, along, time.constant), axis.extent.constant
     if not _is_worth(time * axis.extent) or (extent is not None and extent <= size):
         return None
     return _split(group, axis, size, time * size)
 
 
-def _can_split(member: Member, group: Group, memory: Memory) -> bool:
+def _can_split(member: Member, group: Group, plan: Plan) -> bool:
     """Whether a member can run in stretches of a loop of accumulations."""
     if member.combine is None:
         return True
     inner = group.over
-    is_certain = all(a.extent.is_at_least(1, memory.plan.shape_vars) for a in inner)
+    is_certain = all(a.extent.is_at_least(1, plan.shape_vars) for a in inner)
     return member.always or is_certain
 
 

@@ -11,9 +11,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.domain import tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan import tree as plans
-from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.blocking import in_tiles
-from relaxpy.exec.kernel.plan.dependence import independent_axes
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile, accesses, runs
 from relaxpy.exec.native.contract import product_of
@@ -99,23 +97,6 @@ _T = TypeVar("_T", bound="Tree")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What the statements of a kernel access in common."""
-
-    plan: Plan
-
-    def __call__(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` uses."""
-        return self.plan.shared.get(buffer, buffer)
-
-    def independent(self, run: Run, serial: Sequence[Axis]) -> frozenset[Var]:
-        """The variables of a run whose iterations may be in any order, inside `serial`."""
-        plan, outer = self.plan, {axis.var for axis in serial}
-        reduces = bool(run.over) or isinstance(run.idiom, ArgExtreme)
-        return independent_axes(run.statement, outer, plan.shape_vars, plan.shared, reduces=reduces)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """The trees of a kernel, in order. Those of its local buffers in `elided` need no memory.
 
@@ -132,21 +113,16 @@ class Program:
     replaced: frozenset[Buffer] = frozenset()
     """The local buffers in whose place others are used."""
 
-    def root(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` uses."""
-        return self.plan.shared.get(buffer, buffer)
-
 
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`, with tiles."""
     plan = in_tiles(plan)
-    root = Memory(plan)
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
-    owners = frozenset({*written, *map(root, written)})
+    owners = frozenset({*written, *map(plan.root, written)})
     owners |= {b for b, owner in plan.shared.items() if owner in owners}
     found = obligations(plan, owners | {entry.buffer for entry in plan.nest.local})
-    trees = tuple(_Reader(root, found.late).trees(plan.trees, ()))
+    trees = tuple(_Reader(plan, found.late).trees(plan.trees, ()))
     local = {entry.buffer for entry in plan.nest.local}
     uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
     uses += Counter(b for o in found.late.values() for b in {b for x in o for b in x.reads()})
@@ -167,13 +143,13 @@ _COLUMNS = 256
 class _Reader:
     """Reads the trees of a plan; `late` are the obligations that they have to test."""
 
-    root: Memory
+    plan: Plan
     late: Mapping[plans.Tree, tuple[Obligation, ...]]
 
     def trees(self, trees: Sequence[plans.Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
         """The trees, of which neighbouring groups are fused."""
         read = [inner for tree in trees for inner in self._tree(tree, serial)]
-        yield from _fused_runs(read, self.root)
+        yield from _fused_runs(read, self.plan)
 
     def _tree(self, tree: plans.Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
         match tree:
@@ -190,10 +166,10 @@ class _Reader:
         statement = run.statement
         late = self._late(run, run.loops, serial)
         tests = tests_within(statement.axes, serial)
-        free = self.root.independent(run, serial)
+        free = self.plan.independent(run, serial)
         if isinstance(statement, Assignment) and run.loops and not run.ordered:
-            writes = self.root(statement.target)
-            if run.store and any(self.root(b) is writes for o in late for b in o.reads()):
+            writes = self.plan.root(statement.target)
+            if run.store and any(self.plan.root(b) is writes for o in late for b in o.reads()):
                 # An iteration needs what those before it store.
                 yield Ordered(statement, run.axes, tests, checked=True)
                 return
@@ -228,7 +204,7 @@ class _Reader:
                 counts.append(count)
         elements = max(counts)
         size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
-        if any(isinstance(t, Group) and product_of(t, self.root) for t in body):
+        if any(isinstance(t, Group) and product_of(t, self.plan.root) for t in body):
             size = max(size, _PRODUCT_ROWS)
         longest = (t for t, count in zip(body, counts, strict=True) if count == elements)
         if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in longest):
@@ -239,7 +215,7 @@ class _Reader:
             row = Var(row.name, row.dtype)
         if size == 1:
             body = [_of_one_row(t, step, row) if isinstance(t, Group) else t for t in body]
-        return Rows(step, size, row, tuple(_fused_runs(body, self.root)))
+        return Rows(step, size, row, tuple(_fused_runs(body, self.plan)))
 
 
 def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
@@ -258,16 +234,16 @@ def _has_lanes_of(group: Group, step: Tile) -> bool:
     return along is not None and along.start is step.low
 
 
-def _fused_runs(trees: Iterable[_T], root: Memory) -> Iterator[_T | Group]:
+def _fused_runs(trees: Iterable[_T], plan: Plan) -> Iterator[_T | Group]:
     run: list[Group] = []
     for tree in trees:
-        if isinstance(tree, Group) and not tree.alone and product_of(tree, root) is None:
+        if isinstance(tree, Group) and not tree.alone and product_of(tree, plan.root) is None:
             run.append(tree)
             continue
-        yield from fused(run, root)
+        yield from fused(run, plan.root)
         run = []
         yield tree
-    yield from fused(run, root)
+    yield from fused(run, plan.root)
 
 
 def _of_one_row(group: Group, step: Tile, row: Var) -> Group:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.exec.kernel.plan import dependence
+from relaxpy.exec.kernel.plan import blocking, dependence
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.script import from_source
 from tests.exec.kernel.schedule_checker import first_fault
@@ -107,3 +107,11 @@ def test_any_adversary_is_performed_as_its_text_says(
     seed: int, rows: int, places: int, most: int
 ) -> None:
     perform(kernel(seed, most), rows, places, seed)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_blocks_of_rows_are_in_a_legal_order(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rows there are, and however little they compute."""
+    monkeypatch.setattr(blocking, "_LEAST_PASSES", 1)
+    monkeypatch.setattr(blocking, "_LEAST_BYTES", -1)
+    perform(kernel(f"rows/{number}", 4), 1 + number // 4 % 4, 1 + number % 4, number)

@@ -19,15 +19,10 @@ from relaxpy.ir.tir.substitution import substitute
 
 def with_searches(plan: Plan) -> Plan:
     """`plan` where accumulations that search for the position of an extreme have that idiom."""
-
-    def owner(buffer: Buffer) -> Buffer:
-        buffer = plan.views.get(buffer, buffer)
-        return plan.shared.get(buffer, buffer)
-
     trees = list(plan.trees)
     for number, tree in enumerate(trees):
         if isinstance(tree, Run) and tree.idiom is None:
-            search = _search(trees[:number], tree, owner)
+            search = _search(trees[:number], tree, plan.root)
             if search is not None:
                 trees[number] = replace(tree, idiom=search)
     return replace(plan, trees=tuple(trees))
@@ -68,7 +63,7 @@ def searched_condition(run: Run) -> PrimExpr | None:
             return None
 
 
-def _search(before: Sequence[Tree], run: Run, owner: Callable[[Buffer], Buffer]) -> Search | None:
+def _search(before: Sequence[Tree], run: Run, root: Callable[[Buffer], Buffer]) -> Search | None:
     condition, statement = searched_condition(run), run.accumulation
     if condition is None or statement is None or statement.guards:
         return None
@@ -76,7 +71,7 @@ def _search(before: Sequence[Tree], run: Run, owner: Callable[[Buffer], Buffer])
     if pair is None:
         return None
     values, best = pair
-    needed = {owner(best.buffer), *(owner(load.buffer) for load in loads(values))}
+    needed = {root(best.buffer), *(root(load.buffer) for load in loads(values))}
     for earlier in reversed(before):
         match earlier:
             case Run(accumulation=Assignment(target=target) as extreme, over=over) if (
@@ -87,7 +82,7 @@ def _search(before: Sequence[Tree], run: Run, owner: Callable[[Buffer], Buffer])
                 return Search(values, extreme) if is_same else None
             case _:
                 writes = (w for r in runs((earlier,)) for w in r.statement.writes)
-        if any(owner(write.buffer) in needed for write in writes):
+        if any(root(write.buffer) in needed for write in writes):
             return None
     return None
 

@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.emit.allocation import allocations, extent
@@ -28,6 +29,7 @@ from relaxpy.exec.kernel.nest.domain import nonempty_condition, tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.nest.read import read
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
@@ -308,19 +310,15 @@ class NumpyEmitter:
     def _reads(self, statement: Assignment) -> Sequence[BufferLoad] | None:
         """The loads of the elements that the statement stores; None if it reads others of them."""
         target, indices = statement.target, statement.indices
-        count = sum(self.root(r.buffer) is self.root(target) for r in statement.reads)
+        memory = self.plan.root(target)
+        count = sum(self.plan.root(r.buffer) is memory for r in statement.reads)
         same = {
             load
             for load in loads(statement.value)
-            if (load.buffer is target or self.plan.shared.get(load.buffer) is self.root(target))
+            if (load.buffer is target or self.plan.shared.get(load.buffer) is memory)
             and all(x is y for x, y in zip(load.indices, indices, strict=True))
         }
         return [*same] if len(same) == count else None
-
-    def root(self, buffer: Buffer) -> Buffer:
-        """The buffer that owns the memory of `buffer`."""
-        buffer = self.plan.views.get(buffer, buffer)
-        return self.plan.shared.get(buffer, buffer)
 
     def _map(self, statement: Assignment, axes: tuple[Axis, ...]) -> list[ast.stmt]:
         source = self.plan.reshaped.get(statement.target)
@@ -560,8 +558,10 @@ class NumpyEmitter:
             body += self._arrays(run)
         self.rows, self.proof, self.scope.buffers = outer
         bounds = [self.scope.index(tile.axis.start), self.scope.index(tile.axis.stop)]
-        bytes_ = [b for b in (tile.row_bytes, tile.run_bytes) if b is not None]
-        blocks = do(call("rt.blocks", name, *bounds, *map(self.scope.index, bytes_)))
+        gaps = [ops.cast_to(size.expr(), INT64) for size in gap_bytes(tile, self.plan)]
+        bytes_ = [self.scope.index(row_bytes(tile, self.plan))]
+        bytes_ += [self.scope.index(reduce(ops.minimum, gaps))] if gaps else []
+        blocks = do(call("rt.blocks", name, *bounds, *bytes_))
         return [function(name, params, body), blocks]
 
     def _block_rows(self, buffer: Buffer, rows: Rows, empty: str | None) -> ast.stmt:

@@ -66,11 +66,11 @@ def row_products(plan: Plan) -> RowProducts:
             if contraction is None:
                 continue
             changed = {
-                _memory(plan, w.buffer)
+                plan.root(w.buffer)
                 for inner in runs(trees[position + 1 : number + 1])
                 for w in inner.statement.writes
             }
-            if changed.isdisjoint(_memory(plan, r.buffer) for r in product.statement.reads):
+            if changed.isdisjoint(plan.root(r.buffer) for r in product.statement.reads):
                 found[run] = contraction
                 products[product] = load.buffer
     unused = set(products.values()).difference(plan.shared.values())
@@ -81,11 +81,6 @@ def _sequences(trees: Sequence[Tree]) -> Iterator[Sequence[Tree]]:
     """The trees, and those of each block."""
     yield trees
     yield from (tree.body for tree in trees if isinstance(tree, Tile))
-
-
-def _memory(plan: Plan, buffer: Buffer) -> Buffer:
-    buffer = plan.views.get(buffer, buffer)
-    return plan.shared.get(buffer, buffer)
 
 
 def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:

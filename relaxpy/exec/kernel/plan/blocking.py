@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from relaxpy.dataclass import dataclass
@@ -27,7 +27,6 @@ from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Call, ConstExpr, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
@@ -81,10 +80,6 @@ class _Rows:
     rows: dict[Buffer, Row | None] = field(default_factory=dict)
     written: set[Buffer] = field(default_factory=set)
 
-    def memory(self, buffer: Buffer) -> Buffer:
-        """The buffer whose memory `buffer` uses."""
-        return self.plan.shared.get(buffer, buffer)
-
     def extended(self, run: Run) -> bool:
         """Add `run` along one of its axes, and return whether that is possible."""
         writes = [w.buffer for w in run.statement.writes]
@@ -94,7 +89,7 @@ class _Rows:
             return False
         if isinstance(run.idiom, Contraction) and not _is_row_wise(run.idiom, run.axes):
             return False
-        written = self.written.union(map(self.memory, writes))
+        written = self.written.union(_memory(self.plan, b) for b in writes)
         for axis in run.axes:
             common = not self.axes or axis.has_bounds_of(self.axes[0])
             rows = self._rows(run, axis) if common else {}
@@ -110,7 +105,7 @@ class _Rows:
         """The rows that `run` accesses; None for one that differs from those before."""
         rows: dict[Buffer, Row | None] = {}
         for access in accesses(run):
-            memory, row = self.memory(access.buffer), _row(access, axis)
+            memory, row = _memory(self.plan, access.buffer), _row(access, axis)
             previous = rows.get(memory, self.rows.get(memory, row))
             rows[memory] = row if previous == row else None
         return rows
@@ -155,16 +150,12 @@ def _blocked(
     slow = (r for r in members if _rank(r) == most and r.statement not in fast)
     if sum(map(_passes, slow)) < _LEAST_PASSES:
         return members
-    row_bytes = _row_bytes(rows)
-    total = as_poly(row_bytes) * axes[0].extent
-    if total.constant is not None and total.constant <= _LEAST_BYTES:
-        return members
     row_of = {b: r for b, r in rows.rows.items() if r and _is_inside(b, r, axes[0], shape_vars)}
     accessed = dict.fromkeys(a.buffer for run in members for a in accesses(run))
-    known = {b: row_of[rows.memory(b)] for b in accessed if rows.memory(b) in row_of}
+    known = {b: row_of[_memory(rows.plan, b)] for b in accessed if _memory(rows.plan, b) in row_of}
     inside = {run.statement for run in members}
     elsewhere = {
-        rows.memory(a.buffer)
+        _memory(rows.plan, a.buffer)
         for run in runs(trees)
         if run.statement not in inside
         for a in accesses(run)
@@ -175,11 +166,18 @@ def _blocked(
         _along(run, axis, Axis(axis.var, low, high))
         for run, axis in zip(members, axes, strict=True)
     )
-    return [Tile(axes[0], low, high, blocked, known, local_rows, row_bytes, _run_bytes(row_of))]
+    tile = Tile(axes[0], low, high, blocked, known, local_rows)
+    total = (row_bytes(tile, rows.plan) * tile.axis.extent).constant
+    return members if total is not None and total <= _LEAST_BYTES else [tile]
 
 
 def _along(run: Run, old: Axis, new: Axis) -> Run:
     return replace(run, axes=tuple(new if a is old else a for a in run.axes))
+
+
+def _memory(plan: Plan, buffer: Buffer) -> Buffer:
+    """The buffer whose memory `buffer` uses in the same layout."""
+    return plan.shared.get(buffer, buffer)
 
 
 def _rank(run: Run) -> int:
@@ -217,36 +215,29 @@ def _operations(value: PrimExpr) -> int:
     return total
 
 
-def _row_bytes(rows: _Rows) -> PrimExpr:
+def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:
     """The bytes that one iteration accesses in memory that has a row for it."""
     total = as_poly(0)
     seen: set[Buffer] = set()
-    for run, axis in zip(rows.members, rows.axes, strict=True):
+    for run in tile.body:
+        [var] = (a.var for a in run.axes if a.start is tile.low)
         for access in accesses(run):
-            using = {n for n, i in enumerate(access.indices) if mentions(i, {axis.var})}
-            memory = rows.memory(access.buffer)
+            using = {n for n, i in enumerate(access.indices) if mentions(i, {var})}
+            memory = _memory(plan, access.buffer)
             if not using or memory in seen:
                 continue
             seen.add(memory)
-            count = as_poly(memory.dtype.itemsize)
-            for n, size in enumerate(memory.shape):
-                if n not in using:
-                    count = count * as_poly(size)
-            total = total + count
-    return ops.cast_to(total.expr(), INT64)
+            others = (size for n, size in enumerate(memory.shape) if n not in using)
+            total = total + _product(others) * as_poly(memory.dtype.itemsize)
+    return total
 
 
-def _run_bytes(rows: Mapping[Buffer, Row]) -> PrimExpr | None:
-    """The contiguous bytes of one iteration in the buffers in which a block has gaps."""
-    shortest: PrimExpr | None = None
-    for buffer, row in rows.items():
-        if _product(buffer.shape[: row.axis]).constant == 1:
-            continue
-        run = _product(buffer.shape[row.axis + 1 :]) * as_poly(buffer.dtype.itemsize)
-        size = ops.cast_to(run.expr(), INT64)
-        shortest = size if shortest is None else ops.minimum(shortest, size)
-    return shortest
+def gap_bytes(tile: Tile, plan: Plan) -> Iterator[IndexPoly]:
+    """The contiguous bytes of one iteration in each buffer in which a block has gaps."""
+    for buffer, row in {_memory(plan, b): row for b, row in tile.rows.items()}.items():
+        if _product(buffer.shape[: row.axis]).constant != 1:
+            yield _product(buffer.shape[row.axis + 1 :]) * as_poly(buffer.dtype.itemsize)
 
 
-def _product(sizes: Sequence[PrimExpr]) -> IndexPoly:
+def _product(sizes: Iterable[PrimExpr]) -> IndexPoly:
     return math.prod(map(as_poly, sizes), start=as_poly(1))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.statements import Access, Assignment
+from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
@@ -91,8 +91,8 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     users: dict[Buffer, dict[int, Run]] = {}
     for number, run in enumerate(members):
         for access in accesses(run):
-            users.setdefault(_root(plan, access), {})[number] = run
-    written = {_root(plan, w) for run in members for w in run.statement.writes}
+            users.setdefault(plan.views.get(access.buffer, access.buffer), {})[number] = run
+    written = {plan.views.get(w.buffer, w.buffer) for run in members for w in run.statement.writes}
     earlier: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         earlier.add(target)
@@ -101,10 +101,6 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
         same = [b for b in others if b in allowed]
         differ = [b for b in others if b not in same]
         yield target, (*differ, *same), len(same)
-
-
-def _root(plan: Plan, access: Access) -> Buffer:
-    return plan.views.get(access.buffer, access.buffer)
 
 
 def _in_place_candidates(

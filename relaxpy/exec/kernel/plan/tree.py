@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, Nest
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
+from relaxpy.exec.kernel.plan.dependence import independent_axes
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -115,10 +116,6 @@ class Tile:
 
     In each run one axis is from `low` to below `high`, the variables of a block. `rows` are the
     buffers of which only those rows are accessed; the live range of those in `local` is one block.
-
-    Units:
-        row_bytes   bytes accessed in one iteration of `axis`
-        run_bytes   the contiguous bytes among them; None if those of a block are contiguous
     """
 
     axis: Axis
@@ -127,8 +124,6 @@ class Tile:
     body: tuple[Run, ...]
     rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
-    row_bytes: PrimExpr
-    run_bytes: PrimExpr | None = None
 
 
 Tree: TypeAlias = Run | For | Tile
@@ -155,6 +150,17 @@ class Plan:
     views: Mapping[Buffer, Buffer]
     reshaped: Mapping[Buffer, Buffer]
     forwarded: frozenset[Buffer]
+
+    def root(self, buffer: Buffer) -> Buffer:
+        """The buffer whose memory `buffer` uses."""
+        buffer = self.views.get(buffer, buffer)
+        return self.shared.get(buffer, buffer)
+
+    def independent(self, run: Run, serial: Iterable[Axis]) -> frozenset[Var]:
+        """The variables of a run whose iterations may be in any order, inside `serial`."""
+        outer = {axis.var for axis in serial}
+        reduces = bool(run.over) or isinstance(run.idiom, ArgExtreme)
+        return independent_axes(run.statement, outer, self.shape_vars, self.shared, reduces=reduces)
 
     @property
     def fixed(self) -> frozenset[Buffer]:
