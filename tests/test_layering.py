@@ -43,7 +43,7 @@ LOADED_BY = {"pytest_plugin": {"pytest"}, "pytest_helpers": {"pytest"}}
 LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
-    "relaxpy/relay/random.py",
+    *("relaxpy/relay/op.py", "relaxpy/relay/random.py"),
     "relaxpy/testing.py",
 }
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
@@ -62,7 +62,7 @@ FLOORS = {
         relay/ty.py relay/type_text.py relay/expr.py relay/analysis/variables.py relay/module.py
         relay/op/relations.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
-        relay/saved.py relay/functors.py relay/scope_builder.py relay/models.py
+        relay/saved.py relay/functors.py relay/scope_builder.py relay/loops.py relay/models.py
         relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """

@@ -64,7 +64,22 @@ from relaxpy.ir.relay.ty import (  # noqa: N812
     scalar_type,
     shape_var as ShapeVar,
 )
-from relaxpy.relay import analysis, dataflow_pattern, nn, op, random, testing, transform
+from relaxpy.relay import (
+    adt,
+    analysis,
+    dataflow_pattern,
+    expr,
+    expr_functor,
+    function,
+    loops,
+    nn,
+    op,
+    prelude,
+    random,
+    testing,
+    transform,
+    ty,
+)
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
 
 __all__ = [
@@ -118,22 +133,29 @@ __all__ = [
     "TypeVar",
     "TypeVisitor",
     "Var",
+    "adt",
     "analysis",
     "bind",
     "build",
     "const",
     "create_executor",
     "dataflow_pattern",
+    "expr",
+    "expr_functor",
     "fromtext",
+    "function",
+    "loops",
     "nn",
     "op",
     "parse",
     "parse_expr",
+    "prelude",
     "random",
     "scalar_type",
     "testing",
     "to_relax",
     "transform",
+    "ty",
     "var",
 ]
 

@@ -8,6 +8,16 @@ from relaxpy.ir.relay.models import (
     mobilenet,
     resnet,
     run_infer_type,
+    run_opt_pass,
 )
 
-__all__ = ["create_workload", "dqn", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type"]
+__all__ = [
+    "create_workload",
+    "dqn",
+    "lstm",
+    "mlp",
+    "mobilenet",
+    "resnet",
+    "run_infer_type",
+    "run_opt_pass",
+]

@@ -95,3 +95,36 @@ def test_dimensions_may_be_parameters() -> None:
     module = relay.transform.InferType()(relay.IRModule.from_expr(function))
     expected = "fn [n: ShapeVar](Tensor[(n, 2), float32]) -> Tensor[(n, 2), float32]"
     assert str(module["main"].checked_type) == expected
+
+
+def test_a_loop_repeats_its_body_while_the_condition_holds() -> None:
+    i, total = relay.var("i", "int32"), relay.var("total", "int32")
+    loop = relay.loops.while_loop(
+        lambda i, total: i < relay.const(2000),
+        [i, total],
+        lambda i, total: (i + relay.const(1), total + i),
+    )
+    expr = relay.Call(loop, [relay.const(0), relay.const(5)])
+    assert relay.create_executor().evaluate(expr) == (2000, 1999005)
+    with pytest.raises(MisuseError, match="the body returns 1 value for 2 loop variables"):
+        relay.loops.while_loop(lambda i, t: i < t, [i, total], lambda i, t: (i,))
+
+
+def test_names_stand_under_the_paths_of_tvm() -> None:
+    assert relay.expr.Call is relay.Call
+    assert relay.ty.TensorType is relay.TensorType
+    assert relay.adt.Match is relay.Match
+    assert relay.function.Function is relay.Function
+    assert relay.prelude.Prelude is relay.Prelude
+    assert relay.expr_functor.ExprMutator is relay.ExprMutator
+    x = relay.var("x", shape=(2,))
+    assert relay.op.nn.relu(relay.op.negative(x)).args[0].op is relay.op.get("negative")
+
+
+def test_a_pass_runs_on_an_expression() -> None:
+    expr = relay.parse_expr("1 + 2")
+    folded = relay.testing.run_opt_pass(expr, relay.transform.FoldConstant())
+    assert folded.data == 3
+    function = relay.parse_expr("fn(%x: int32) { let %y = %x; %x }")
+    cleaned = relay.testing.run_opt_pass(function, relay.transform.DeadCodeElimination(), True)
+    assert isinstance(cleaned.body, relay.Var)

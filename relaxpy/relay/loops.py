@@ -1,0 +1,5 @@
+"""Loops as recursive functions."""
+
+from relaxpy.ir.relay.loops import while_loop
+
+__all__ = ["while_loop"]

@@ -1,0 +1,5 @@
+"""The Prelude, under the path of TVM."""
+
+from relaxpy.ir.relay.module import Prelude
+
+__all__ = ["Prelude"]
