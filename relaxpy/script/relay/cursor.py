@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from relaxpy.errors import Diagnostic, ParseError, RelaxpyError, Span, close_names
+from relaxpy.ir.core.trampoline import Task
 from relaxpy.ir.relay import expr as rl, ty
 from relaxpy.script.relay.lexer import Token, Tokens
 
@@ -151,6 +152,17 @@ class Cursor:
         items: list[T] = []
         while not self.accept(closing):
             items.append(item())
+            if not self.at(closing):
+                self.expect(",", rule, f"or {closing}")
+        return items
+
+    def each(
+        self, closing: str, item: Callable[[], Task[T]], rule: str
+    ) -> Generator[Task[Any], Any, list[T]]:
+        """Read items as `listed` does, which may contain items as deep as the text goes."""
+        items: list[T] = []
+        while not self.accept(closing):
+            items.append((yield item()))
             if not self.at(closing):
                 self.expect(",", rule, f"or {closing}")
         return items

@@ -418,7 +418,7 @@ class Exprs:
             if case:
                 cursor.take()
             variables: dict[str, rl.Var] = {}
-            pattern = self.pattern(variables)
+            pattern = yield self.pattern(variables)
             if not case:
                 cursor.expect("=>", "RLY-78", "after the pattern")
             with scope.nested(variables.values()):
@@ -435,7 +435,7 @@ class Exprs:
         span = cursor.span(first)
         return rl.Match(data, clauses, complete, span=span)  # type: ignore[arg-type]
 
-    def pattern(self, variables: dict[str, rl.Var]) -> rl.Pattern:
+    def pattern(self, variables: dict[str, rl.Var]) -> Task[rl.Pattern]:
         """Return the pattern at the cursor, and add its variables (RLY-78, RLY-92)."""
         cursor, scope = self.cursor, self.scope
         first = cursor.token
@@ -448,7 +448,7 @@ class Exprs:
         if cursor.accept("_"):
             return rl.PatternWildcard(span=cursor.span(first))
         if cursor.accept("("):
-            patterns = cursor.listed(")", lambda: self.pattern(variables), "RLY-78")
+            patterns = yield from cursor.each(")", lambda: self.pattern(variables), "RLY-78")
             if len(patterns) == 1 and cursor.items[cursor.index - 2].text != ",":
                 return patterns[0]
             return rl.PatternTuple(patterns, span=cursor.span(first))  # type: ignore[arg-type]
@@ -456,11 +456,9 @@ class Exprs:
             raise cursor.unexpected("a pattern", "RLY-78")
         cursor.take()
         constructor = scope.constructors.get(first.text)
-        inner = (
-            cursor.listed(")", lambda: self.pattern(variables), "RLY-78")
-            if cursor.accept("(")
-            else []
-        )
+        inner: list[rl.Pattern] = []
+        if cursor.accept("("):
+            inner = yield from cursor.each(")", lambda: self.pattern(variables), "RLY-78")
         if constructor is None:
             cursor.undefined(scope, first, "the constructor", scope.constructors, "RLY-95")
             return rl.PatternWildcard(span=cursor.span(first))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from relaxpy.errors import MisuseError, ParseError, RelayTypeError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relay import ty
 from relaxpy.ir.relay.op.relations import RELATIONS
 from relaxpy.script.relay.cursor import Cursor, Scope
@@ -14,8 +16,6 @@ from relaxpy.script.relay.lexer import Token
 _KINDS = {kind.name: kind for kind in list(ty.TypeKind)[:4]}
 _WIDTHS = {"int": "int32", "uint": "uint32", "float": "float32"}
 _MAX_DIGITS = 18
-_MAX_DEPTH = 64
-"""Types nested deeper are refused, since they are read recursively."""
 
 
 class Types:
@@ -24,59 +24,51 @@ class Types:
     def __init__(self, cursor: Cursor, scope: Scope) -> None:
         self.cursor = cursor
         self.scope = scope
-        self.depth = 0
 
     def type(self) -> ty.Type:
         """Return the type at the cursor."""
+        return run(self._type())
+
+    def _type(self) -> Task[ty.Type]:
         cursor = self.cursor
         first = cursor.token
-        if self.depth == _MAX_DEPTH:
-            raise cursor.error(first, f"types are nested deeper than {_MAX_DEPTH}", "RLY-66")
-        self.depth += 1
-        try:
-            return self._type(first)
-        finally:
-            self.depth -= 1
-
-    def _type(self, first: Token) -> ty.Type:
-        cursor = self.cursor
         if cursor.accept("("):
-            return self._tuple()
+            return (yield from self._tuple())
         if first.kind != "name":
             raise cursor.unexpected("a type", "RLY-66")
         cursor.take()
         if first.text == "_":
             return ty.IncompleteType(span=cursor.span(first))
         if first.text in ("fn", "fun"):
-            return self._function(first)
+            return (yield from self._function(first))
         if first.text == "ref" and cursor.at("("):
             cursor.take()
-            value = self.type()
+            value = yield self._type()
             cursor.expect(")", "RLY-66")
             return ty.RefType(value, span=cursor.span(first))
         if first.text == "Tensor" and cursor.at("["):
             return self._tensor(first)
-        return self._named(first)
+        return (yield from self._named(first))
 
-    def _tuple(self) -> ty.Type:
+    def _tuple(self) -> Generator[Task[Any], Any, ty.Type]:
         cursor = self.cursor
         fields: list[ty.Type] = []
         comma = False
         while not cursor.accept(")"):
-            fields.append(self.type())
+            fields.append((yield self._type()))
             comma = cursor.accept(",")
             if not comma and not cursor.at(")"):
                 raise cursor.unexpected(", or )", "RLY-66")
         return fields[0] if len(fields) == 1 and not comma else ty.TupleType(fields)  # type: ignore[arg-type]
 
-    def _function(self, first: Token) -> ty.Type:
+    def _function(self, first: Token) -> Generator[Task[Any], Any, ty.Type]:
         cursor = self.cursor
         params = self.type_params()
         with self.scope.with_type_params(params):
             cursor.expect("(", "RLY-66", "of the argument types")
-            args = cursor.listed(")", self.type, "RLY-66")
+            args = yield from cursor.each(")", self._type, "RLY-66")
             cursor.expect("->", "RLY-66", "and the result type")
-            result = self.type()
+            result = yield self._type()
             constraints = self.where(args, result) if cursor.at("where") else []
         return ty.FuncType(args, result, params, constraints, span=cursor.span(first))  # type: ignore[arg-type]
 
@@ -161,15 +153,15 @@ class Types:
             hint=hints.get(found.kind) if kind is ty.TypeKind.Type else None,
         )
 
-    def _named(self, first: Token) -> ty.Type:
+    def _named(self, first: Token) -> Generator[Task[Any], Any, ty.Type]:
         cursor, scope = self.cursor, self.scope
         name = first.text
         if name in scope.type_params:
             return self._parameter(first, ty.TypeKind.Type)  # type: ignore[no-any-return]
         if name in scope.data_types:
-            args = []
+            args: list[ty.Type] = []
             if cursor.accept("["):
-                args = cursor.listed("]", self.type, "RLY-67")
+                args = yield from cursor.each("]", self._type, "RLY-67")
             arity = scope.arities[name]
             if len(args) != arity:
                 raise RelayTypeError(

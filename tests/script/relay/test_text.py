@@ -385,3 +385,20 @@ def test_malformed_text_has_an_error_with_a_position(text: str) -> None:
 )
 def test_deep_and_long_text_is_read(text: str) -> None:
     assert relay.parse_expr(text) is not None
+
+
+@pytest.mark.rule("RLY-66")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn(%x: {}int32{}) {{ %x }}".format("(" * 2000, ",)" * 2000),
+        "fn(%f: {}int32) {{ %f }}".format("fn () -> " * 2000),
+        "type D {{ A, S(D) }} fn(%d: D) {{ match (%d) {{ {}A{} => 1, _ => 0 }} }}".format(
+            "S(" * 2000, ")" * 2000
+        ),
+    ],
+    ids=["tuple", "function", "pattern"],
+)
+def test_types_and_patterns_nest_as_deeply_as_expressions(text: str) -> None:
+    module = relay.parse(text)
+    assert structural_equal(relay.parse(module.astext()), module)
