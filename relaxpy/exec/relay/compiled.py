@@ -76,7 +76,7 @@ def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, Funct
             message = "it takes or returns functions, which are closures of the evaluator"
             reasons = (Diagnostic(message, "RLY-10", module[name].span),)
         if not reasons and name in nesting:
-            message = "its recursion may nest more deeply than Python's stack allows"
+            message = "its calls may nest more deeply than Python's stack allows"
             reasons = (Diagnostic(message, "RLY-14", module[name].span),)
         rows.append(FunctionRow(name, "evaluated" if reasons else "compiled", reasons))
     return translation, FunctionReport(tuple(rows))

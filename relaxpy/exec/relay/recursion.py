@@ -1,8 +1,9 @@
-"""Recursion that nests: calls of a function inside itself that are not its last expression."""
+"""Calls that nest: of a function inside itself, if not its last expression, and long chains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from typing import Final
 
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.call_graph import strongly_connected
@@ -10,20 +11,28 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import scope_roots
 from relaxpy.ir.relay.module import RelayModule, global_names
 
+MAX_CHAIN: Final = 100
+"""The number of compiled functions that call each other in a chain."""
+
 
 def nesting_functions(module: RelayModule) -> set[str]:
-    """Return the functions in which recursion may nest as deeply as the values demand.
+    """Return the functions in which calls may nest more deeply than Python's stack allows.
 
     They call themselves, directly or through others, other than in the last place of their body,
-    contain a local function that does, or refer to such a function. Compiled code has only the
-    stack of Python for this.
+    contain a local function that does, are the first of a long chain of functions, or refer to such
+    a function. Compiled code has only the stack of Python for this.
     """
     functions = module.functions_by_name
     graph = {name: tuple(global_names(function)) for name, function in functions.items()}
     found: set[str] = set()
+    depths: dict[str, int] = {}
     for group in strongly_connected(graph):  # callees first
         callees = set(group)
-        if any(
+        depth = 1 + max(
+            (depths.get(called, 0) for name in group for called in graph[name]), default=0
+        )
+        depths |= dict.fromkeys(group, depth)
+        if depth > MAX_CHAIN or any(
             _nests(functions[name], callees)
             or _has_nesting_closure(functions[name])
             or found & set(graph[name])

@@ -116,3 +116,13 @@ def test_a_division_by_zero_in_a_branch_that_is_not_taken_does_not_matter(kind: 
     assert run(False, 2) == 3
     with pytest.raises(RuntimeCheckError, match="division by zero"):
         run(True, 2)
+
+
+def test_a_chain_of_functions_may_be_longer_than_the_stack() -> None:
+    """RLY-37: functions that would nest too deeply when compiled are evaluated."""
+    chain = "".join(f"def @f{i}(%x: int32) {{ @f{i - 1}(%x) + 1 }}" for i in range(1, 400))
+    text = f"def @f0(%x: int32) {{ %x }} {chain} def @main(%x: int32) {{ @f399(%x) }}"
+    machine = relay.create_executor("vm", mod=relay.parse(text))
+    assert machine.evaluate()(1) == 400
+    methods = {row.function: row.method for row in machine.report()}
+    assert (methods["f50"], methods["f300"]) == ("compiled", "evaluated")
