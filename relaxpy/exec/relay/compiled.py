@@ -65,8 +65,14 @@ def report_of(module: RelayModule, entry: str) -> tuple[ModuleTranslation, Funct
     """Return the translation of the functions that an entry refers to, and how each will run."""
     translation = ModuleTranslation(module)
     names = reachable(module, entry)
-    for name in names:
-        translation.require(name)
+    try:
+        for name in names:
+            translation.require(name)
+    except RecursionError:
+        message = "a function or a type is nested too deeply for Python's stack"
+        deep = Diagnostic(message, "RLY-5", module[entry].span)
+        rows = [FunctionRow(name, "evaluated", (deep,)) for name in names]
+        return translation, FunctionReport(tuple(rows))
     refused = translation.obstacles_by_name()
     nesting = nesting_functions(module)
     rows = []

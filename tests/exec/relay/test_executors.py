@@ -126,3 +126,11 @@ def test_a_chain_of_functions_may_be_longer_than_the_stack() -> None:
     assert machine.evaluate()(1) == 400
     methods = {row.function: row.method for row in machine.report()}
     assert (methods["f50"], methods["f300"]) == ("compiled", "evaluated")
+
+
+def test_types_may_nest_more_deeply_than_the_stack() -> None:
+    """RLY-40: such functions are evaluated."""
+    text = f"fn(%x: int32) {{ {'(' * 1000}%x{',)' * 1000}{'.0' * 1000} }}"
+    machine = relay.create_executor("vm", mod=relay.parse(f"def @main{text[2:]}"))
+    assert machine.evaluate()(3) == 3
+    assert [row.method for row in machine.report()] == ["evaluated"]
