@@ -71,7 +71,7 @@ class Engine(Protocol):
     def below_zero(self, ordering: tir.CmpExpr) -> Poly | None:
         """The polynomial that is below 0 exactly where an ordering of signed integers holds."""
 
-    def junction(self, expr: tir.And) -> tir.PrimExpr:
+    def junction(self, expr: tir.Junction) -> tir.PrimExpr:
         """A conjunction or a disjunction, simplified."""
 
     # --- polynomials

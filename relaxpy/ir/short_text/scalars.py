@@ -81,7 +81,7 @@ class ScalarText:
         match expr:
             case tir.Var():
                 return self.text.name_of(expr), ATOM
-            case tir.And() | tir.BinaryOpExpr():
+            case tir.Junction() | tir.BinaryOpExpr():
                 return self._binary(expr)
             case tir.Not(a=a):
                 if isinstance(a, tir.ConstExpr):
@@ -113,7 +113,7 @@ class ScalarText:
                 fields = (self._field(getattr(expr, name)) for name in names)
                 return self._call(type(expr).__name__, *fields)
 
-    def _binary(self, expr: tir.And | tir.BinaryOpExpr) -> tuple[Doc, int]:
+    def _binary(self, expr: tir.Junction | tir.BinaryOpExpr) -> tuple[Doc, int]:
         a, b = expr.a, expr.b
         # An integer without a datatype takes the datatype of the operand that is not a literal.
         left = self._operand(a, INT32 if isinstance(b, tir.ConstExpr) else self.int_dtype)

@@ -352,8 +352,8 @@ class LogicalExpr(PrimExpr):
     __slots__ = ()
 
 
-class And(LogicalExpr):
-    """Whether both a and b hold."""
+class Junction(LogicalExpr):
+    """`And` or `Or`."""
 
     __slots__ = ("a", "b")
     __match_args__ = ("a", "b")
@@ -367,7 +367,13 @@ class And(LogicalExpr):
         return cls._make(left.dtype, left, right)
 
 
-class Or(And):
+class And(Junction):
+    """Whether both a and b hold."""
+
+    __slots__ = ()
+
+
+class Or(Junction):
     """Whether a, b or both hold."""
 
     __slots__ = ()

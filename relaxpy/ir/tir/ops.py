@@ -526,7 +526,7 @@ def any_of(*conditions: expr.ExprLike) -> expr.PrimExpr:
     return _chain(expr.Or, conditions)
 
 
-def _chain(node: type[expr.And], conditions: Iterable[expr.ExprLike]) -> expr.PrimExpr:
+def _chain(node: type[expr.Junction], conditions: Iterable[expr.ExprLike]) -> expr.PrimExpr:
     terms = [truth(c) for c in conditions]
     if not terms:
         raise MisuseError("at least one condition is needed")

@@ -131,6 +131,18 @@ FOUND = {
         call(ints(), ints(1, 2)),
         call(ints(3, 4), ints(1, 2)),
     ),
+    "the second operand of an or is evaluated where the first does not hold": (
+        """
+        def f(c: T.handle, B: T.Buffer((1,), "int32")):
+            m = T.int64()
+            C = T.match_buffer(c, (m,), "int32")
+            for i in range(m):
+                if i > 4 or B[i * 3] > 0:
+                    C[i] = 1
+        """,
+        call(ints(0, 0), ints(1)),
+        call(ints(0), ints(1)),
+    ),
     "a test before the first write reads no local buffer": (
         """
         def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):

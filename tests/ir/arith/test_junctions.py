@@ -132,7 +132,7 @@ def in_turn(expr: E, env: Env) -> bool:
 
 @pytest.mark.parametrize("extensions", [Extension.NoExtensions, Extension(7)])
 @pytest.mark.parametrize("join", [both, either])
-def test_parts_are_compared_once(join: type[tir.And], extensions: Extension) -> None:
+def test_parts_are_compared_once(join: type[tir.Junction], extensions: Extension) -> None:
     def compared(size: int) -> int:
         parts = [tir.LT(tir.Var(f"v{k}", "int32"), k) for k in range(size)]
         made = Analyzer()

@@ -140,7 +140,7 @@ def operands(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
         if type(node) is not kind:
             leaves.append(node)
         elif node not in visited:
-            assert isinstance(node, (tir.BinaryOpExpr, tir.And))
+            assert isinstance(node, (tir.BinaryOpExpr, tir.Junction))
             visited.add(node)
             stack += [node.b, node.a]
     return leaves
@@ -153,7 +153,7 @@ def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
             return
         case tir.Call(op=Op(name="tir.likely"), args=(hint,)):
             yield from conjuncts(hint)
-        case tir.And() if type(condition) is tir.And:
+        case tir.And():
             for operand in operands(condition, tir.And):
                 yield from conjuncts(operand)
         case _:

@@ -15,7 +15,7 @@ _FALSE, _TRUE = ops.const(False, BOOL), ops.const(True, BOOL)
 _LIMIT = 64
 
 
-def simplify(engine: Engine, expr: tir.And) -> tir.PrimExpr:
+def simplify(engine: Engine, expr: tir.Junction) -> tir.PrimExpr:
     """A conjunction or a disjunction of two conditions.
 
     Extensions: the second operand is simplified under the first, and the first under the second; a

@@ -28,7 +28,7 @@ def _simplify(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
             return expr if value is None else engine.simplify(value)
         case tir.CmpExpr():
             return comparison(engine, expr)
-        case tir.And():
+        case tir.Junction():
             return engine.junction(expr)
         case tir.Not(a=a):
             return negation(engine, engine.simplify(a))
@@ -53,7 +53,7 @@ def negation(engine: Engine, expr: tir.PrimExpr) -> tir.PrimExpr:
             return _truth(not value)
         case tir.Not(a=a):
             return a
-        case tir.And():  # a simplified junction stays so when its operands are negated
+        case tir.Junction():  # a simplified junction stays so when its operands are negated
             kind = type(expr)
             negated = [negation(engine, operand) for operand in folding.operands(expr, kind)]
             return ops.all_of(*negated) if kind is tir.Or else ops.any_of(*negated)

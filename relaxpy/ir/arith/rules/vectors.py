@@ -32,7 +32,7 @@ def simplify(engine: Engine, expr: PrimExpr) -> PrimExpr:
             return tir.Broadcast(base, count)
         case tir.BinaryOpExpr(a=a, b=b):
             result = _binary(engine, simple, a, b)
-        case tir.And(a=a, b=b):
+        case tir.Junction(a=a, b=b):
             result = _joined(engine, simple, a, b)
         case tir.Not(a=tir.Broadcast(value=value, lanes=count)):
             result = tir.Broadcast(engine.simplify(tir.Not(value)), count)
@@ -187,7 +187,7 @@ def _compared(engine: Engine, kind: type[tir.BinaryOpExpr], p: Lanes, q: Lanes) 
     return tir.Broadcast(truth, p.count) if isinstance(truth, tir.IntImm) else None
 
 
-def _joined(engine: Engine, expr: tir.And, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+def _joined(engine: Engine, expr: tir.Junction, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     for constant, other in ((a, b), (b, a)):
         if isinstance(constant, tir.Broadcast) and isinstance(constant.value, tir.IntImm):
             absorbs = bool(constant.value.value) == isinstance(expr, tir.Or)

@@ -48,7 +48,7 @@ class _Narrow:
     def condition(self, expr: PrimExpr, *, strict: bool) -> PrimExpr:
         """A condition that implies `expr` (or, if not `strict`, follows from it) for all values."""
         match expr:
-            case tir.And(a=a, b=b):
+            case tir.Junction(a=a, b=b):
                 operands = self.condition(a, strict=strict), self.condition(b, strict=strict)
                 return type(expr)(*operands)
             case tir.Not(a=a):

@@ -67,7 +67,7 @@ def folded_literals(node: Node) -> Node | None:
             if isinstance(node, tir.CmpExpr):
                 return ops.compare(type(node), node.a, node.b)
             return _FOLDED[type(node)](node.a, node.b)
-        case tir.And(a=tir.IntImm()) | tir.And(b=tir.IntImm()):
+        case tir.Junction(a=tir.IntImm()) | tir.Junction(b=tir.IntImm()):
             return _FOLDED[type(node)](node.a, node.b)
         case tir.Not(a=tir.IntImm() as a):
             return ops.logical_not(a)
