@@ -104,8 +104,9 @@ def argument_span(
 ) -> Span | None:
     """Return the span of the argument `about` in the call that `frame` executes.
 
-    If the argument is not found, the span is that of the callee's name. If a `with` block ends, it
-    is that of the context managers. Without source text it is None.
+    If the argument is not found, the span is that of the callee's name. For an operator of Python
+    it is the whole expression, and for the end of a `with` block the context managers. Without
+    source text it is None.
     """
     position = position_now(frame)
     if position is None:
@@ -121,6 +122,8 @@ def argument_span(
         return span_of(header, source)
     if isinstance(node, ast.Subscript):
         return span_of(node.slice, source)
+    if not isinstance(node, ast.Call):
+        return span_of(node, source)
     count = len(node.args)
     # `args` may include `self` of a method, or all fields of a dataclass.
     alignments = (args[max(0, len(args) - count) :], args[1 : count + 1], args[:count])
@@ -149,20 +152,21 @@ def _source_of(frame: FrameType) -> Source | None:
     return Source(file, "".join(lines)) if lines else None
 
 
-_Executable: TypeAlias = ast.Call | ast.Subscript | ast.With
+_Executable: TypeAlias = ast.Call | ast.Subscript | ast.BinOp | ast.Compare | ast.With
 
 
 def _executed(text: str, position: Position) -> _Executable | None:
-    """Return the call, subscript or `with` block at a position; end positions are unique."""
+    """Return what is executed at a position; calls and subscripts have unique ends."""
     for node in _executables(text).get(position[2:], ()):
-        if not isinstance(node, ast.With) or (node.lineno, node.col_offset) == position[:2]:
+        is_at_position = (node.lineno, node.col_offset) == position[:2]
+        if isinstance(node, (ast.Call, ast.Subscript)) or is_at_position:
             return node
     return None
 
 
 @functools.lru_cache(maxsize=4)
 def _executables(text: str) -> dict[tuple[int | None, int | None], list[_Executable]]:
-    """Return the calls, subscripts and `with` blocks of a file, by where they end.
+    """Return the calls, subscripts, operators and `with` blocks of a file, by where they end.
 
     Files are kept, so that a loop over calls that are refused parses its file once.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -29,6 +29,7 @@ from relaxpy.ir.tir import expr as tir
 Array: TypeAlias = np.ndarray[Any, Any]
 Dim: TypeAlias = int | str | tir.PrimExpr
 """A dimension; a string is the name of a new shape variable."""
+_LITERAL: Final = "nn.Tensor.from_const(array) is a literal"
 _default_dtype: ContextVar[str] = ContextVar("relaxpy_nn_dtype", default="float32")
 
 
@@ -45,6 +46,25 @@ def set_default_dtype(dtype: str) -> None:
         MisuseError (also ValueError): there is no such datatype.
     """
     _default_dtype.set(str(DataType(dtype)))
+
+
+def _operator(
+    op: str, name: str | None = None, *, reflected: bool = False
+) -> Callable[[Tensor, object], Tensor]:
+    """The method for an operator of Python; a reflected one has the tensor on its right."""
+
+    @user_facing
+    def method(self: Tensor, other: object) -> Tensor:
+        return _binary(op, self, other, name, reflected=reflected)
+
+    return method
+
+
+def _binary(
+    op: str, tensor: Tensor, other: object, name: str | None = None, *, reflected: bool = False
+) -> Tensor:
+    operands = (tensor._expr, as_operand(other, tensor))
+    return emit_tensor(getattr(R, op)(*(reversed(operands) if reflected else operands)), name or op)
 
 
 class Tensor:
@@ -116,49 +136,28 @@ class Tensor:
     def __repr__(self) -> str:
         return f'Tensor({self.shape}, "{self.dtype}")'
 
-    def __add__(self, other: object) -> Tensor:
-        return self._binary("add", self, other)
+    __add__ = __radd__ = _operator("add")
+    __sub__ = _operator("subtract")
+    __rsub__ = _operator("subtract", reflected=True)
+    __mul__ = __rmul__ = _operator("multiply", "mul")
+    __truediv__ = _operator("divide")
+    __rtruediv__ = _operator("divide", reflected=True)
+    __lt__ = _operator("less")
+    __le__ = _operator("less_equal")
+    __gt__ = _operator("greater")
+    __ge__ = _operator("greater_equal")
+    __array_ufunc__ = None
+    """An array leaves an operator to its other operand, which refuses the array."""
 
-    def __radd__(self, other: object) -> Tensor:
-        return self._binary("add", self, other)
-
-    def __sub__(self, other: object) -> Tensor:
-        return self._binary("subtract", self, other)
-
-    def __rsub__(self, other: object) -> Tensor:
-        return self._binary("subtract", other, self)
-
-    def __mul__(self, other: object) -> Tensor:
-        return self._binary("multiply", self, other, "mul")
-
-    def __rmul__(self, other: object) -> Tensor:
-        return self._binary("multiply", self, other, "mul")
-
-    def __truediv__(self, other: object) -> Tensor:
-        return self._binary("divide", self, other)
-
-    def __rtruediv__(self, other: object) -> Tensor:
-        return self._binary("divide", other, self)
-
-    def __lt__(self, other: object) -> Tensor:
-        return self._binary("less", self, other)
-
-    def __le__(self, other: object) -> Tensor:
-        return self._binary("less_equal", self, other)
-
-    def __gt__(self, other: object) -> Tensor:
-        return self._binary("greater", self, other)
-
-    def __ge__(self, other: object) -> Tensor:
-        return self._binary("greater_equal", self, other)
-
+    @user_facing
     def maximum(self, other: object) -> Tensor:
         """The greater of each two elements."""
-        return self._binary("maximum", self, other)
+        return _binary("maximum", self, other)
 
+    @user_facing
     def minimum(self, other: object) -> Tensor:
         """The lesser of each two elements."""
-        return self._binary("minimum", self, other)
+        return _binary("minimum", self, other)
 
     @user_facing
     def astype(self, dtype: str) -> Tensor:
@@ -179,11 +178,6 @@ class Tensor:
     def repeat(self, repeats: int, axis: int | None = None) -> Tensor:
         """The tensor with each element repeated along an axis, or in one row."""
         return emit_tensor(R.repeat(self._expr, repeats, axis), "repeat")
-
-    @user_facing
-    def _binary(self, op: str, lhs: object, rhs: object, name: str | None = None) -> Tensor:
-        operands = (as_operand(lhs, self), as_operand(rhs, self))
-        return emit_tensor(getattr(R, op)(*operands), name or op)
 
 
 class Parameter(Tensor):
@@ -343,9 +337,11 @@ def as_operand(value: object, like: Tensor) -> Expr:
         return value._expr
     if isinstance(value, (tir.IntImm, tir.FloatImm)):
         value = value.value
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float, np.number)):
         return const(value, like.dtype)
-    raise MisuseError(f"expected an nn.Tensor or a number, found {value!r:.60}", about=value)
+    raise MisuseError(
+        f"expected an nn.Tensor or a number, found {value!r:.60}", hint=_LITERAL, about=value
+    )
 
 
 def expr_of(value: object) -> Expr:
@@ -354,7 +350,7 @@ def expr_of(value: object) -> Expr:
         return value._expr
     raise MisuseError(
         f"expected an nn.Tensor, found {value!r:.60}",
-        hint="nn.Tensor.from_const(array) is a literal",
+        hint=_LITERAL,
         about=value,
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.analysis.variables import free_vars
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn import spec as specs
 from relaxpy.ir.relax.frontend.nn.core import Effect, Parameter, Tensor
@@ -18,6 +19,7 @@ from relaxpy.ir.relax.frontend.nn.session import ImpureMethod, Session, required
 from relaxpy.ir.relax.frontend.nn.subroutine import result_expr
 from relaxpy.ir.relax.frontend.nn.tree import named_items
 from relaxpy.ir.relax.nodes import (
+    Function,
     ObjectStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -59,7 +61,30 @@ def export(spec: specs.ModuleSpec, *, debug: bool) -> tuple[IRModule, Params, li
             _emit_initial_effects(builder, effects)
         for name, method in zip(spec.method_names, spec.method_specs, strict=True):
             _export_method(session, name, method, params, effects)
-    return builder.finalize(), params, session.extern_mods
+    mod = builder.finalize()
+    for name, func in mod.functions_by_name.items():
+        if isinstance(func, Function):
+            _check_variables(name, func, session.omitted)
+    return mod, params, session.extern_mods
+
+
+def _check_variables(name: str, func: Function, omitted: Mapping[Var, str]) -> None:
+    """Refuse a function that uses values which nothing passes to it.
+
+    `omitted` has the mode for each variable that a mode leaves out.
+    """
+    for var in free_vars(func):
+        value = f"{var.name_hint}: {var.struct_info}"
+        if var in omitted:
+            raise MisuseError(
+                f"method {name} uses {value}, which {omitted[var]} omits",
+                hint=f'"$": {{"{omitted[var]}": "plain"}} in the specification passes it',
+            )
+        raise MisuseError(
+            f"method {name} uses {value}, which is no part of the model",
+            hint="a layer is an attribute of a module or in an nn.ModuleList or nn.ModuleDict; one "
+            "in a list, or that a method creates, is not found",
+        )
 
 
 def _emit_initial_effects(builder: BlockBuilder, effects: Effects) -> None:
@@ -99,6 +124,7 @@ def _emit_method(
         else:
             output = builder.emit(_emit_body(builder, method, inputs, effects))
         builder.emit_func_output(output)
+    session.omitted.update(inputs.omitted())
 
 
 def _emit_body(
@@ -143,6 +169,16 @@ class _Inputs:
         weights = {"plain": self.weights, "packed": [self.packed_weights], "none": []}
         result = [*self.explicit, *states[self.method.effect_mode]]
         return [*result, *weights[self.method.param_mode]]
+
+    def omitted(self) -> dict[Var, str]:
+        """The mode for each variable that is left out of the parameters."""
+        kinds = {"param_mode": self.weights, "effect_mode": self.flat_states}
+        return {
+            var: mode
+            for mode, variables in kinds.items()
+            for var in variables
+            if getattr(self.method, mode) == "none"
+        }
 
     def unpack(self, builder: BlockBuilder, effects: Effects) -> None:
         """Take fields out of packed parameters, and give their variables to the model."""

@@ -69,6 +69,7 @@ class Module(SubroutineMixin, Branch):
             params[path].data = data
         return missing, unexpected
 
+    @user_facing
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `forward`. Errors: MisuseError (also TypeError) if there is no such method."""
         if (forward := getattr(self, "forward", None)) is None:

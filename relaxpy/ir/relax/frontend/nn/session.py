@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.nodes import Var
 
 if TYPE_CHECKING:
     from relaxpy.ir.relax.frontend.nn.effects import IOEffect
@@ -24,11 +25,15 @@ class ImpureMethod(Exception):  # noqa: N818  # a signal to the exporter, not an
 
 @dataclass
 class Session:
-    """One call of `export_tvm`; `pure` says how the present method is exported."""
+    """One call of `export_tvm`; `pure` says how the present method is exported.
+
+    `omitted` has the mode for each variable that a mode leaves out of the parameters.
+    """
 
     builder: BlockBuilder
     io_effect: IOEffect | None
     extern_mods: list[ExternModule] = field(default_factory=list)
+    omitted: dict[Var, str] = field(default_factory=dict)
     pure: bool = True
 
     @contextmanager

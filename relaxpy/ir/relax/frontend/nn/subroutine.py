@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.frontend.nn.core import Parameter, Tensor, current_builder, wrap_nested
@@ -41,6 +42,7 @@ class SubroutineMixin:
 
 
 def _dispatching(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @user_facing
     @wraps(forward)
     def dispatch(self: SubroutineMixin, *args: Any, **kwargs: Any) -> Any:
         if not self.define_subroutine:
