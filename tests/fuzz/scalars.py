@@ -108,7 +108,7 @@ class _Evaluator:
                 if isinstance(test, tuple):
                     return tuple(y if t else n for t, y, n in zip(test, yes, no, strict=True))
                 return yes if test else no
-            case tir.And(a=a, b=b):
+            case tir.And(a=a, b=b) | tir.Or(a=a, b=b):
                 return self.junction(expr, a, b, env)
             case tir.Not(a=a):
                 inner = self.of(a, env)
