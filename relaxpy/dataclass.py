@@ -179,7 +179,12 @@ def _compiled_constructor(
     cls: type, fields: tuple[Field[Any], ...], *, frozen: bool
 ) -> Callable[..., None]:
     """The constructor that the standard decorator compiles for a class with these fields."""
-    names: dict[str, Any] = {_ABSENT: _FACTORY, _SET: object.__setattr__}
+    # The name tells whose frames those of the constructor are.
+    names: dict[str, Any] = {
+        "__name__": cls.__module__,
+        _ABSENT: _FACTORY,
+        _SET: object.__setattr__,
+    }
     lines = [_assignment(field, names, frozen=frozen) for field in fields]
     if hasattr(cls, "__post_init__"):
         lines.append(f"{_SELF}.__post_init__()")
@@ -190,7 +195,6 @@ def _compiled_constructor(
     exec(f"def __init__({params}):\n {body}", names)
     constructor: Callable[..., None] = names["__init__"]
     constructor.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
-    constructor.__module__ = cls.__module__
     return constructor
 
 

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
@@ -99,9 +100,9 @@ def _input(name: str, spec: specs.ArgSpec, value: Any) -> Any:
     """The value of an input. Errors: RuntimeCheckError if it does not fit its specification."""
     match spec:
         case specs.Int():
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise RuntimeCheckError(f"argument {name} is an integer, found {value!r:.60}")
-            return ShapeTuple([value])
+            return ShapeTuple([int(value)])
         case specs.Tuple(elements=elements):
             if not isinstance(value, (tuple, list)) or len(value) != len(elements):
                 raise RuntimeCheckError(

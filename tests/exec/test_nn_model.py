@@ -209,7 +209,7 @@ def test_tuples_are_passed_and_returned() -> None:
 
     x = spec.Tensor([4], "float32")
     ones = np.ones(4, "float32")
-    total, (matrix,) = run(Model(), [ones, ones, 2], pair=(x, x, int))
+    total, (matrix,) = run(Model(), [ones, ones, np.int64(2)], pair=(x, x, int))
     assert total.tolist() == [2, 2, 2, 2]
     assert matrix.shape == (2, 2)
     with pytest.raises(RuntimeCheckError, match="a sequence of 3 values"):

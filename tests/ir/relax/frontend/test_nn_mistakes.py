@@ -8,8 +8,10 @@ import pytest
 
 from relaxpy import IRModule
 from relaxpy.errors import MisuseError, RelaxpyError
+from relaxpy.ir import assert_structural_equal
 from relaxpy.relax.frontend import nn
 from relaxpy.relax.frontend.nn import Tensor, op, spec
+from relaxpy.script import from_source
 
 X = spec.Tensor([3, 4], "float32")
 
@@ -99,3 +101,117 @@ def test_numbers_of_numpy_are_operands_and_arrays_are_not() -> None:
     for forward in (lambda self, x: x + np.ones(4), lambda self, x: np.ones(4) + x):
         with pytest.raises(MisuseError, match=r"expected an nn.Tensor or a number, found array"):
             exported(forward)
+
+
+class Sum(nn.Module):
+    define_subroutine = True
+
+    def forward(self, first: Any, *others: Tensor, scale: float = 1, **named: Tensor) -> Tensor:
+        for other in (*others, *named.values()):
+            first = first + other * scale
+        return first  # type: ignore[no-any-return]
+
+
+def test_subroutines_take_any_arguments() -> None:
+    mod = exported(lambda self, x: Sum()(x, op.exp(x), scale=2, last=op.log(x)))
+    expected = """
+@I.ir_module
+class Expected:
+    @R.function(private=True)
+    def total(
+        first: R.Tensor((3, 4)), others_0: R.Tensor((3, 4)), last: R.Tensor((3, 4))
+    ):
+        with R.dataflow():
+            double = R.multiply(others_0, R.const(2.0, "float32"))
+            partial = R.add(first, double)
+            double1 = R.multiply(last, R.const(2.0, "float32"))
+            whole = R.add(partial, double1)
+            result = whole
+            R.output(result)
+        return result
+
+    @R.function
+    def main():
+        return R.tuple()
+"""
+    found = mod["sum"]
+    text = expected.replace("R.Tensor((3, 4))", 'R.Tensor((3, 4), "float32")')
+    assert_structural_equal(found, from_source(text)["total"])
+    with pytest.raises(TypeError, match=r"Sum\.forward: missing a required argument: 'first'"):
+        exported(lambda self, x: Sum()())
+    with pytest.raises(TypeError, match="has only tensors, found 3"):
+        exported(lambda self, x: Sum()((x, 3)))
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ({"forward": None}, "specified by a table of its parameters, found None"),
+        ({"training": {}}, "has no method 'training'"),
+        ({"forward": {"x": X, "$": "packed"}}, r'"\$" is a table with param_mode and effect_mode'),
+        ({"forward": {"x": X, "$": {"param_modes": "packed"}}}, "found {'param_modes': 'packed'}"),
+    ],
+)
+def test_specifications_are_tables(specs: Any, message: str) -> None:
+    class Model(nn.Module):
+        training = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    with pytest.raises(RelaxpyError, match=message):
+        Model().export_tvm(specs)
+
+
+@pytest.mark.parametrize(
+    ("create", "message"),
+    [
+        (lambda: spec.Object(int), "is nn.Object or a subclass, found <class 'int'>"),
+        (lambda: nn.ModuleList(3), "expected a list of nn.Module, found 3"),
+        (lambda: nn.ModuleDict([nn.ReLU()]), "expected a table of nn.Module by name"),
+        (lambda: nn.Conv2D(3, 4, 3, groups=2), "3 channels cannot be divided into 2 groups"),
+        (lambda: nn.Conv1D(3, 4, 3, groups=0), "groups is an integer from 1, found 0"),
+        (lambda: nn.Conv2D(3, 4, (3, 3, 3)), r"a window has 2 sizes, found \(3, 3, 3\)"),
+        (lambda: nn.Conv3D(3, 4, 2.5), r"expected a list of sizes, found 2\.5"),
+        (lambda: nn.KVCache(4, 2), "expected a list of sizes, found 2"),
+        (lambda: nn.KVCache(-1, [2]), "a cache has literal sizes, found -1"),
+        (lambda: nn.Linear(2, 2).load_state_dict(None), "expected a table of parameters"),
+    ],
+)
+def test_parts_that_cannot_be_created_are_refused(create: Callable[[], Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message):
+        create()
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda self, x: op.concat(x, 0), "expected a list of tensors, found Tensor"),
+        (lambda self, x: op.extern("f", x, x), "expected a list of arguments, found Tensor"),
+        (lambda self, x: op.tensor_expr_op(abs, "f", x), "expected a list of arguments"),
+        (lambda self, x: op.group_norm(x, 2, None, None, channel_axis=2), "has no axis 2"),
+        (lambda self, x: op.layer_norm(x, ["n"]), "needs literal dimensions"),
+        (lambda self, x: op.interpolate(x, scale_factor=2), "in layout NCHW has rank 4"),
+        (
+            lambda self, x: op.interpolate(op.ones([1, 1, 2, 3]), scale_factor=[2]),
+            r"scale_factor is a number, or 2 of them, found \[2\]",
+        ),
+        (lambda self, x: self.cache.append(1), "expected an nn.Tensor, found 1"),
+        (
+            lambda self, x: op.renormalize_top_p_top_k_prob(x, x, 0.5, 3),
+            r"expected an nn.Tensor, found 0\.5",
+        ),
+    ],
+)
+def test_arguments_of_operators_are_checked(forward: Callable[..., Any], message: str) -> None:
+    with pytest.raises(MisuseError, match=message) as caught:
+        exported(forward)
+    assert "lambda self, x:" in str(caught.value) or "op.interpolate" in str(caught.value)
+
+
+def test_states_may_have_arrays() -> None:
+    layer = nn.Linear(2, 2, bias=False)
+    layer.load_state_dict({"weight": np.ones((2, 2), "float32")})
+    assert layer.weight.data is not None
+    with pytest.raises(MisuseError, match="parameter of float32 cannot have a value of float64"):
+        layer.load_state_dict({"weight": np.ones((2, 2))})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
@@ -353,6 +353,13 @@ def expr_of(value: object) -> Expr:
         hint=_LITERAL,
         about=value,
     )
+
+
+def items_of(values: object, what: str) -> list[Any]:
+    """The items of a collection. Errors: MisuseError (also TypeError) if it is none."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise MisuseError(f"expected a list of {what}, found {values!r:.60}", about=values)
+    return list(values)
 
 
 @user_facing

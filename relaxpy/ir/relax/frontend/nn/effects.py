@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
@@ -15,6 +16,7 @@ from relaxpy.ir.relax.frontend.nn.core import (
     current_builder,
     expr_of,
     get_default_dtype,
+    items_of,
 )
 from relaxpy.ir.relax.nodes import ObjectStructInfo, ShapeExpr, TensorStructInfo, Var
 from relaxpy.ir.relax.op import null_value
@@ -59,8 +61,14 @@ class KVCache(Effect):
     def __init__(
         self, init_seq_len: int, unit_shape: Sequence[int], dtype: str | None = None
     ) -> None:
-        self.init_seq_len = init_seq_len
-        self.unit_shape = [int(dim) for dim in unit_shape]
+        """Errors: MisuseError (also TypeError) if a size is not an integer from 0."""
+        sizes = [init_seq_len, *items_of(unit_shape, "sizes")]
+        for size in sizes:
+            if not isinstance(size, (int, np.integer)) or size < 0:
+                raise MisuseError(
+                    f"a cache has literal sizes, found {size!r:.60}", about=unit_shape
+                )
+        self.init_seq_len, *self.unit_shape = map(int, sizes)
         self.dtype = dtype or get_default_dtype()
         self.cache: Var | None = None
 
@@ -113,6 +121,7 @@ class KVCache(Effect):
         Errors:
             MisuseError (also TypeError): the rows have another datatype.
         """
+        rows = expr_of(new_element)
         if new_element.dtype != self.dtype:
             raise MisuseError(
                 f"a cache of {self.dtype} cannot contain rows of {new_element.dtype}",
@@ -121,7 +130,7 @@ class KVCache(Effect):
         append = R.call_inplace_packed(
             "vm.builtin.attention_kv_cache_append",
             self._present(),
-            expr_of(new_element),
+            rows,
             inplace_indices=[0],
             sinfo_args=ObjectStructInfo(),
         )

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from relaxpy.entry import user_facing
 from relaxpy.errors import CompileError, MisuseError, UnknownNameError, close_names
 from relaxpy.ir import hooks
-from relaxpy.ir.relax.frontend.nn.core import Tensor, wrap_nested
+from relaxpy.ir.relax.frontend.nn.core import Tensor, items_of, wrap_nested
 from relaxpy.ir.relax.frontend.nn.session import current_session
 from relaxpy.ir.relax.nodes import Expr, PrimValue, StringImm, StructInfo, Tuple
 from relaxpy.ir.relax.op import call_dps_packed
@@ -58,9 +58,10 @@ def call_external(name: str, args: Sequence[object], out_sinfo: StructInfo) -> A
 
     The method that is being exported becomes impure, since the function may have effects.
     """
+    operands = as_argument(items_of(args, "arguments"))
     if (session := current_session()) is not None:
         session.require_impure()
-    return wrap_nested(call_dps_packed(name, as_argument(tuple(args)), out_sinfo), name)
+    return wrap_nested(call_dps_packed(name, operands, out_sinfo), name)
 
 
 class ExternModule:

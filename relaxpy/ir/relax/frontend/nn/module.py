@@ -10,7 +10,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir import hooks
-from relaxpy.ir.relax.frontend.nn.core import Parameter
+from relaxpy.ir.relax.frontend.nn.core import Parameter, items_of
 from relaxpy.ir.relax.frontend.nn.exporter import export
 from relaxpy.ir.relax.frontend.nn.spec import ModuleSpec
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin
@@ -46,15 +46,22 @@ class Module(SubroutineMixin, Branch):
 
     @user_facing
     def load_state_dict(
-        self, state_dict: Mapping[str, Parameter], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> tuple[list[str], list[str]]:
-        """Copy the values of parameters by their paths; return missing and unexpected paths.
+        """Copy values by the paths of parameters; return missing and unexpected paths.
+
+        `state_dict` has parameters, or what may be the value of one.
 
         Errors:
             UnknownNameError (also KeyError): there are such paths, and `strict` is set.
-            MisuseError (also ValueError): a parameter of `state_dict` has no value, or another
-                shape or datatype.
+            MisuseError (also TypeError, ValueError): `state_dict` is no table, or a value in it is
+                missing, or has another shape or datatype.
         """
+        if not isinstance(state_dict, Mapping):
+            raise MisuseError(
+                f"expected a table of parameters by their paths, found {state_dict!r:.60}",
+                about=state_dict,
+            )
         params = self.state_dict()
         missing = [path for path in params if path not in state_dict]
         unexpected = [path for path in state_dict if path not in params]
@@ -64,7 +71,8 @@ class Module(SubroutineMixin, Branch):
                 hint="strict=False loads what is there",
             )
         for path in (path for path in params if path in state_dict):
-            if (data := state_dict[path].data) is None:
+            value = state_dict[path]
+            if (data := value.data if isinstance(value, Parameter) else value) is None:
                 raise MisuseError(f"parameter {path} of the state has no value", about=state_dict)
             params[path].data = data
         return missing, unexpected
@@ -176,7 +184,7 @@ class _List(Module, Generic[Item]):
     @user_facing
     def extend(self, items: Iterable[Item]) -> None:
         """Add items at the end. Errors: as for `append`."""
-        for item in items:
+        for item in items_of(items, f"nn.{self._kind.__name__}"):
             self.append(item)
 
     @override
@@ -237,6 +245,11 @@ class _Dict(Module, Generic[Item]):
     @user_facing
     def update(self, items: Mapping[str, Item]) -> None:
         """Enter items. Errors: MisuseError (also TypeError) if one is another kind."""
+        if not isinstance(items, (Mapping, _Dict)):
+            raise MisuseError(
+                f"expected a table of nn.{self._kind.__name__} by name, found {items!r:.60}",
+                about=items,
+            )
         for key, item in items.items():
             self[key] = item
 

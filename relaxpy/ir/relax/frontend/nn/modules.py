@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor
+from relaxpy.ir.relax.frontend.nn.core import Dim, Parameter, Tensor, items_of
 from relaxpy.ir.relax.frontend.nn.module import Module, ModuleList
 from relaxpy.ir.relax.frontend.nn.ops import arrange, elementwise, layers
 from relaxpy.ir.tir import expr as tir, ops
@@ -120,7 +120,7 @@ class Conv1D(_Convolution):
         self.kernel_size = kernel_size
         super().__init__(
             (in_channels, out_channels),
-            (out_channels, in_channels // groups, kernel_size),
+            (out_channels, _channels_of_group(in_channels, groups), kernel_size),
             {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups},
             bias=bias,
             dtype=dtype,
@@ -151,7 +151,7 @@ class ConvTranspose1D(_Convolution):
         options = {"stride": stride, "padding": padding, "output_padding": output_padding}
         super().__init__(
             (in_channels, out_channels),
-            (in_channels, out_channels // groups, kernel_size),
+            (in_channels, _channels_of_group(out_channels, groups), kernel_size),
             {**options, "dilation": dilation, "groups": groups},
             bias=bias,
             dtype=dtype,
@@ -225,11 +225,18 @@ class Conv3D(_Convolution):
 
 
 def _window(size: Window, count: int) -> list[int]:
-    return [size] * count if isinstance(size, int) else list(size)
+    sizes = [size] * count if isinstance(size, int) else items_of(size, "sizes")
+    if len(sizes) != count:
+        raise MisuseError(f"a window has {count} sizes, found {size!r:.60}", about=size)
+    return sizes
 
 
 def _channels_of_group(channels: Dim, groups: int) -> Dim:
+    if not isinstance(groups, int) or groups < 1:
+        raise MisuseError(f"the number of groups is an integer from 1, found {groups!r:.60}")
     if isinstance(channels, int):
+        if channels % groups:
+            raise MisuseError(f"{channels} channels cannot be divided into {groups} groups")
         return channels // groups
     dim = tir.Var(channels, "int64") if isinstance(channels, str) else channels
     return dim if groups == 1 else ops.floordiv(dim, groups)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError, UnknownNameError, close_names
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.frontend.nn import core
 from relaxpy.ir.relax.frontend.nn.core import Dim
 
 Mode: TypeAlias = Literal["plain", "packed", "none"]
@@ -42,7 +43,13 @@ class Tensor:
 class Object:
     """A value that is not a tensor; the method receives it as an `object_type`."""
 
-    def __init__(self, object_type: type[Any]) -> None:
+    def __init__(self, object_type: type[core.Object]) -> None:
+        """Errors: MisuseError (also TypeError) if the class is no subclass of `nn.Object`."""
+        if not isinstance(object_type, type) or not issubclass(object_type, core.Object):
+            raise MisuseError(
+                f"the class of an object is nn.Object or a subclass, found {object_type!r:.60}",
+                about=object_type,
+            )
         self.object_type = object_type
 
     @override
@@ -115,7 +122,17 @@ class MethodSpec:
         """
         if isinstance(spec, MethodSpec):
             return spec
+        if not isinstance(spec, Mapping):
+            raise MisuseError(
+                f"a method is specified by a table of its parameters, found {spec!r:.60}",
+                hint='write {"x": spec.Tensor(["n", 4], "float32")}',
+                about=spec,
+            )
         modes: Mapping[str, str] = spec.get("$", {})
+        if not isinstance(modes, Mapping) or not modes.keys() <= {"param_mode", "effect_mode"}:
+            raise MisuseError(
+                f'"$" is a table with param_mode and effect_mode, found {modes!r:.60}', about=modes
+            )
         known = inspect.signature(method).parameters
         names = [name for name in known if name in spec]
         if unknown := sorted(spec.keys() - known.keys() - {"$"}):
@@ -209,7 +226,7 @@ class ModuleSpec:
                 f"a specification is a table by the names of methods, found {spec!r:.60}",
                 about=spec,
             )
-        if missing := [name for name in spec if not hasattr(module, name)]:
+        if missing := [name for name in spec if not callable(getattr(module, name, None))]:
             raise UnknownNameError(
                 f"module {type(module).__name__} has no method {missing[0]!r}",
                 hint=close_names(missing[0], dir(module)),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from itertools import count
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -47,16 +48,33 @@ def _dispatching(forward: Callable[..., Any]) -> Callable[..., Any]:
     def dispatch(self: SubroutineMixin, *args: Any, **kwargs: Any) -> Any:
         if not self.define_subroutine:
             return forward(self, *args, **kwargs)
-        bound = inspect.signature(forward).bind(self, *args, **kwargs)
-        _, *pairs = bound.arguments.items()
-        return _call_subroutine(current_builder(), forward, self, dict(pairs))
+        try:
+            bound = inspect.signature(forward).bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise MisuseError(f"{type(self).__name__}.forward: {error}") from None
+        _, *values = bound.args
+        arguments = dict(zip(_names(bound.signature), values, strict=False)) | bound.kwargs
+
+        def body(inner: Mapping[str, Any]) -> Any:
+            positional = list(inner.values())[: len(values)]
+            return forward(self, *positional, **{name: inner[name] for name in bound.kwargs})
+
+        return _call_subroutine(current_builder(), body, self, arguments)
 
     return dispatch
 
 
+def _names(signature: inspect.Signature) -> Iterator[str]:
+    """The names of positional arguments after the first; those of `*args` have numbers."""
+    for param in list(signature.parameters.values())[1:]:
+        if param.kind is param.VAR_POSITIONAL:
+            yield from (f"{param.name}_{i}" for i in count())
+        yield param.name
+
+
 def _call_subroutine(
     builder: BlockBuilder,
-    forward: Callable[..., Any],
+    body: Callable[[Mapping[str, Any]], Any],
     module: SubroutineMixin,
     arguments: Mapping[str, Any],
 ) -> Any:
@@ -76,9 +94,7 @@ def _call_subroutine(
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(module).__name__)
     with _fresh(params) as fresh:
         signature = [*variables.values(), *fresh]
-        gvar, is_tensor = _define(
-            builder, name.lower(), signature, lambda: forward(module, **inner)
-        )
+        gvar, is_tensor = _define(builder, name.lower(), signature, lambda: body(inner))
     call = Call(gvar, (*operands.values(), *weights))
     if not is_tensor:
         return call
@@ -138,7 +154,12 @@ def _operand(builder: BlockBuilder, value: Any) -> Expr:
     """The expression of an argument, with its struct info."""
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(_operand(builder, field) for field in value))
-    expr: Expr = value._expr if isinstance(value, Tensor) else value
+    expr = value._expr if isinstance(value, Tensor) else value
+    if not isinstance(expr, Expr):
+        raise MisuseError(
+            f"a tuple with tensors that a subroutine takes has only tensors, found {value!r:.60}",
+            about=value,
+        )
     return builder.emit(expr) if expr.struct_info is None else expr
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from relaxpy.entry import user_facing
-from relaxpy.ir.relax.frontend.nn.core import Tensor, emit_tensor, expr_of, wrap_nested
+from relaxpy.ir.relax.frontend.nn.core import Tensor, emit_tensor, expr_of, items_of, wrap_nested
 from relaxpy.ir.relax.nodes import ShapeExpr, const
 from relaxpy.ir.relax.op import builtin
 from relaxpy.ir.relax.op.definition.registry import R
@@ -31,7 +31,7 @@ def squeeze(x: Tensor, axis: Axes = -1, name: str = "squeeze") -> Tensor:
 @user_facing
 def concat(x: Sequence[Tensor], dim: int, name: str = "concat") -> Tensor:
     """Tensors one after the other along an axis."""
-    return emit_tensor(R.concat([expr_of(tensor) for tensor in x], dim), name)
+    return emit_tensor(R.concat([expr_of(tensor) for tensor in items_of(x, "tensors")], dim), name)
 
 
 @user_facing

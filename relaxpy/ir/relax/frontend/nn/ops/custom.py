@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.frames import is_user_frame
-from relaxpy.ir.relax.frontend.nn.core import Tensor, current_builder, wrap_nested
+from relaxpy.ir.relax.frontend.nn.core import Tensor, current_builder, items_of, wrap_nested
 from relaxpy.ir.relax.frontend.nn.extern import as_argument, call_external, output_sinfo
 from relaxpy.ir.relax.frontend.nn.session import required_session
 from relaxpy.ir.relax.nodes import (
@@ -40,7 +40,9 @@ def tensor_expr_op(
 
     `attrs` are attributes of the kernel. Errors: as for `BlockBuilder.emit_te`.
     """
-    operands = [arg._expr if isinstance(arg, Tensor) else arg for arg in args]
+    operands = [
+        arg._expr if isinstance(arg, Tensor) else arg for arg in items_of(args, "arguments")
+    ]
     result = current_builder().emit_te(
         tensor_expr_func, *operands, primfunc_name_hint=name_hint, primfunc_attrs=attrs
     )

@@ -15,6 +15,7 @@ from relaxpy.ir.relax.frontend.nn.core import (
     emit_tensor,
     expr_of,
     get_default_dtype,
+    items_of,
 )
 from relaxpy.ir.relax.nodes import Expr, const
 from relaxpy.ir.relax.op.definition.registry import R
@@ -160,7 +161,14 @@ def layer_norm(
         normalized_shape  the dimensions of these axes, or one of them
         weight, bias      `normalized_shape`
     """
-    dims = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+    if isinstance(normalized_shape, int):
+        normalized_shape = [normalized_shape]
+    dims = items_of(normalized_shape, "dimensions")
+    if (weight is None or bias is None) and not all(isinstance(dim, int) for dim in dims):
+        raise MisuseError(
+            f"layer_norm without weight and bias needs literal dimensions, found {dims}",
+            about=normalized_shape,
+        )
     gamma = const(np.ones(dims), x.dtype) if weight is None else expr_of(weight)
     beta = const(np.zeros(dims), x.dtype) if bias is None else expr_of(bias)
     axes = list(range(-len(dims), 0))
@@ -192,6 +200,8 @@ def group_norm(
         axes          the axes in a group besides the channels, by default all after the second
         weight, bias  (channels,); without them the result is neither multiplied nor shifted
     """
+    if not -x.ndim <= channel_axis < x.ndim:
+        raise MisuseError(f"group_norm: {x} has no axis {channel_axis}", about=channel_axis)
     channels = x.shape[channel_axis]
     if (weight is None or bias is None) and not isinstance(channels, int):
         raise MisuseError("group_norm without weight and bias needs a known number of channels")
@@ -332,8 +342,14 @@ def interpolate(
 
 def _scaled(x: Tensor, factor: float | Sequence[float], layout: str) -> list[int]:
     """The spatial dimensions times one factor, or a factor each."""
+    if len(layout) != x.ndim:
+        raise MisuseError(f"an image in layout {layout} has rank {len(layout)}, found {x}", about=x)
     dims: list[Any] = [d for d, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
-    factors = factor if isinstance(factor, Sequence) else [factor] * len(dims)
+    factors = list(factor) if isinstance(factor, Sequence) else [factor] * len(dims)
+    if len(factors) != len(dims) or not all(isinstance(f, (int, float)) for f in factors):
+        raise MisuseError(
+            f"scale_factor is a number, or {len(dims)} of them, found {factor!r:.60}", about=factor
+        )
     if any(isinstance(dim, tir.PrimExpr) for dim in dims):
         raise MisuseError(f"only literal dimensions are scaled, found shape {x.shape}", about=x)
     return [int(dim * f) for dim, f in zip(dims, factors, strict=True)]

@@ -60,7 +60,8 @@ def sample_top_p_top_k_from_sorted_prob(
     """
     rows = _rows(sorted_prob, uniform_sample, sample_indices)
     sums = cumsum(sorted_prob, axis=1)
-    total = tensor_expr_op(_last_sum, "get_renorm_prob", [sums, sums, top_p, top_k])
+    limits = [expr_of(top_p), expr_of(top_k)]
+    total = tensor_expr_op(_last_sum, "get_renorm_prob", [sums, sums, *limits])
     operands = [sums, sorted_index, total, uniform_sample, rows]
     return tensor_expr_op(_choose, "get_index_from_sorted", operands)  # type: ignore[no-any-return]
 
@@ -79,7 +80,8 @@ def renormalize_top_p_top_k_prob(
         top_p, top_k  (rows, 1)
     """
     sums = cumsum(sorted_prob, axis=1)
-    cutoff = tensor_expr_op(_last_sum, "get_renorm_cutoff", [sorted_prob, sums, top_p, top_k])
+    limits = [expr_of(top_p), expr_of(top_k)]
+    cutoff = tensor_expr_op(_last_sum, "get_renorm_cutoff", [sorted_prob, sums, *limits])
     kept = tensor_expr_op(_at_least, "filter_with_top_p_top_k", [prob, cutoff])
     return kept / sum(kept, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
