@@ -17,6 +17,7 @@ from relaxpy.exec.native.chains import with_chains
 from relaxpy.exec.native.emit import KernelEmitter
 from relaxpy.exec.native.entry import emit_entry, entry_name, make_entry
 from relaxpy.exec.native.epilogues import with_epilogues
+from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON
 from relaxpy.exec.native.jit import Library, compile_module
@@ -90,7 +91,7 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         check_price(program)
-        program = in_tasks(with_chains(with_epilogues(program)))
+        program = in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -18,7 +18,7 @@ from relaxpy.exec.kernel.plan.tree import Row, Tile, accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import Late, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import Late, Program, Rows, Tasks, Tree, whole_groups
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -97,7 +97,7 @@ class _Finder:
         scores = (first.after or first.members)[-1]
         groups, buffers, before = [first], {scores.target}, list[Tree]()
         for count, tree in enumerate(rest, 2):
-            found = list(_groups_of(tree))
+            found = list(whole_groups(tree))
             if not found:
                 return None
             if self._memory(found).isdisjoint(map(self.root, buffers)):
@@ -186,25 +186,6 @@ class _Finder:
 
 def _members(group: Group) -> tuple[Member, ...]:
     return (*group.members, *group.after)
-
-
-def _groups_of(tree: Tree) -> Iterator[Group]:
-    """The groups of a tree with whole axes; none if it has other trees."""
-    if isinstance(tree, Group):
-        yield tree
-        return
-    if not isinstance(tree, Rows) or not all(isinstance(inner, Group) for inner in tree.body):
-        return
-    whole = tree.step.axis
-    for group in cast("tuple[Group, ...]", tree.body):
-        axes = tuple(
-            Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a
-            for a in group.axes
-        )
-        if tree.size == 1:
-            axes = (Axis(tree.row, whole.start, whole.stop), *axes)
-        independent = group.independent | {tree.row}
-        yield replace(group, axes=axes, independent=independent)
 
 
 def _leading_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.domain import tests_within
@@ -216,6 +216,25 @@ class _Reader:
         if size == 1:
             body = [_of_one_row(t, step, row) if isinstance(t, Group) else t for t in body]
         return Rows(step, size, row, tuple(_fused_runs(body, self.plan)))
+
+
+def whole_groups(tree: Tree) -> Iterator[Group]:
+    """The groups of a tree with whole axes; none if it has other trees."""
+    if isinstance(tree, Group):
+        yield tree
+        return
+    if not isinstance(tree, Rows) or not all(isinstance(inner, Group) for inner in tree.body):
+        return
+    whole = tree.step.axis
+    for group in cast("tuple[Group, ...]", tree.body):
+        axes = tuple(
+            Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a
+            for a in group.axes
+        )
+        if tree.size == 1:
+            axes = (Axis(tree.row, whole.start, whole.stop), *axes)
+        independent = group.independent | {tree.row}
+        yield replace(group, axes=axes, independent=independent)
 
 
 def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:

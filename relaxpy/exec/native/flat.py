@@ -1,0 +1,149 @@
+"""Joins neighbouring axes of elementwise groups, so that rows of few elements fill vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.native.groups import Group, Member
+from relaxpy.exec.native.tree import Program, Rows, Tree, whole_groups
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import rewrite
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
+from relaxpy.ir.tir.ops import cast_to
+from relaxpy.ir.tir.substitution import mentions
+
+_LONG = 64
+"""The extent from which an axis fills vectors by itself."""
+
+
+def with_flat_axes(program: Program) -> Program:
+    """`program` with one axis in place of two where all buffers have both in row-major order.
+
+    The buffers get other shapes for this, in the same memory.
+    """
+    trees = list(program.trees)
+    shared, elided = dict(program.plan.shared), set(program.elided)
+    for number, tree in enumerate(trees):
+        group = _alone(tree, program)
+        while group is not None and (joiner := _joiner(group)) is not None:
+            trees[number] = group = joiner.group()
+            for old, new in joiner.buffers.items():
+                if old in elided:
+                    elided.add(new)
+                else:
+                    shared[new] = shared.get(old, old)
+    if all(a is b for a, b in zip(trees, program.trees, strict=True)):
+        return program
+    return replace(
+        program,
+        plan=replace(program.plan, shared=shared),
+        trees=tuple(trees),
+        elided=frozenset(elided),
+        written=program.written.union(b for b, a in shared.items() if a in program.written),
+    )
+
+
+def _alone(tree: Tree, program: Program) -> Group | None:
+    """The group that is all of a tree; blocks of rows are of no use to one without memory."""
+    if isinstance(tree, Rows) and not program.elided.issuperset(tree.step.local):
+        return None
+    groups = list(whole_groups(tree))
+    return groups[0] if len(groups) == 1 else None
+
+
+def _joiner(group: Group) -> _Joiner | None:
+    """What joins the two innermost axes of a group; None if they cannot be joined."""
+    if group.over or group.after or group.tests or group.is_ordered or len(group.axes) < 2:
+        return None
+    outer, inner = group.axes[-2:]
+    extent = inner.extent.constant
+    if extent is not None and extent >= _LONG:
+        return None
+    if not all(as_poly(axis.start).same(0) for axis in (outer, inner)):
+        return None
+    joiner = _Joiner(group, outer, inner)
+    accesses = (access for m in group.members for access in m.accesses())
+    return joiner if all(joiner.admits(*access) for access in accesses) and joiner.fits() else None
+
+
+class _Joiner:
+    """Joins the axes `outer` and `inner`; `buffers` has the new buffers by the old ones."""
+
+    def __init__(self, group: Group, outer: Axis, inner: Axis) -> None:
+        self.old, self.outer, self.inner = group, outer, inner
+        self.pair = {outer.var, inner.var}
+        self.buffers: dict[Buffer, Buffer] = {}
+        self._dimension: dict[Buffer, int] = {}
+        stop = _product(outer.stop, inner.stop)
+        self.axis = Axis(Var(outer.var.name, INT64), IntImm(INT64, 0), stop)
+
+    def admits(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+        """Whether the axes are neighbouring dimensions of an access, or none of it."""
+        if not any(mentions(index, self.pair) for index in indices):
+            return buffer not in self.buffers
+        place = next((n for n, i in enumerate(indices) if i is self.outer.var), -1)
+        if buffer.strides or place < 0 or indices[place + 1 : place + 2] != (self.inner.var,):
+            return False
+        if any(mentions(i, self.pair) for i in (*indices[:place], *indices[place + 2 :])):
+            return False
+        sizes = buffer.shape[place : place + 2]
+        for size, axis in zip(sizes, (self.outer, self.inner), strict=True):
+            if not as_poly(size).same(as_poly(axis.stop)):
+                return False
+        if buffer not in self.buffers:
+            shape = (*buffer.shape[:place], _product(*sizes), *buffer.shape[place + 2 :])
+            shape = tuple(cast_to(size, INT64) for size in shape)
+            self.buffers[buffer] = decl_buffer(shape, str(buffer.dtype), buffer.name)
+            self._dimension[buffer] = place
+        return self._dimension[buffer] == place
+
+    def fits(self) -> bool:
+        """Whether the axes occur in these accesses only."""
+        return bool(self.buffers) and not any(
+            mentions(expr, self.pair)
+            for m in self.group().members
+            for expr in (*m.indices, m.value, *m.guards)
+        )
+
+    def group(self) -> Group:
+        """The group with one axis."""
+        old = self.old
+        return replace(
+            old,
+            axes=(*old.axes[:-2], self.axis),
+            members=tuple(map(self._member, old.members)),
+            independent=(old.independent - self.pair) | {self.axis.var},
+        )
+
+    def _member(self, member: Member) -> Member:
+        return replace(
+            member,
+            target=self.buffers.get(member.target, member.target),
+            indices=self._indices(member.target, member.indices),
+            value=self._expr(member.value),
+            guards=tuple(map(self._expr, member.guards)),
+        )
+
+    def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        place = self._dimension.get(buffer)
+        if place is None:
+            return tuple(indices)
+        return (*indices[:place], self.axis.var, *indices[place + 2 :])
+
+    def _expr(self, expr: PrimExpr) -> PrimExpr:
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, BufferLoad) or node.buffer not in self.buffers:
+                return None
+            return BufferLoad(self.buffers[node.buffer], self._indices(node.buffer, node.indices))
+
+        return cast("PrimExpr", rewrite(expr, rule))
+
+
+def _product(first: PrimExpr, second: PrimExpr) -> PrimExpr:
+    return cast_to((as_poly(first) * as_poly(second)).expr(), INT64)
