@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cached_property
+from types import NoneType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -42,6 +43,7 @@ from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
+from relaxpy.ir.tir.ops import as_int
 
 
 class VMFuncKind(IntEnum):
@@ -72,8 +74,8 @@ class ExecBuilder:
         return Arg(ArgKind.REGISTER, _natural(idx, "a register"))
 
     def imm(self, value: int) -> Arg:
-        """An integer."""
-        return Arg(ArgKind.IMMEDIATE, int(value))
+        """An integer. Errors: MisuseError (also TypeError) if it is something else."""
+        return Arg(ArgKind.IMMEDIATE, as_int(value))
 
     def c(self, idx: int) -> Arg:
         """The constant that `convert_constant` returned at this position."""
@@ -81,6 +83,7 @@ class ExecBuilder:
 
     def f(self, name: str) -> Arg:
         """A function as a value: one of this builder, or a packed one."""
+        self.declare_function(name)
         return Arg(ArgKind.FUNCTION, name)
 
     def void_arg(self) -> Arg:
@@ -113,8 +116,8 @@ class ExecBuilder:
             raise BuilderStateError(f"function {func_name} {problem}", about=func_name)
         count = _natural(num_inputs or 0, "the number of arguments")
         names = [f"p{i}" for i in range(count)] if param_names is None else param_names
-        if len(names) != count:
-            raise MisuseError(f"{func_name} has {count} arguments, and names {list(names)}")
+        if not isinstance(names, (list, tuple)) or len(names) != count:
+            raise MisuseError(f"{func_name} has {count} arguments, and names {names!r:.60}")
         self._body = []
         try:
             yield
@@ -161,6 +164,8 @@ class ExecBuilder:
             MisuseError (also TypeError): an argument is something else.
         """
         self.declare_function(name)
+        if not isinstance(args, (list, tuple, NoneType)):
+            raise MisuseError(f"the arguments are a list, found {args}", about=args)
         operands = [arg if isinstance(arg, Arg) else self._operand(arg) for arg in args or ()]
         if not isinstance(dst, Arg) or dst.kind not in (ArgKind.REGISTER, ArgKind.VOID):
             raise MisuseError(f"results are stored in registers, found {dst}", about=dst)

@@ -277,8 +277,16 @@ def test_arguments_are_of_their_kind() -> None:
             ib.emit_goto(0)
         with pytest.raises(ValueError, match="a register is an integer from 0, found -1"):
             ib.r(-1)
-        with pytest.raises(TypeError, match="the name of a function is a string"):
-            ib.emit_call(3)
+        for name in (ib.emit_call, ib.f):
+            with pytest.raises(TypeError, match="the name of a function is a string"):
+                name(3)
+        with pytest.raises(TypeError, match="the arguments are a list, found %0"):
+            ib.emit_call("f", ib.r(0))
+        for value in (1.5, "1"):
+            with pytest.raises(TypeError, match=f"found {value!r}"):
+                ib.imm(value)
         ib.emit_ret(ib.r(0))
-    with pytest.raises(ValueError, match="has 1 arguments, and names"), ib.function("g", 1, []):
-        pass
+    for names in ([], 1):
+        refused = pytest.raises(ValueError, match="has 1 arguments, and names")
+        with refused, ib.function("g", 1, names):
+            pass

@@ -39,7 +39,8 @@ def check_numerical_grads(
 
     Errors:
         AssertionError: a gradient has another shape, or differs.
-        MisuseError (also ValueError): a difference is not finite.
+        MisuseError (also TypeError, ValueError): there is no input for a gradient, an input is not
+            of floats, the function returns no number, or a difference is not finite.
     """
     __tracebackhide__ = True
     inputs, grads = _table(input_values), _table(grad_values)
@@ -48,14 +49,21 @@ def check_numerical_grads(
         changed = inputs[name].copy()
         changed.reshape(-1)[index] += step
         arguments = {**inputs, name: changed}
-        if isinstance(input_values, Mapping):
-            return float(function(**arguments))
-        return float(function(*arguments.values()))
+        by_name = isinstance(input_values, Mapping)
+        result = function(**arguments) if by_name else function(*arguments.values())
+        if np.size(result) != 1:
+            raise MisuseError(
+                f"the function returns a number, found an array of shape {np.shape(result)}"
+            )
+        return float(np.reshape(result, ()))
 
     def difference(name: str, index: int, step: float) -> float:
         return (value(name, index, step) - value(name, index, -step)) / (2 * step)
 
     for name, grad in grads.items():
+        if name not in inputs or not np.issubdtype(inputs[name].dtype, np.floating):
+            problem = inputs[name].dtype if name in inputs else "no such input"
+            raise MisuseError(f"gradient {name} is that by an input of floats, found {problem}")
         if grad.shape != inputs[name].shape:
             raise AssertionError(
                 f"the gradient by {name} has shape {grad.shape}, expected {inputs[name].shape}"
@@ -72,6 +80,8 @@ def check_numerical_grads(
 def _table(values: Values) -> dict[str, Array]:
     if isinstance(values, Mapping):
         return {name: np.array(value) for name, value in values.items()}
+    if not isinstance(values, (list, tuple)):
+        raise MisuseError(f"expected a list or a table of arrays, found {values!r:.60}")
     return {str(i): np.array(value) for i, value in enumerate(values)}
 
 
@@ -107,9 +117,13 @@ def check_bool_expr_is_true(
 
     Errors:
         AssertionError: it does not; the message has the values.
-        MisuseError (also ValueError): a range is symbolic.
+        MisuseError (also TypeError, ValueError): a range is symbolic, or there is no table.
     """
     __tracebackhide__ = True
+    if not isinstance(vranges, Mapping) or not all(isinstance(r, Range) for r in vranges.values()):
+        raise MisuseError(
+            f"expected a table from variables to ranges, found {vranges!r:.60}", about=vranges
+        )
     if not all(isinstance(simplify(r.extent), tir.IntImm) for r in vranges.values()):
         raise MisuseError("the values of a symbolic range cannot be enumerated", about=vranges)
     extents = [range(int(simplify(r.extent).value)) for r in vranges.values()]  # type: ignore[attr-defined]

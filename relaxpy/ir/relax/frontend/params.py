@@ -9,6 +9,7 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
+from relaxpy.ir.relax.expect import expect
 
 
 @user_facing
@@ -18,6 +19,7 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
     Errors:
         MisuseError (also ValueError): an attribute `params` is not a list of arrays.
     """
+    expect(mod, IRModule)
     result, params = mod.clone(), {}
     for name, func in mod.functions_by_name.items():
         if "params" not in func.attrs:

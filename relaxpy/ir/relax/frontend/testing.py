@@ -12,6 +12,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.frontend.nn.core import current_builder
 from relaxpy.ir.relax.frontend.nn.subroutine import SubroutineMixin
 from relaxpy.ir.relax.nodes import Expr, Function, TensorStructInfo, Var
@@ -111,7 +112,9 @@ def init_params(mod: IRModule) -> list[np.ndarray[Any, Any]]:
     Errors:
         MisuseError (also TypeError): the shape of a parameter is not known.
     """
+    expect(mod, IRModule)
     main = mod["main"]
+    expect(main, Function)
     assert isinstance(main, Function)
     return [_zeros(param) for param in main.params if not param.name_hint.startswith("data")]
 

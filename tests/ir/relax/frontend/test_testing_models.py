@@ -193,6 +193,16 @@ def test_gradients_are_compared_with_differences(as_table: bool) -> None:
         check(function, values(x, w), values(right[0], x))
     with pytest.raises(ValueError, match="is not finite"):
         check(lambda x: np.inf, [x], [x])
+    ones = np.ones(2)
+    for inputs, grads, message in (
+        ([], [ones], "gradient 0 is that by an input of floats, found no such input"),
+        ({"x": ones}, {"y": ones}, "gradient y is that by an input of floats"),
+        ([np.array([1, 2])], [ones], "gradient 0 is that by an input of floats, found int64"),
+        ([ones], [ones], r"the function returns a number, found an array of shape \(2,\)"),
+        (ones, ones, "expected a list or a table of arrays"),
+    ):
+        with pytest.raises(MisuseError, match=message):
+            check(lambda x: x, inputs, grads)
 
 
 def test_scalar_expressions_are_compared() -> None:
@@ -204,5 +214,7 @@ def test_scalar_expressions_are_compared() -> None:
     relaxpy.testing.check_bool_expr_is_true(n < 2 * m, ranges, n < m)
     with pytest.raises(AssertionError, match="is false for n = 2, m = 1"):
         relaxpy.testing.check_bool_expr_is_true(n < 2 * m, ranges)
+    with pytest.raises(MisuseError, match="expected a table from variables to ranges"):
+        relaxpy.testing.check_bool_expr_is_true(n < m, {n: (0, 4)})
     with pytest.raises(MisuseError, match="symbolic range"):
         relaxpy.testing.check_bool_expr_is_true(n < m, {n: tir.Range(0, m)})
