@@ -16,6 +16,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.rewrite.binding_rewrite import DataflowBlockRewrite
 from relaxpy.relax.dpl import PatternMatchingRewriter, is_op, rewrite_call, wildcard
+from relaxpy.relax.frontend import nn
 from relaxpy.script import from_source
 from relaxpy.script.ir_builder import IRBuilder, ir as ir_builder, relax as builder_words
 from tests.counting import calls
@@ -190,6 +191,22 @@ def builder_update_func(count: int) -> Work:
 def builder_over_a_module_per_function(count: int) -> Work:
     mod = functions(count)
     return lambda: [BlockBuilder(mod).get() for _ in mod]
+
+
+class Layer(nn.Module):
+    define_subroutine = True
+
+    def __init__(self) -> None:
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return nn.relu(self.linear(x))  # type: ignore[no-any-return]
+
+
+@case
+def exporting_layers_that_share_a_function(size: int) -> Work:
+    model = nn.ModuleList([Layer() for _ in range(size)])
+    return lambda: model.export_tvm({"forward": {"x": nn.spec.Tensor([2, 4], "float32")}})
 
 
 @case

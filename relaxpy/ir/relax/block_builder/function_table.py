@@ -52,7 +52,7 @@ class FunctionTable:
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
         self.mod = mod
         self._declare = declare
-        self._by_hash: dict[_Look, dict[int, list[GlobalVar]]] = {}
+        self._by_hash: dict[_Look, dict[int, set[GlobalVar]]] = {}
         self._unindexed: dict[_Look, list[tuple[GlobalVar, BaseFunc]]] | None = None
         self._numbers: dict[str, int] = {}
 
@@ -95,7 +95,7 @@ class FunctionTable:
         look = _look(func)
         index = self._by_hash.setdefault(look, {})
         for gvar, stored in self._unindexed.pop(look, ()):
-            index.setdefault(structural_hash(stored), []).append(gvar)
+            index.setdefault(structural_hash(stored), set()).add(gvar)
         candidates = index.get(structural_hash(func), ()) if index else ()
         equal = (v for v in candidates if v in self.mod and structural_equal(self.mod[v], func))
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
