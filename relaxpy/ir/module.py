@@ -158,6 +158,7 @@ class IRModule(Node):
             raise MisuseError(
                 f"a module contains functions, found {type(func).__name__} for {name!s}",
                 rule="AST-20",
+                hint=_hint_for(func),
                 about=func,
             )
         hint = name.name_hint if isinstance(name, GlobalVar) else _checked_name(name)
@@ -291,12 +292,21 @@ class IRModule(Node):
     def from_expr(func: BaseFunc) -> IRModule:
         """Return a module of one function, named by its `global_symbol` or `main`."""
         if not isinstance(func, BaseFunc):
-            raise MisuseError(f"expected a function, found {func!r:.60}", about=func)
+            raise MisuseError(
+                f"expected a function, found {func!r:.60}", hint=_hint_for(func), about=func
+            )
         return IRModule({str(func.attrs.get("global_symbol") or "main"): func})
 
     @override
     def __hash__(self) -> int:
         return id(self) >> 4
+
+
+def _hint_for(func: object) -> str | None:
+    """What to write for a function of Relay, whose classes are not known here."""
+    if type(func).__module__.startswith("relaxpy.ir.relay."):
+        return "functions of Relay are in modules of their own: relay.IRModule"
+    return None
 
 
 def _listed(infos: object) -> tuple[object, ...]:

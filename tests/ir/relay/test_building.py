@@ -2,7 +2,7 @@
 
 import pytest
 
-from relaxpy import relay
+from relaxpy import IRModule, relay
 from relaxpy.errors import MisuseError
 from relaxpy.ir import structural_equal
 from tests.relay_programs import numbers
@@ -128,3 +128,10 @@ def test_a_pass_runs_on_an_expression() -> None:
     function = relay.parse_expr("fn(%x: int32) { let %y = %x; %x }")
     cleaned = relay.testing.run_opt_pass(function, relay.transform.DeadCodeElimination(), True)
     assert isinstance(cleaned.body, relay.Var)
+
+
+def test_a_function_of_relay_is_in_a_module_of_relay() -> None:
+    function = relay.Function([], relay.const(1.0))
+    for create in (IRModule.from_expr, lambda func: IRModule({"main": func})):
+        with pytest.raises(MisuseError, match="of their own: relay.IRModule"):
+            create(function)
