@@ -14,7 +14,16 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.llvm import BOOL, I64, POINTER, Function, Slot, Type, Value
+from relaxpy.exec.native.groups import LONGEST_STEP
+from relaxpy.exec.native.llvm import (
+    BOOL,
+    I64,
+    POINTER,
+    Function,
+    Slot,
+    Type,
+    Value,
+)
 from relaxpy.exec.native.packing import Packing
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.dtype import DataType
@@ -371,12 +380,14 @@ class Frame(ABC):
         if mask is not None:
             mask = self._turned(self.wide(mask, address.lanes), address)
         vector = Type(type.element, address.lanes)
-        even = None if offsets is None or inside is not None else self._even(buffer, load.indices)
-        if even is not None:
-            place = self._element(pointer, even, type)
+        found = None if offsets is None or inside is not None else self._every(load)
+        if found is not None:
+            step, first = found
+            place = self._element(pointer, first, type)
             operands = [place] if mask is None else [place, mask]
-            key = ("even", vector, *(v.name for v in operands))
-            return self.place(key, operands, lambda: f.load_even(vector, *operands), floor=floor)
+            key = ("every", step, vector, *(v.name for v in operands))
+            every = lambda: f.load_every(vector, step, *operands)  # noqa: E731
+            return self.place(key, operands, every, floor=floor)
         operands = [v for v in (pointer, offsets, mask) if v is not None]
 
         def build() -> Value:
@@ -394,14 +405,15 @@ class Frame(ABC):
         order = range(address.lanes)[::-1]
         return self.apply("reverse", lambda x: self.function.shuffle(x, None, order), value)
 
-    def _even(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Value | None:
-        """The position of the element of the first lane if the lanes are every other element."""
+    def _every(self, load: BufferLoad) -> tuple[int, Value] | None:
+        """The short distance of the elements of the lanes, and the position of the first one."""
         assert self.lanes is not None
-        linear = affine(self.position(buffer, indices), {self.lanes.var})
-        if linear is None or linear.constant(self.lanes.var) != 2:
+        linear = affine(self.position(load.buffer, load.indices), {self.lanes.var})
+        step = None if linear is None else linear.constant(self.lanes.var)
+        if linear is None or step is None or not 2 <= step <= LONGEST_STEP:
             return None
-        start = self.integer("mul", self.lanes.start, self.function.const(I64, 2))
-        return self.integer("add", self.index(linear.offset), start)
+        start = self.integer("mul", self.lanes.start, self.function.const(I64, step))
+        return step, self.integer("add", self.index(linear.offset), start)
 
     def store(
         self,

@@ -24,8 +24,8 @@ from relaxpy.ir.tir.substitution import mentions, substitute
 _REVERSED = 2
 _GATHER = 12
 """The cost of elements that are not consecutive, in terms of consecutive ones."""
-_EVERY_OTHER = 2
-"""The cost of loads of every other element."""
+LONGEST_STEP = 4
+"""Up to this distance, elements are loaded as vectors, at the cost of as many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,6 +297,8 @@ def _cost(group: Group, axis: Axis, accesses: Sequence[tuple[Member, bool, Index
         for member, is_target, position in accesses
         if not (is_target and is_summed and member.combine is not None)
     ]
+    if _GATHER in costs:  # the time of distant elements, such as those of stores, decides
+        costs = [_GATHER if cost > _REVERSED else cost for cost in costs]
     return (sum(costs) + 1) / (len(costs) + 1) / lanes
 
 
@@ -307,6 +309,6 @@ def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
     step = None if linear is None else linear.constant(var)
     if step == -1:
         return _REVERSED
-    if step == 2 and not is_target:
-        return _EVERY_OTHER
+    if step is not None and 2 <= step <= LONGEST_STEP and not is_target:
+        return step
     return 1.0 if step == 1 else _GATHER

@@ -383,23 +383,26 @@ class Function:
         align = f"i32 {_alignment(value.type)}"
         self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
 
-    def load_even(self, type: Type, pointer: Value, mask: Value | None = None) -> Value:
-        """Every other element from `pointer` on; 0 after the first lanes, in which the mask holds.
+    def load_every(self, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
+        """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.
 
-        No element after the last one is read: the second of two vectors begins with the last
-        element of the first one.
+        No element after the last is read: a vector begins with the last element of that before it.
         """
         lanes = type.lanes
 
         def vector(start: int) -> Value:
-            place = self.element(pointer, start, type)
             if mask is None:
-                return self.load(type, place)
-            needed = self.shuffle(mask, None, [(start + n + 1) // 2 for n in range(lanes)])
-            return self.masked_load(type, place, needed)
+                return self.load(type, self.element(at, start, type))
+            needed = self.shuffle(mask, None, [-(-(start + n) // step) for n in range(lanes)])
+            return self.masked_load(type, self.element(at, start, type), needed)
 
-        first, last = vector(0), vector(lanes - 1)
-        return self.shuffle(first, last, [2 * n + (2 * n >= lanes) for n in range(lanes)])
+        result = vector(0)
+        for k in range(1, step):
+            kept = [min(n * step, lanes - 1) if k == 1 else n for n in range(lanes)]
+            new = [n * step - k * (lanes - 1) for n in range(lanes)]
+            order = [lanes + m if 0 < m < lanes else n for n, m in zip(kept, new, strict=True)]
+            result = self.shuffle(result, vector(k * (lanes - 1)), order)
+        return result
 
     def gather(
         self, type: Type, pointer: Value, offsets: Value, mask: Value | None = None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Memory, Size, ceil_div, combine, convert, load
+from relaxpy.exec.native.groups import LONGEST_STEP
 from relaxpy.exec.native.llvm import I64, POINTER, VOID, Function, Type, Value
 
 _AHEAD = 4
@@ -54,17 +55,17 @@ def _pack_rows(
 def _pack_strided(
     f: Function, memory: Memory, source: Block, target: Value, pitch: int, type: Type
 ) -> None:
-    """Pack a block of any strides: every other element from two vectors, others by gathers."""
+    """Pack a block of any strides: short distances from vectors, others by gathers."""
     stride, lanes = source.column_stride, type.lanes
     steps = f.iota(Type("i64", lanes)) * stride
-    halves = not isinstance(stride, Value) and stride == 2 and lanes > 1
+    step = 0 if isinstance(stride, Value) or lanes == 1 else stride
 
     def copy(row: Value, column: Size, mask: Value | None) -> None:
         start = combine(f, "mul", row, source.row_stride)
         start = combine(f, "add", start, combine(f, "mul", column, stride))
         pointer = f.element(source.pointer, start, memory.type)
-        if halves:
-            raw = f.load_even(Type(memory.type.element, lanes), pointer, mask)
+        if 2 <= step <= LONGEST_STEP:
+            raw = f.load_every(Type(memory.type.element, lanes), step, pointer, mask)
         else:
             raw = f.gather(memory.type, pointer, steps, mask)
         values = convert(memory, raw, type)

@@ -1,4 +1,4 @@
-"""Native loads of every other element, from two vectors, read nothing after the last element."""
+"""Native loads of elements at short distances, from vectors, read nothing after the last one."""
 
 from __future__ import annotations
 
@@ -22,6 +22,35 @@ def test_slices(dtype: str | type, n: int) -> None:
         f'x: R.Tensor((3, {n}), "{name}")', f"R.strided_slice(x, [1], [0], [{n}], [2], False)"
     )
     np.testing.assert_array_equal(run(text, x), x[:, ::2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("step", [3, 4, 5])
+def test_steps(dtype: str | type, step: int) -> None:
+    name = np.dtype(dtype).name
+    for n in (1, step, 6 * step + 1, 17 * step - 1, 16 * step + 1, 129 * step):
+        x = numbers((n,), dtype)
+        text = graph(
+            f'x: R.Tensor(({n},), "{name}")', f"R.strided_slice(x, [0], [0], [{n}], [{step}])"
+        )
+        np.testing.assert_array_equal(run(text, x), x[::step])
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_images_with_channels_first(channels: int) -> None:
+    for dtype in ("float32", "uint8"):
+        x = numbers((2, 7, 19, channels), dtype)
+        args = f'x: R.Tensor((2, 7, 19, {channels}), "{dtype}")'
+        found = run(graph(args, "R.permute_dims(x, [0, 3, 1, 2])"), x)
+        np.testing.assert_array_equal(found, x.transpose(0, 3, 1, 2))
+    a, b = numbers((9, 50 * channels)), numbers((50 * channels, 21))
+    args = f'a: R.Tensor({a.shape}, "float32"), b: R.Tensor({b.shape}, "float32")'
+    some = [
+        f"R.strided_slice({m}, [{k}], [0], [{50 * channels}], [{channels}])"
+        for m, k in ("a1", "b0")
+    ]
+    found = run(graph(args, f"R.matmul({some[0]}, {some[1]})"), a, b)
+    np.testing.assert_allclose(found, a[:, ::channels] @ b[::channels], rtol=1e-4, atol=1e-4)
 
 
 def test_any_size() -> None:
