@@ -54,6 +54,11 @@ def inferred(body: str, buffers: str = 'A: T.Buffer((32, 32), "float32")') -> tu
             "B[v, 2:30]",
         ),
         (
+            "for j in range(8):\n    B[v, T.cast(T.cast(j - 3, 'uint8'), 'int32') // 8] = A[v, 0]",
+            "A[v, 0]",
+            "B[v, 0:32]",
+        ),
+        (
             "for j in range(32):\n    B[v, j] = T.if_then_else(j < 8, A[v, j], 0)",
             "A[v, 0:8]",
             "B[v, 0:32]",

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
+from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
@@ -204,7 +205,9 @@ class Accesses:
         match expr:
             case tir.Cast(dtype=dtype, value=value) if dtype.is_int and value.dtype.is_int:
                 operand = self._interval(value)
-                return operand and (ops.cast_to(operand[0], dtype), ops.cast_to(operand[1], dtype))
+                if operand is None or not all(_fits(bound, dtype) for bound in operand):
+                    return None
+                return ops.cast_to(operand[0], dtype), ops.cast_to(operand[1], dtype)
             case (
                 tir.Add()
                 | tir.Sub()
@@ -266,6 +269,12 @@ class Accesses:
         if var is not None and current is not None and bound is not None:
             low, high = current
             self.bounds[var] = simplify(ops.maximum(low, ops.sub(bound[0], offset))), high
+
+
+def _fits(bound: PrimExpr, dtype: DataType) -> bool:
+    """Whether a cast keeps a bound, as far as is known: wrapped numbers are in no order."""
+    low, high = ops.int_range(dtype)
+    return not isinstance(bound, tir.IntImm) or low <= bound.value <= high
 
 
 def _shifted(expr: PrimExpr) -> tuple[Var | None, int]:
