@@ -57,7 +57,14 @@ _ENUMS: dict[str, type[IntEnum]] = {
 _ABSTRACT = (
     Node,
     *(rx.Expr, rx.StructInfo, rx.BaseFunc, ty.Type, tir.PrimExpr, tir_stmt.Stmt),
-    *(global_info.GlobalInfo, tir.ConstExpr, tir.BinaryOpExpr, tir.CmpExpr, tir.LogicalExpr),
+    *(
+        global_info.GlobalInfo,
+        tir.ConstExpr,
+        tir.BinaryOpExpr,
+        tir.CmpExpr,
+        tir.LogicalExpr,
+        tir.Junction,
+    ),
 )
 #: Positions, and the types of expressions of Relay, which inference finds.
 _NOT_SAVED = ("span", "checked_type_")

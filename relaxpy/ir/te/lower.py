@@ -29,7 +29,6 @@ from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from relaxpy.ir.tir.expr import (
-    And,
     BinaryOpExpr,
     Call,
     Cast,
@@ -372,7 +371,7 @@ class _Lowering:
                 assert isinstance(a, PrimExpr)
                 assert isinstance(b, PrimExpr)
                 return Call(INT64, op, (c, self._index(a), self._index(b)))
-            case BinaryOpExpr() if not isinstance(expr, (And, CmpExpr)):
+            case BinaryOpExpr() if not isinstance(expr, CmpExpr):
                 return type(expr)(self._index(expr.a), self._index(expr.b))
             case _:
                 return ops.cast_to(expr, INT64)

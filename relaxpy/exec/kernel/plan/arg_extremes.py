@@ -146,13 +146,13 @@ def _by_position(
     Each pair has the candidate's value or position and that of the best.
     """
     match condition, full:
-        case Not(a=strict), Not(a=Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both)):
+        case Not(a=strict), Not(a=Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie))):
             negated = True
-        case strict, Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie) as both):
+        case strict, Or(a=whole, b=And(a=EQ(a=x, b=y), b=tie)):
             negated = False
         case _:
             return None
-    if whole is not strict or isinstance(both, Or) or {x, y} != set(values):
+    if whole is not strict or {x, y} != set(values):
         return None
     if order.last != negated:
         # `condition` alone decides between equal values.

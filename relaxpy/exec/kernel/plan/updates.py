@@ -108,7 +108,7 @@ def _sides(value: PrimExpr) -> tuple[Combine, PrimExpr, PrimExpr] | None:
         case Min() | Max() if value.dtype.bits < 8 and not value.dtype.is_bool:
             # NumPy computes these in wider integers.
             return None
-        case Add() | Sub() | Mul() | Min() | Max() | And():
+        case Add() | Sub() | Mul() | Min() | Max() | And() | Or():
             return _NODES[type(value)], value.a, value.b
         case Call(op=Op(name=name), args=(a, b)) if name in _CALLS:
             return _CALLS[name], a, b
