@@ -32,6 +32,8 @@ from relaxpy.ir.tir import expr as tir
 Array = np.ndarray[Any, Any]
 Emit = Callable[[rx.Expr], rx.Var]
 SECONDS = 2.0
+PAUSE = 0.2
+"""Seconds after which no library's threads wait actively any longer."""
 clock = time.process_time
 
 
@@ -332,7 +334,8 @@ def measure(row: Row, pipelines: list[str], constants: bool = False) -> dict[str
     while time.perf_counter() < deadline or turns < 7:
         turns += 1
         for name, work in works.items():
-            if clock is time.perf_counter:  # its own threads wake, and those of others sleep
+            if clock is time.perf_counter:  # threads of others fall asleep, and its own wake
+                time.sleep(PAUSE)
                 warm = time.perf_counter() + 0.05
                 while time.perf_counter() < warm:
                     work()
