@@ -143,6 +143,18 @@ FOUND = {
         call(ints(0, 0), ints(1)),
         call(ints(0), ints(1)),
     ),
+    "an element that every iteration reads is missing where there is none": (
+        """
+        def f(y: T.handle):
+            n = T.int64()
+            Y = T.match_buffer(y, (n,), "int32")
+            for i in range(n):
+                Y[i] = T.if_then_else(i >= 1, 5, Y[i % 3] + T.Cast("int32", i))
+        """,
+        call(ints()),
+        call(ints(7)),
+        call(ints(7, 8, 9, 1)),
+    ),
     "a test before the first write reads no local buffer": (
         """
         def f(q: T.int64, m: T.int64, Y: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):

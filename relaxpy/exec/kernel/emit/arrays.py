@@ -473,8 +473,8 @@ class ArrayEmitter:
         if not quotients or load.buffer in self.rows or nested:
             return None
         position = linear_position(load, self._all_axes(), self.variables)
-        if position is None:
-            return None
+        if position is None or not position.coefficients:
+            return None  # a single element may be missing where the layout has no iteration
         count = as_poly(1)
         for size in load.buffer.shape:
             count = count * as_poly(size)
