@@ -103,10 +103,6 @@ class _Member:
                     yield binding
 
 
-def _used_sizes(binding: Binding) -> Iterator[tir.Var]:
-    return (size for node in binding_operands(binding) for size in used_shape_vars(node))
-
-
 def _may_be_lifted(binding: Binding) -> bool:
     value, var = binding.value, binding.var
     if var is None or isinstance(var.struct_info, FuncStructInfo):
