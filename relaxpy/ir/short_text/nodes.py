@@ -80,6 +80,10 @@ class ShortText:
         """Return a variable, a literal, or a tuple of them on one line."""
         return flat(self.leaf_doc(expr))
 
+    def written(self, node: Node, doc: Doc) -> Doc:
+        """Return the document of `node` as it is written; `doc` is its text."""
+        return doc
+
     # PrimExprs: operands first, so that depth is not limited by the stack.
 
     def prim_doc(self, expr: tir.PrimExpr, int_dtype: DataType = INT32) -> Doc:
@@ -87,7 +91,7 @@ class ShortText:
         if isinstance(expr, tir.Var):
             return self.name_of(expr)
         if isinstance(expr, tir.ConstExpr):
-            return self.literal(expr, int_dtype)[0]
+            return self.written(expr, self.literal(expr, int_dtype)[0])
         return ScalarText(self, int_dtype).write(expr)[0]
 
     def literal(self, expr: tir.ConstExpr, bare: DataType) -> tuple[Doc, int]:
@@ -259,6 +263,9 @@ class ShortText:
 
     def leaf_doc(self, expr: Node) -> Doc:
         """Return a variable, a literal, or a tuple of them."""
+        return self.written(expr, self._leaf(expr))
+
+    def _leaf(self, expr: Node) -> Doc:
         r = self.relax_prefix
         match expr:
             case rx.Var() | rx.GlobalVar():

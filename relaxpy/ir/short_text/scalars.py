@@ -63,7 +63,8 @@ class ScalarText:
         """Return the document and the precedence of its outermost operator."""
         for node in walk(root):
             if isinstance(node, tir.PrimExpr) and not isinstance(node, tir.ConstExpr):
-                self.done[id(node)] = self._node(node)
+                doc, level = self._node(node)
+                self.done[id(node)] = self.text.written(node, doc), level
         return self.done[id(root)]
 
     def _operand(self, expr: tir.PrimExpr, bare: DataType = INT32) -> tuple[Doc, int]:

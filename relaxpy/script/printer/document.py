@@ -21,6 +21,7 @@ from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import MatchBufferRegion, Stmt
 from relaxpy.script.printer.graphs import GraphWriter
 from relaxpy.script.printer.kernels import KernelWriter
+from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names, function_names
 from relaxpy.script.printer.options import Options
 from relaxpy.script.printer.writer import (
@@ -38,10 +39,11 @@ _GRAPH_NODES = (rx.Expr, rx.BindingBlock, rx.VarBinding, rx.MatchCast, rx.Struct
 class Document:
     """One printed text, and the metadata that it mentions."""
 
-    def __init__(self, node: Node, options: Options) -> None:
+    def __init__(self, node: Node, options: Options, marks: Marks | None = None) -> None:
         self.options = options
+        self.marks = marks
         self.metadata = Metadata()
-        self.writer = Writer(options, node)
+        self.writer = Writer(options, node, marks)
         self._title = options.name or "Module"
         self._devices = listed_devices(node) if isinstance(node, IRModule) else None
         self._reserved = {
@@ -63,6 +65,8 @@ class Document:
     def text(self) -> str:
         """The complete text, with metadata as requested by the options."""
         lines = self.writer.lines
+        if self.marks is not None:
+            lines = self.marks.finished(lines, self.options)
         if not self.metadata.table:
             return "\n".join(lines)
         if not self.options.show_meta:
@@ -90,6 +94,7 @@ class Document:
     # Programs
 
     def _text(self, names: Names) -> ScriptText:
+        names.marks = self.marks
         return ScriptText(names, self.options, self.metadata, self._devices)
 
     def _writers(self, names: Names) -> tuple[GraphWriter, KernelWriter]:
@@ -111,10 +116,11 @@ class Document:
         graphs, kernels = self._writers(names)
         options = ["private=True"] if symbol is None else []
         options += [] if name == hint else [f"name={string_text(hint)}"]
-        if isinstance(func, PrimFunc):
-            kernels.function(func, name, options=options, attrs=attrs, module=module)
-        else:
-            graphs.function(func, name, options=options, attrs=attrs, module=module)
+        with self.writer.marked(func):
+            if isinstance(func, PrimFunc):
+                kernels.function(func, name, options=options, attrs=attrs, module=module)
+            else:
+                graphs.function(func, name, options=options, attrs=attrs, module=module)
 
     def _lone_function(self, func: rx.Function | PrimFunc) -> None:
         relax = isinstance(func, rx.Function)
@@ -142,31 +148,32 @@ class Document:
         python = any(map(is_python_function, functions.values())) or module.is_python_class
         self._header(ir=True, relax=graphs, tir=kernels or graphs, python=python)
         options, writer = self.options, self.writer
-        writer.line(f"@{options.ir_prefix}.ir_module")
-        header = f"class {self._title}(BasePyModule):" if python else f"class {self._title}:"
-        writer.line(header)
-        prefix = options.module_alias or self._title
-        members = function_names(
-            (var.name_hint for var in functions), self._reserved - {options.module_alias}
-        )
-        qualified = {hint: f"{prefix}.{name}" for hint, name in members.items()}
-        alias = f"{prefix} = {self._title}" if options.module_alias else None
-        with writer.indented():
-            self._module_tables(module)
-            for var, func in functions.items():
-                if writer.lines[-1] != header:
-                    writer.blank()
-                name, names = members[var.name_hint], Names(self._reserved, qualified)
-                if isinstance(func, (rx.Function, PrimFunc)):
-                    self._function(func, var.name_hint, name, names, alias)
-                elif is_python_function(func):
-                    writer.line(f"@{options.ir_prefix}.pyfunc")
-                    text = text_of(func) or f"def {name}(self, *args): ...  # text unknown"
-                    writer.verbatim(text)
-                else:
-                    writer.line(f"{name} = ", self._text(names).leaf_doc(func))
-            if writer.lines[-1] == header:
-                writer.line("pass")
+        with writer.marked(module):
+            writer.line(f"@{options.ir_prefix}.ir_module")
+            header = f"class {self._title}(BasePyModule):" if python else f"class {self._title}:"
+            writer.line(header)
+            prefix = options.module_alias or self._title
+            members = function_names(
+                (var.name_hint for var in functions), self._reserved - {options.module_alias}
+            )
+            qualified = {hint: f"{prefix}.{name}" for hint, name in members.items()}
+            alias = f"{prefix} = {self._title}" if options.module_alias else None
+            with writer.indented():
+                self._module_tables(module)
+                for var, func in functions.items():
+                    if writer.lines[-1] != header:
+                        writer.blank()
+                    name, names = members[var.name_hint], Names(self._reserved, qualified)
+                    if isinstance(func, (rx.Function, PrimFunc)):
+                        self._function(func, var.name_hint, name, names, alias)
+                    elif is_python_function(func):
+                        writer.line(f"@{options.ir_prefix}.pyfunc")
+                        text = text_of(func) or f"def {name}(self, *args): ...  # text unknown"
+                        writer.verbatim(text)
+                    else:
+                        writer.line(f"{name} = ", self._text(names).leaf_doc(func))
+                if writer.lines[-1] == header:
+                    writer.line("pass")
 
     def _module_tables(self, module: IRModule) -> None:
         # Here a device is written in full: its name in the list is known only after this line.

@@ -192,6 +192,10 @@ class GraphWriter:
 
     def block(self, block: rx.BindingBlock) -> None:
         """Write the bindings of a block."""
+        with self.writer.marked(block):
+            self._block(block)
+
+    def _block(self, block: rx.BindingBlock) -> None:
         if not isinstance(block, rx.DataflowBlock):
             for binding in block.bindings:
                 self.binding(binding)
@@ -210,6 +214,10 @@ class GraphWriter:
 
     def binding(self, binding: rx.Binding) -> None:
         """Write a binding."""
+        with self.writer.marked(binding):
+            self._binding(binding)
+
+    def _binding(self, binding: rx.Binding) -> None:
         match binding:
             case rx.VarBinding(var=var, value=rx.If() | rx.Function() as value):
                 self._statement(value, self.names.bind(var), var, value.struct_info)
@@ -288,7 +296,8 @@ class GraphWriter:
         lines = self.writer.lines
         if lines and not lines[-1].endswith(":"):
             self.writer.blank()
-        self.function(func, name, attrs=func.attrs)
+        with self.writer.marked(func):
+            self.function(func, name, attrs=func.attrs)
         self.writer.blank()
 
     def _branches(self, expr: rx.If, name: str, annotated: rx.Var | None) -> None:
@@ -331,8 +340,9 @@ class GraphWriter:
         if not isinstance(root, _NESTED):
             return self.text.leaf_doc(root)
         if isinstance(root, rx.Call) and not any(isinstance(a, _NESTED) for a in _operands(root)):
-            return self._call(root, {})
+            return self.text.written(root, self._call(root, {}))
         done: dict[int, Doc] = {}
+        doc: Doc
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
             node, ready = stack.pop()
@@ -341,17 +351,21 @@ class GraphWriter:
             if isinstance(node, _COMPOUND) and not ready:
                 stack.append((node, True))
                 stack += [(child, False) for child in reversed(_operands(node))]
-            elif isinstance(node, rx.Call):
-                done[id(node)] = self._call(node, done)
-            elif isinstance(node, rx.Tuple):
-                fields = [done[id(f)] for f in node.fields]
-                done[id(node)] = tuple_doc(fields) if fields else f"{self.r}.tuple()"
-            elif isinstance(node, rx.TupleGetItem):
-                done[id(node)] = self._projection(node, done[id(node.tuple_value)])
-            elif isinstance(node, _STATEMENTS):
-                done[id(node)] = self._hoisted(node)
-            else:
-                done[id(node)] = self.text.leaf_doc(node)
+                continue
+            match node:
+                case rx.Call():
+                    doc = self._call(node, done)
+                case rx.Tuple():
+                    doc = tuple_doc(done[id(f)] for f in node.fields)
+                    doc = doc if node.fields else f"{self.r}.tuple()"
+                case rx.TupleGetItem():
+                    doc = self._projection(node, done[id(node.tuple_value)])
+                case rx.If() | rx.SeqExpr() | rx.Function():
+                    doc = self._hoisted(node)
+                case _:
+                    done[id(node)] = self.text.leaf_doc(node)
+                    continue
+            done[id(node)] = self.text.written(node, doc)
         return done[id(root)]
 
     def _projection(self, expr: rx.TupleGetItem, operand: Doc) -> Doc:

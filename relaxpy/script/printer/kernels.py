@@ -210,7 +210,8 @@ class KernelWriter:
             self.writer.line(ELIDED)
             return
         while current is not None:
-            current = self._statement(current, last=last)
+            with self.writer.marked(current):
+                current = self._statement(current, last=last)
 
     def _suite_of(self, body: stmt.Stmt) -> None:
         with self._suite():
@@ -392,7 +393,8 @@ class KernelWriter:
             self.writer.line(f"for {targets} in ", domain, ":")
             for loop in nest:
                 self._loops[id(loop.loop_var)] = loop
-            self._suite_of(nest[-1].body)
+            with self.writer.marked(*nest[1:]):
+                self._suite_of(nest[-1].body)
 
     def _domain(self, nest: Sequence[stmt.For]) -> Doc:
         [loop, *inner] = nest

@@ -8,10 +8,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relax.nodes import GlobalVar
+from relaxpy.ir.short_text.document import Doc
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Var
 
@@ -65,6 +66,16 @@ def _key(node: Node) -> int | str:
     return node.name_hint if isinstance(node, GlobalVar) else id(node)
 
 
+class Marking(Protocol):
+    """What marks the texts that are to be underlined."""
+
+    def doc(self, node: object, doc: Doc) -> Doc:
+        """Return `doc`, the text of `node`, marked if it is to be underlined."""
+
+    def name(self, node: object, name: str) -> str:
+        """Return the name of `node`, marked if it is to be underlined."""
+
+
 class Names:
     """The names of variables in a text, none of which is in `reserved`.
 
@@ -74,6 +85,7 @@ class Names:
     def __init__(
         self, reserved: Iterable[str] = (), functions: Mapping[str, str] | None = None
     ) -> None:
+        self.marks: Marking | None = None
         self._taken = {*_PYTHON, *reserved}
         self._counts: dict[str, int] = {}
         self._functions: Mapping[Any, str] = functions or {}
@@ -101,7 +113,8 @@ class Names:
         """The name of `node`; one without a definition gets a name here."""
         key = _key(node)
         name = self._names.get(key) or self._functions.get(key)
-        return self.bind(node) if name is None else name
+        name = self.bind(node) if name is None else name
+        return name if self.marks is None else self.marks.name(node, name)
 
     def _claim(self, node: Node | None, hint: str) -> str:
         base = as_identifier(hint)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, close_names
+from relaxpy.ir.equality.access_path import AccessPath
 from relaxpy.ir.short_text.document import INDENT, WIDTH
 from relaxpy.script.printer.names import is_name
 
@@ -20,8 +21,14 @@ class Options:
     `show_all_struct_info` bindings have no annotations. With `verbose_expr` the text of a part of a
     program begins with lines that describe its free variables.
 
+    `obj_to_underline` and `path_to_underline` are components of the program, by themselves or by
+    their paths; `obj_to_annotate` and `path_to_annotate` have the comment for each. Lines have
+    numbers with `print_line_numbers`. If `num_context_lines` is not negative, only lines at most
+    that far from an underlined one are printed.
+
     Units:
         indent_spaces, width  characters
+        num_context_lines     lines
     """
 
     name: str | None = None
@@ -34,6 +41,12 @@ class Options:
     show_all_struct_info: bool = True
     verbose_expr: bool = False
     width: int = WIDTH
+    print_line_numbers: bool = False
+    num_context_lines: int = -1
+    obj_to_underline: Sequence[object] | None = None
+    obj_to_annotate: Mapping[object, str] | None = None
+    path_to_underline: Sequence[AccessPath] | None = None
+    path_to_annotate: Mapping[AccessPath, str] | None = None
 
     def __post_init__(self) -> None:
         for key in ("ir_prefix", "tir_prefix", "relax_prefix"):
@@ -49,10 +62,18 @@ class Options:
                 f"the prefixes, the module's alias and the name must differ from each other, "
                 f"found {', '.join(names)}"
             )
-        for key in ("show_meta", "show_all_struct_info", "verbose_expr"):
+        for key in ("show_meta", "show_all_struct_info", "verbose_expr", "print_line_numbers"):
             value = getattr(self, key)
             if not isinstance(value, bool):
                 raise MisuseError(f"{key} is True or False, found {value!r:.60}", about=value)
+        for key in ("obj_to_underline", "path_to_underline"):
+            value = getattr(self, key)
+            if value is not None and not isinstance(value, (list, tuple)):
+                raise MisuseError(f"{key} is a list, found {value!r:.60}", about=value)
+        for key in ("obj_to_annotate", "path_to_annotate"):
+            value = getattr(self, key)
+            if value is not None and not isinstance(value, Mapping):
+                raise MisuseError(f"{key} is a mapping to texts, found {value!r:.60}", about=value)
         for key in ("indent_spaces", "width"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:

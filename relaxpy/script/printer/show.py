@@ -15,6 +15,7 @@ from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.node import Node
 from relaxpy.screen import ipython
 from relaxpy.script.printer.document import Document
+from relaxpy.script.printer.marks import Marks, has_paths, is_marked
 from relaxpy.script.printer.options import Options
 
 _MAX_LINES = 2000
@@ -48,7 +49,13 @@ def script(node: Node, **options: object) -> str:
     """
     checked = Options.of(options)
     try:
-        return Document(node, checked).text()
+        if not is_marked(checked):
+            return Document(node, checked).text()
+        marks = Marks(node, checked)
+        if has_paths(checked):  # which components the text shows is known after it is written
+            Document(node, checked, marks)
+            marks = Marks(node, checked, frozenset(marks.shown))
+        return Document(node, checked, marks).text()
     except RecursionError:
         raise MisuseError(
             f"a {type(node).__name__} is nested too deeply to be shown", about=node

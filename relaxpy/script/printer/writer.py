@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from typing_extensions import override
 
@@ -17,6 +17,8 @@ from relaxpy.ir.relax.nodes.python_function import reindented
 from relaxpy.ir.short_text.document import Concat, Doc, Group, Layout, call, flat, width_of
 from relaxpy.ir.short_text.literals import string_text
 from relaxpy.ir.short_text.nodes import ShortText
+from relaxpy.ir.tir import expr as tir
+from relaxpy.script.printer.marks import Marks
 from relaxpy.script.printer.names import Names
 from relaxpy.script.printer.options import Options
 
@@ -29,9 +31,10 @@ _MAX_DEPTH = 96  # Python reads up to 100 levels of indentation
 class Writer:
     """Collects lines of text at the current indentation."""
 
-    def __init__(self, options: Options, printed: Node) -> None:
+    def __init__(self, options: Options, printed: Node, marks: Marks | None = None) -> None:
         self._visits = VisitBudget(printed)
         self.lines: list[str] = []
+        self._marks = marks
         self.step = options.indent_spaces
         self.indent = 0
         self._layout = Layout(options.width, options.indent_spaces)
@@ -63,6 +66,12 @@ class Writer:
     def blank(self) -> None:
         """Write an empty line."""
         self.lines.append("")
+
+    def marked(self, *nodes: Node) -> AbstractContextManager[None]:
+        """Mark the lines written inside as those of `nodes`."""
+        if self._marks is None:
+            return nullcontext()
+        return self._marks.statement(self.lines, nodes)
 
     @contextmanager
     def indented(self) -> Iterator[None]:
@@ -122,8 +131,19 @@ class ScriptText(ShortText):
             relax_prefix=options.relax_prefix,
             ir_prefix=options.ir_prefix,
         )
+        self.marks = names.marks
         self.metadata = metadata
         self.devices = devices
+
+    @override
+    def written(self, node: Node, doc: Doc) -> Doc:
+        return doc if self.marks is None else self.marks.doc(node, doc)
+
+    @override
+    def struct_info_doc(
+        self, sinfo: rx.StructInfo, quoted: frozenset[tir.Var] = frozenset()
+    ) -> Doc:
+        return self.written(sinfo, super().struct_info_doc(sinfo, quoted))
 
     @override
     def device_doc(self, device: object) -> Doc:
