@@ -1,11 +1,11 @@
-"""Kernels written as loops beside NumPy by hand, and beside JAX where it is installed.
+"""Kernels written as loops beside NumPy by hand, and beside JAX and PyTorch where installed.
 
 `PYTHONPATH=. python benchmarks/kernels.py` prints, for each kernel, the least time of a call of
-the NumPy code, and the ratios of the least times of the targets "native" and "numpy", and of JAX,
-to it: below 1, a call takes less time than NumPy. All are called in turn, after pauses in which the
-threads of the one before fall asleep; each may use all threads. Several kernels write into arrays
-that they are given, NumPy does so as well, and JAX returns new ones. An argument selects the rows
-whose name contains it.
+the NumPy code, and the ratios of the least times of the targets "native" and "numpy", of JAX and
+of PyTorch to it: below 1, a call takes less time than NumPy. All are called in turn, after pauses
+in which the threads of the one before fall asleep; each may use all threads. Several kernels write
+into arrays that they are given, NumPy does so as well; JAX and PyTorch return new ones. An argument
+selects the rows whose name contains it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ try:
     from jax import numpy as jnp
 except ImportError:
     jax = None
+try:
+    import torch
+except ImportError:
+    torch = None
 
 Array = np.ndarray[Any, Any]
 Work = Callable[[], object]
@@ -39,7 +43,7 @@ TARGETS = ("native", "numpy")
 
 
 class Case(NamedTuple):
-    """A kernel, the arguments of a call, the same by NumPy, and by JAX from some of them."""
+    """A kernel, the arguments of a call, the same by NumPy, and by the peers from some of them."""
 
     name: str
     kernel: PrimFunc
@@ -47,6 +51,7 @@ class Case(NamedTuple):
     numpy: Work
     jax: Callable[..., Any]
     inputs: tuple[int, ...]
+    torch: Callable[..., Any] | None = None
 
 
 @T.prim_func
@@ -241,7 +246,11 @@ def dense_case(n: int, m: int, h: int) -> Case:
     def peer(x: Any, w: Any, b: Any) -> Any:
         return jnp.maximum(x @ w + b, 0)
 
-    return Case(f"dense + relu {n}x{m}x{h}", dense_relu, (x, w, b, y), hand, peer, (0, 1, 2))
+    def eager(x: Any, w: Any, b: Any) -> Any:
+        return torch.addmm(b, x, w).relu_()
+
+    name = f"dense + relu {n}x{m}x{h}"
+    return Case(name, dense_relu, (x, w, b, y), hand, peer, (0, 1, 2), eager)
 
 
 def softmax_case(n: int, m: int) -> Case:
@@ -253,7 +262,11 @@ def softmax_case(n: int, m: int) -> Case:
         np.exp(z, out=z)
         np.divide(z, z.sum(axis=1, keepdims=True), out=z)
 
-    return Case(f"softmax {n}x{m}", softmax, (x, y), hand, lambda x: jax.nn.softmax(x), (0,))
+    def peer(x: Any) -> Any:
+        return jax.nn.softmax(x)
+
+    name = f"softmax {n}x{m}"
+    return Case(name, softmax, (x, y), hand, peer, (0,), lambda x: torch.softmax(x, -1))
 
 
 def stencil_case() -> Case:
@@ -280,7 +293,17 @@ def stencil_case() -> Case:
 
         return jax.lax.fori_loop(0, 5, both, (p, q))
 
-    return Case("stencil 2048x2048, 10", stencil, (grid, other, 5), hand, peer, (0, 1))
+    def eager(p: Any, q: Any) -> Any:
+        for _ in range(5):
+            for source, target in ((p, q), (q, p)):
+                inner = target[1:-1, 1:-1]
+                torch.add(source[1:-1, 1:-1], source[:-2, 1:-1], out=inner)
+                for other in (source[2:, 1:-1], source[1:-1, :-2], source[1:-1, 2:]):
+                    inner += other
+                inner *= 0.2
+        return p
+
+    return Case("stencil 2048x2048, 10", stencil, (grid, other, 5), hand, peer, (0, 1), eager)
 
 
 def statistics_case() -> Case:
@@ -295,7 +318,10 @@ def statistics_case() -> Case:
     def peer(x: Any) -> Any:
         return x.sum(axis=1), (x * x).sum(axis=1), x.max(axis=1)
 
-    return Case("row statistics 8192x2048", row_statistics, (x, s, q, h), hand, peer, (0,))
+    def eager(x: Any) -> Any:
+        return x.sum(1), (x * x).sum(1), x.amax(1)
+
+    return Case("row statistics 8192x2048", row_statistics, (x, s, q, h), hand, peer, (0,), eager)
 
 
 def gelu_case() -> Case:
@@ -313,7 +339,11 @@ def gelu_case() -> Case:
         np.multiply(r, g, out=r)
         np.multiply(r, np.float32(0.5), out=r)
 
-    return Case("tanh-GELU 2048x2048", gelu, (g, r), hand, lambda x: jax.nn.gelu(x), (0,))
+    def eager(x: Any) -> Any:
+        return torch.nn.functional.gelu(x, approximate="tanh")
+
+    name = "tanh-GELU 2048x2048"
+    return Case(name, gelu, (g, r), hand, lambda x: jax.nn.gelu(x), (0,), eager)
 
 
 def cases() -> Iterator[Case]:
@@ -326,14 +356,14 @@ def cases() -> Iterator[Case]:
     a, b, c, d = (floats(512, 512) for _ in range(4))
     for order in map("".join, itertools.permutations("ijk")):
         args, name = (a, b, c), f"product 512^3, loops {order}"
-        yield Case(
-            name, product(order), args, lambda: np.matmul(a, b, out=d), lambda a, b: a @ b, (0, 1)
-        )
+        peers = lambda a, b: a @ b, (0, 1), lambda a, b: a @ b
+        yield Case(name, product(order), args, lambda: np.matmul(a, b, out=d), *peers)
     yield stencil_case()
     yield statistics_case()
     x, s, t = floats(8192, 2048), floats(2048), floats(2048)
     name = "column sums 8192x2048"
-    yield Case(name, column_sums, (x, s), lambda: x.sum(axis=0, out=t), lambda x: x.sum(0), (0,))
+    sums = lambda x: x.sum(0), (0,), lambda x: x.sum(0)
+    yield Case(name, column_sums, (x, s), lambda: x.sum(axis=0, out=t), *sums)
     rng = np.random.default_rng(0)
     p = rng.integers(0, 256, (512, 512), dtype=np.uint8)
     q = rng.integers(-128, 128, (512, 512), dtype=np.int8)
@@ -348,12 +378,13 @@ def cases() -> Iterator[Case]:
 
     yield Case("product of bytes 512^3", quantised, (p, q, total), exact, peer, (0, 1))
     u, v, w = floats(16), floats(16), floats(16)
-    yield Case("add 16", add, (u, v, w), lambda: np.add(u, v, out=w), lambda u, v: u + v, (0, 1))
+    adds = lambda u, v: u + v, (0, 1), lambda u, v: u + v
+    yield Case("add 16", add, (u, v, w), lambda: np.add(u, v, out=w), *adds)
     yield gelu_case()
 
 
 def contestants(case: Case) -> dict[str, Work]:
-    """The ways to call a case: NumPy, the targets of relaxpy, and JAX where it is installed."""
+    """The ways to call a case: NumPy, the targets of relaxpy, and the peers."""
     name = str(case.kernel.attrs["global_symbol"])
     module = relaxpy.IRModule({name: case.kernel})
     found: dict[str, Work] = {"NumPy": case.numpy}
@@ -364,7 +395,16 @@ def contestants(case: Case) -> dict[str, Work]:
         compiled = jax.jit(case.jax)
         operands = [jnp.asarray(case.args[position]) for position in case.inputs]
         found["JAX"] = lambda: jax.block_until_ready(compiled(*operands))
+    if torch is not None and case.torch is not None:
+        tensors = [torch.from_numpy(case.args[position].copy()) for position in case.inputs]
+        found["PyTorch"] = lambda: eager(case.torch, tensors)
     return found
+
+
+def eager(function: Callable[..., Any], tensors: list[Any]) -> object:
+    """A call of operators of PyTorch."""
+    with torch.inference_mode():
+        return function(*tensors)
 
 
 def timed(work: Work, rounds: int) -> float:
@@ -382,7 +422,7 @@ def main() -> None:
     pinned = os.environ.get("OPENBLAS_CORETYPE", "not set")
     print(f"{platform.machine()}, {cores} cores, NumPy {np.__version__}, ", end="")
     print(f"OPENBLAS_CORETYPE {pinned}")
-    peers = [*TARGETS, *(["JAX"] if jax is not None else [])]
+    peers = [*TARGETS, *(["JAX"] if jax else []), *(["PyTorch"] if torch else [])]
     print(f"{'':28}{'NumPy us':>12}" + "".join(f"{peer:>10}" for peer in peers))
     for case in cases():
         if pattern not in case.name:
@@ -400,7 +440,9 @@ def main() -> None:
                 time.sleep(PAUSE)
                 work()
                 least[key] = min(least[key], timed(work, rounds[key]))
-        ratios = "".join(f"{least[peer] / least['NumPy']:10.2f}" for peer in peers)
+        ratios = "".join(
+            f"{least[peer] / least['NumPy']:10.2f}" if peer in least else " " * 10 for peer in peers
+        )
         print(f"{case.name:28}{least['NumPy']:12.1f}{ratios}", flush=True)
 
 

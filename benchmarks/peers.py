@@ -1,4 +1,4 @@
-"""Models of `benchmarks/models.py` for ONNX Runtime and JAX: one row for each operator."""
+"""Models of `benchmarks/models.py` for ONNX Runtime, JAX and PyTorch: one row for each operator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
 
 THREADS = int(os.environ.get("RELAXPY_NUM_THREADS") or os.cpu_count() or 1)
-"""The threads of ONNX Runtime; JAX uses all cores."""
+"""The threads of ONNX Runtime and PyTorch; JAX uses all cores."""
 Table = dict[str, Callable[..., Any]]
-NAMES = tuple(
-    name for name, module in (("ONNX Runtime", "onnxruntime"), ("JAX", "jax")) if find_spec(module)
-)
+_MODULES = {
+    "ONNX Runtime": "onnxruntime",
+    "JAX": "jax",
+    "PyTorch": "torch",
+    "torch.compile": "torch",
+}
+NAMES = tuple(name for name, module in _MODULES.items() if find_spec(module))
 
 
 def translated(
@@ -66,6 +70,8 @@ def sessions(
         found["ONNX Runtime"] = _onnx_session(mod, values, inputs)
     if "JAX" in NAMES:
         found["JAX"] = _jax_session(mod, values)
+    if "PyTorch" in NAMES:
+        found |= _torch_sessions(mod, values)
     return found
 
 
@@ -246,3 +252,85 @@ def _jax_session(mod: IRModule, values: tuple[np.ndarray[Any, Any], ...]) -> Cal
     compiled = jax.jit(lambda *params: translated(mod, table, params, lambda c: c))
     arrays = [jax.device_put(value) for value in values]
     return lambda: jax.block_until_ready(compiled(*arrays))
+
+
+# ---- PyTorch
+
+
+def _torch_table() -> Table:
+    import torch
+    from torch.nn import functional
+
+    def attention(a: Any, *qkv: Any) -> Any:
+        heads = [x.transpose(1, 2) for x in qkv]
+        return functional.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2)
+
+    def window(a: Any) -> dict[str, list[int]]:
+        padding = [int(p) for p in a["padding"][-2:]]
+        return {"stride": [int(s) for s in a["strides"]], "padding": padding}
+
+    def normalised(a: Any, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+        return (functional.batch_norm(x, mean, variance, gamma, beta, eps=1e-5),)
+
+    return {
+        "nn.attention": attention,
+        "nn.conv2d": lambda a, x, w: functional.conv2d(x, w, **window(a)),
+        "nn.max_pool2d": lambda a, x: functional.max_pool2d(
+            x, [int(n) for n in a["pool_size"]], **window(a)
+        ),
+        "nn.batch_norm": normalised,
+        "nn.silu": lambda a, x: functional.silu(x),
+        "nn.relu": lambda a, x: functional.relu(x),
+        "nn.gelu_tanh": lambda a, x: functional.gelu(x, approximate="tanh"),
+        "nn.softmax": lambda a, x: functional.softmax(x, a["axis"]),
+        "nn.layer_norm": lambda a, x, *w: functional.layer_norm(x, x.shape[-1:], *w),
+        "nn.rms_norm": lambda a, x, w: functional.rms_norm(x, x.shape[-1:], w, 1e-5),
+        "permute_dims": lambda a, x: x.permute(
+            [int(k) for k in a["axes"]] if a["axes"] else [1, 0]
+        ),
+        "reshape": lambda a, x, s: x.reshape(s),
+        "concat": lambda a, x: torch.cat(x, int(a["axis"])),
+        "split": lambda a, x: x.chunk(2, int(a["axis"])),
+        "strided_slice": lambda a, x, axes, begin, end: x[:, -1:],
+        "variance": lambda a, x: x.var([int(k) for k in a["axis"]], correction=0),
+        "negative": lambda a, x: -x,
+        "maximum": lambda a, x, y: torch.maximum(x, y),
+        "add": lambda a, x, y: x + y,
+        "multiply": lambda a, x, y: x * y,
+        "matmul": lambda a, x, y: x @ y,
+        "sum": lambda a, x: x.sum([int(k) for k in a["axis"]]),
+        "mean": lambda a, x: x.mean([int(k) for k in a["axis"]]),
+        "max": lambda a, x: x.amax([int(k) for k in a["axis"]]),
+    }
+
+
+def _torch_sessions(
+    mod: IRModule, values: tuple[np.ndarray[Any, Any], ...]
+) -> dict[str, Callable[[], Any]]:
+    """Operators one by one, called by a Python function that is written once; and compiled."""
+    import torch
+    from torch import fx
+
+    torch.set_num_threads(THREADS)
+    module, graph = torch.nn.Module(), fx.Graph()
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+
+    def literal(value: Any) -> Any:
+        name = f"c{len(list(module.buffers()))}"
+        module.register_buffer(name, torch.from_numpy(np.array(value)))
+        return fx.Proxy(graph.get_attr(name), tracer)
+
+    params = [fx.Proxy(graph.placeholder(f"x{k}"), tracer) for k in range(len(values))]
+    results = translated(mod, _torch_table(), params, literal)
+    graph.output([result.node for result in results])
+    main = fx.GraphModule(module, graph)
+    tensors = [torch.from_numpy(value) for value in values]
+
+    def session(function: Callable[..., Any]) -> Callable[[], Any]:
+        @torch.inference_mode()
+        def run() -> Any:
+            return [result.numpy() for result in function(*tensors)]
+
+        return run
+
+    return {"PyTorch": session(main), "torch.compile": session(torch.compile(main))}
