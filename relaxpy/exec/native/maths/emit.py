@@ -13,6 +13,7 @@ from relaxpy.exec.native.maths import (
     inverse_trigonometric,
     logarithmic,
     others,
+    piecewise,
     trigonometric,
 )
 from relaxpy.exec.native.maths.numbers import (
@@ -49,10 +50,10 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "sigmoid": exponential.sigmoid,
     "sinh": exponential.sinh,
     "cosh": exponential.cosh,
-    "tanh": exponential.tanh_float,
+    "tanh": piecewise.tanh,
     "log": logarithmic.log_float,
     "pow": logarithmic.power_float,
-    "erf": others.erf_float,
+    "erf": piecewise.erf,
 }
 """The functions that compute in `float`; the others of `float` compute in `double`."""
 
@@ -63,7 +64,7 @@ _DOUBLE: Final[Mapping[str, Emitter]] = {
     "sigmoid": exponential.sigmoid,
     "sinh": exponential.sinh,
     "cosh": exponential.cosh,
-    "tanh": exponential.tanh_double,
+    "tanh": exponential.tanh,
     "log": logarithmic.log,
     "log2": logarithmic.log2,
     "log10": logarithmic.log10,

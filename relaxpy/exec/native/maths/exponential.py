@@ -77,10 +77,6 @@ _SINH: Final = (
     *(7.746191420049808e-13, 1.605767923326279e-10, 2.505211770039386e-08, 2.755731919135783e-06),
     *(0.00019841269841324257, 0.008333333333333299, 0.16666666666666666),
 )
-_TANH: Final = (
-    *(0.0022989377093374586, -0.008350015473372026, 0.021771003183588586),
-    *(-0.05395955223950327, 0.13333304998807508, -0.33333333183560554),
-)
 
 
 def exp(x: Value, low: Value | None = None) -> Value:
@@ -137,17 +133,7 @@ def cosh(x: Value) -> Value:
     return half + 0.25 / half
 
 
-def tanh_float(x: Value) -> Value:
-    """The hyperbolic tangent of `float`. Error: 1.32 ulp."""
-    square = x * x
-    small = fma(x * square, polynomial(square, _TANH), x)
-    distance = absolute(x)
-    power = exp(select(compare("ogt", distance, 10.0), 10.0, distance) * 2.0)
-    large = 1.0 - 2.0 / (power + 1.0)
-    return with_sign(select(compare("olt", distance, 0.625), small, large), x)
-
-
-def tanh_double(x: Value) -> Value:
+def tanh(x: Value) -> Value:
     """The hyperbolic tangent of `double`, from e**2x - 1. Error: 1.2 ulp."""
     distance = absolute(x)
     r, _, exponent = _rest(select(compare("ogt", distance, 22.0), 22.0, distance) * 2.0)
@@ -165,8 +151,8 @@ def tanh_double(x: Value) -> Value:
 
 
 def _quotient(a: Value, b: Value, c: Value) -> Value:
-    """a / (b + c), rounded almost correctly."""
-    sum, low = add_exactly(b, c)
+    """a / (b + c) for |b| >= |c|, rounded almost correctly."""
+    sum, low = add_smaller(b, c)
     reciprocal = 1.0 / sum
     quotient = a * reciprocal
     return fma(fma(-quotient, sum, a) - quotient * low, reciprocal, quotient)

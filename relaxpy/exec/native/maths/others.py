@@ -19,14 +19,6 @@ from relaxpy.exec.native.maths.numbers import (
     with_sign,
 )
 
-_ERF_FLOAT_SMALL: Final = (
-    *(-5.96761703e-4, 4.99119423e-3, -2.67681349e-2),
-    *(1.12819925e-1, -3.76125336e-1, 1.28379166e-1),
-)
-_ERF_FLOAT: Final = (
-    *(-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2),
-    *(-1.06777877e-1, -6.34846687e-1, -1.28717512e-1),
-)
 #: (erf(x) / x - 2 / sqrt(pi)) / x**2 on [0, 1], in powers of x**2.
 _ERF_SMALL: Final = (
     *(-4.3599416656269906e-12, 8.791682287223088e-11, -1.2187938053422122e-09),
@@ -43,16 +35,6 @@ _ERFC: Final = (
     *(0.24165819424247065, -0.427185847413958, 0.25539567631050575),
 )
 _TWO_OVER_SQRT_PI: Final = (1.1283791670955126, 1.533545961316588e-17)
-
-
-def erf_float(x: Value) -> Value:
-    """The error function of `float`. Error: 0.92 ulp. Source: N. Juffa's erff."""
-    a = absolute(x)
-    small = fma(polynomial(x * x, _ERF_FLOAT_SMALL), x, x)
-    limited = select(compare("ogt", a, 4.0), 4.0, a)
-    exponent = fma(polynomial(limited, _ERF_FLOAT), limited, -limited)
-    large = with_sign(1.0 - exp(exponent), x)
-    return select(compare("ogt", a, 0.921875), large, small)
 
 
 def erf(x: Value) -> Value:
