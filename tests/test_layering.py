@@ -59,8 +59,9 @@ FLOORS = {
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
         relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
         transform.py
-        relay/ty.py relay/type_text.py relay/expr.py relay/analysis/variables.py relay/module.py
-        relay/op/relations.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
+                relay/ty.py relay/type_text.py relay/base.py relay/expr.py
+        relay/analysis/variables.py         relay/module.py relay/op/relations.py
+        relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
         relay/saved.py relay/functors.py relay/scope_builder.py relay/loops.py relay/models.py
         relay/dataflow_pattern.py relay/transform relay/to_relax
@@ -82,7 +83,7 @@ PERFORMED_ABOVE = {
     *("relaxpy/ir/core/node.py", "relaxpy/ir/tir/prim_expr.py", "relaxpy/ir/tir/buffer.py"),
     *("relaxpy/ir/te/tensor.py", "relaxpy/ir/relax/nodes/base.py"),
     "relaxpy/ir/relax/nodes/function.py",
-    *("relaxpy/ir/relay/ty.py", "relaxpy/ir/relay/expr.py"),
+    *("relaxpy/ir/relay/ty.py", "relaxpy/ir/relay/base.py"),
 }
 FACES = {
     *("relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py", "relaxpy/ir/relax/__init__.py"),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
-from relaxpy.errors import MisuseError, RelayTypeError
+from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
+from relaxpy.ir.relay.base import RelayExpr as RelayExpr
 from relaxpy.ir.relay.ty import (
     FuncType,
     GlobalTypeVar,
@@ -37,83 +38,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = npt.NDArray[Any]
 Component: TypeAlias = Any
 """A type argument: a type, a shape, a dimension or a datatype, by the kind of the parameter."""
-
-
-def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    """Return the method of a Python operator; the reflected one has the expression on the right."""
-
-    def apply(self: RelayExpr, other: object) -> Call:
-        from relaxpy.ir.relay.op.registry import Op
-
-        if not isinstance(other, RelayExpr):
-            raise MisuseError(
-                f"expected a Relay expression, found {other!r:.60}",
-                hint=f"write relay.const({other!r:.60})",
-                about=other,
-            )
-        return Call(Op.get(name), (other, self) if reflected else (self, other))
-
-    apply.__doc__ = f"Return the call of the operator `{name}`."
-    return apply
-
-
-class RelayExpr(Node):
-    """The base class of all expressions; inference builds them anew with their types."""
-
-    __slots__ = ()
-    __array_ufunc__ = None  # NumPy leaves `array + expr` to the expression
-    _shared = True
-    checked_type_: Type | None
-    span: Span | None
-
-    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
-    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
-    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", reflected=True)
-    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
-    __lt__, __le__ = _operator("less"), _operator("less_equal")
-    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
-
-    def __neg__(self) -> Call:
-        """Return the call of the operator `negative`."""
-        from relaxpy.ir.relay.op.registry import Op
-
-        return Call(Op.get("negative"), (self,))
-
-    def __call__(self, *args: RelayExpr) -> Call:
-        """Return a call of this expression."""
-        return Call(self, args)
-
-    @property
-    def checked_type(self) -> Type:
-        """The type that inference found.
-
-        Errors:
-            RelayTypeError: inference has not visited this expression.
-        """
-        if self.checked_type_ is None:
-            raise RelayTypeError(
-                "this expression has no type yet",
-                hint="relay.transform.InferType()(mod) returns the module with types",
-                about=self,
-            )
-        return self.checked_type_
-
-    def with_type(self, ty: Type) -> Self:
-        """Return a copy of this node with another `checked_type`."""
-        return replace(self, checked_type_=ty)  # type: ignore[type-var]
-
-    def astext(
-        self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
-    ) -> str:
-        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
-        text: str = hooks.call("relay_text", self, show_meta_data, annotate)
-        return text
-
-    @override
-    def script(self, **options: object) -> str:
-        """Return the program text."""
-        text: str = hooks.call("relay_text", self, **options)
-        return text
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -323,6 +247,32 @@ class Call(RelayExpr):
             attrs=as_attrs(self.attrs),
             type_args=tuple(self.type_args or ()),
         )
+
+    def astuple(self) -> Call:
+        """Return this call; with it, `len` and indices it stands for TVM's TupleWrapper."""
+        return self
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        """Return how many results the operator has.
+
+        Errors:
+            MisuseError (also TypeError): it has one, or the callee is not an operator.
+        """
+        number: int = getattr(self.op, "number_of_results", lambda call: 1)(self)
+        if number == 1:
+            raise MisuseError(
+                "this call does not have several results",
+                hint="write relay.TupleGetItem(call, index) for a field of a tuple",
+                about=self,
+            )
+        return number
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        """Return the projection of result `index`."""
+        return TupleGetItem(self, range(len(self))[index])
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ from relaxpy.ir.relay.op import (
     random as random,
     regions as regions,
     signal as signal,
+    slices as slices,
     sparse as sparse,
     suppression as suppression,
     tensor as tensor,
@@ -22,3 +23,7 @@ from relaxpy.ir.relay.op import (
 )
 
 from relaxpy.ir.relay.op import gradients as gradients  # isort: skip  # of all operators before
+from relaxpy.ir.relay.op import (  # isort: skip  # of all operators before
+    functions as functions,
+    functions_nn as functions_nn,
+)

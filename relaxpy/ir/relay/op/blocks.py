@@ -31,7 +31,7 @@ define_te(
     _calls(topi.reverse_sequence, "seq_axis batch_axis"),
     {"seq_axis": 1, "batch_axis": 0},
 )
-define_te("unravel_index", "data shape", _calls(topi.unravel_index))
+define_te("unravel_index", "indices shape", _calls(topi.unravel_index))
 define_te(
     "searchsorted",
     "sorted_sequence values",
@@ -40,7 +40,7 @@ define_te(
 )
 define_te(
     "matrix_set_diag",
-    "input diagonal",
+    "data diagonal",
     lambda attrs, data, diagonal: topi.matrix_set_diag(
         data, diagonal, (attrs["k1"], attrs["k2"]), _alignment(attrs)
     ),
@@ -63,6 +63,7 @@ define_te(
         data, attrs["axis"], listed(attrs["window_shape"]), listed(attrs["strides"])
     ),
     {"axis": 0, "window_shape": REQUIRED, "strides": REQUIRED},
+    makers={"axis": REQUIRED},
 )
 define_te("reinterpret", "data", _calls(topi.reinterpret, "dtype"), {"dtype": REQUIRED})
 define_te(

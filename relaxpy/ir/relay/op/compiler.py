@@ -205,9 +205,9 @@ _enter(
 _enter("memory.kill", "to_free", _kill, {}, translate=lambda args, attrs: rx.Tuple(()))
 _enter(
     "debug",
-    "program",
+    "expr",
     RELATIONS["Identity"],
-    {"debug_func": ""},
+    {"debug_func": None},
     translate=lambda args, attrs: args[0],
 )
 

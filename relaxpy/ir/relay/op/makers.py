@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted
-from relaxpy.ir.relay.expr import Call, RelayExpr, Tuple
+from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, is_op_name, list_op_names
+
+Maker = Callable[..., Any]
+
+_FUNCTIONS: Final[dict[str, Maker]] = {}
 
 
 class Makers:
@@ -20,42 +27,111 @@ class Makers:
     def __init__(self, family: str) -> None:
         self._family = family
 
-    def __getattr__(self, name: str) -> Callable[..., Call] | Makers:
+    def __getattr__(self, name: str) -> Maker | Makers:
         return maker(f"{self._family}.{name}")
 
 
-def maker(name: str) -> Callable[..., Call] | Makers:
+def public(name: str) -> Callable[[Maker], Maker]:
+    """Decorate the function that users call under `name`.
+
+    It replaces the function that `maker` writes for an operator, where the parameters of TVM's
+    function are not the operands followed by the attributes.
+    """
+
+    def enter(function: Maker) -> Maker:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            _bound(name, signature, args, kwargs)
+            return function(*args, **kwargs)
+
+        checked.__name__ = checked.__qualname__ = name.rpartition(".")[2]
+        _FUNCTIONS[name] = user_facing(checked)
+        return function
+
+    return enter
+
+
+def maker(name: str) -> Maker | Makers:
     """Return the function that builds calls of the operator `name`, or those of a family.
 
     Errors:
         UnknownAttributeError (also AttributeError): there is no such operator.
     """
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name]
     if not is_op_name(name):
-        if any(other.startswith(f"{name}.") for other in list_op_names()):
+        known = {*_FUNCTIONS, *list_op_names()}
+        if any(other.startswith(f"{name}.") for other in known):
             return Makers(name)
         raise UnknownAttributeError(
-            f"relay has no attribute {name}", hint=close_names(name, list_op_names())
+            f"relay has no attribute {name}", hint=close_names(name, sorted(known))
         )
     op = Op.get(name)
-    short = name.rpartition(".")[2]
     signature = _signature(op)
 
     def make(*args: Any, **kwargs: Any) -> Call:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise MisuseError(f"{name}: {error}", rule="RLY-94") from None
+        bound = _bound(name, signature, args, kwargs)
         bound.apply_defaults()
         given = [bound.arguments.pop(o) for o in op.record.operands]
-        values = given[0] if op.record.is_variadic else given
-        operands = [_operand(name, value) for value in values]
-        return Call(op, operands, op.record.maker_attrs(bound.arguments))  # type: ignore[arg-type]
+        return build(name, *(given[0] if op.record.is_variadic else given), **bound.arguments)
 
-    make.__name__ = make.__qualname__ = short
+    make.__name__ = make.__qualname__ = name.rpartition(".")[2]
     number = counted(len(op.record.operands), "operand")
     make.__doc__ = op.record.description or f"Return a call of the operator `{name}`: {number}."
     make.__signature__ = signature  # type: ignore[attr-defined]
     return user_facing(make)
+
+
+def build(operator: str, /, *operands: Any, **attrs: Any) -> Call:
+    """Return a call of an operator.
+
+    An attribute that is None has its default. Where an attribute is an expression, the value of a
+    constant is taken, and of others the operator `dyn.` of the same name.
+    """
+    record = Op.get(operator).record
+    defaults = {**record.attributes, **record.maker_defaults}
+    for name, value in attrs.items():
+        if isinstance(value, Constant):
+            attrs[name] = value.data.tolist()
+    if any(isinstance(value, RelayExpr) for value in attrs.values()):
+        return _dynamic(operator, dict(zip(record.operands, operands, strict=True)), attrs)
+    given = {
+        name: value
+        for name, value in attrs.items()
+        if value is not None or defaults.get(name) in (None, REQUIRED)
+    }
+    nodes = [_operand(operator, value) for value in operands]
+    return Call(Op.get(operator), nodes, record.maker_attrs(given))  # type: ignore[arg-type]
+
+
+def number(value: Any, dtype: str) -> Any:
+    """Return a number, or a list of numbers, as a constant; expressions stay."""
+    return value if isinstance(value, RelayExpr) else const(np.asarray(value, dtype))
+
+
+def _dynamic(name: str, given: Mapping[str, Any], attrs: Mapping[str, Any]) -> Call:
+    """Return the call of `dyn.name`, whose operands are some of the attributes of `name`."""
+    if not is_op_name(f"dyn.{name}"):
+        found = next(key for key, value in attrs.items() if isinstance(value, RelayExpr))
+        raise MisuseError(f"{name}: {found} is a number or a list, found an expression")
+    record, arguments = Op.get(f"dyn.{name}").record, {**given, **attrs}
+    operands = [
+        value if isinstance(value, RelayExpr) else const(value)
+        for value in map(arguments.get, record.operands)
+    ]
+    rest = {key: value for key, value in attrs.items() if key in record.attributes}
+    return build(record.name, *operands, **rest)
+
+
+def _bound(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise MisuseError(f"{name}: {error}", rule="RLY-94") from None
 
 
 def _signature(op: Op) -> inspect.Signature:

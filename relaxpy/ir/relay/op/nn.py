@@ -57,7 +57,7 @@ define(
     "nn.contrib_dense_pack",
     "data weight",
     _dense_pack,
-    {"units": None, "out_dtype": "", "weight_layout": "NK"},
+    {"weight_layout": "NC", "units": None, "out_dtype": ""},
 )
 define(
     "nn.matmul",
@@ -113,7 +113,7 @@ _KERNELS = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 _TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}
 
 
-def _attributes(rank: int, kernel_layout: str) -> dict[str, object]:
+def _attributes(rank: int, kernel_layout: str, **padding: object) -> dict[str, object]:
     return {
         "strides": (1,) * rank,
         "padding": (0,) * rank,
@@ -124,6 +124,7 @@ def _attributes(rank: int, kernel_layout: str) -> dict[str, object]:
         "data_layout": _LAYOUTS[rank],
         "kernel_layout": kernel_layout,
         "out_layout": "",
+        **padding,
         "out_dtype": "",
     }
 
@@ -131,7 +132,7 @@ def _attributes(rank: int, kernel_layout: str) -> dict[str, object]:
 #: Attributes that the operators of quantised numbers and of transformed weights have, too.
 CONVOLUTION_2D = _attributes(2, _KERNELS[2])
 CONVOLUTION_3D = _attributes(3, _KERNELS[3])
-CONVOLUTION_2D_TRANSPOSED = {**_attributes(2, _TRANSPOSED[2]), "output_padding": (0, 0)}
+CONVOLUTION_2D_TRANSPOSED = _attributes(2, _TRANSPOSED[2], output_padding=(0, 0))
 
 for _rank in (1, 2, 3):
     define(
@@ -144,7 +145,7 @@ for _rank in (1, 2, 3):
         f"nn.conv{_rank}d_transpose",
         "data weight",
         _convolution(_rank, getattr(R.nn, f"conv{_rank}d_transpose"), transposed=True),
-        {**_attributes(_rank, _TRANSPOSED[_rank]), "output_padding": (0,) * _rank},
+        _attributes(_rank, _TRANSPOSED[_rank], output_padding=(0,) * _rank),
     )
 
 
@@ -194,17 +195,20 @@ AVERAGE_POOL_2D = {**_pooling_of(2), "count_include_pad": False}
 
 for _rank in (1, 2, 3):
     _pooling = _pooling_of(_rank)
+    _window = {"pool_size": (1,) * _rank}
     define(
         f"nn.max_pool{_rank}d",
         "data",
         _pool(_rank, getattr(R.nn, f"max_pool{_rank}d"), average=False),
         _pooling,
+        makers=_window,
     )
     define(
         f"nn.avg_pool{_rank}d",
         "data",
         _pool(_rank, getattr(R.nn, f"avg_pool{_rank}d"), average=True),
         {**_pooling, "count_include_pad": False},
+        makers=_window,
     )
     define(
         f"nn.adaptive_avg_pool{_rank}d",
@@ -442,23 +446,28 @@ _RESIZE = {
     "extrapolation_value": 0.0,
     "out_dtype": "",
 }
+_ROUNDING = {"rounding_method": ""}
 
 
 def _resize(function: Any) -> Any:
     def translate(args: Args, attrs: Any) -> Any:
         given = {name: value for name, value in attrs.items() if name not in ("size", "out_dtype")}
+        if not given["rounding_method"]:
+            aligned = given["coordinate_transformation_mode"] == "align_corners"
+            given["rounding_method"] = "round" if aligned else "floor"
         size = listed(attrs["size"]) if isinstance(attrs["size"], (int, tuple)) else attrs["size"]
         return function(args[0], size, **given, out_dtype=attrs["out_dtype"] or None)
 
     return translate
 
 
-define("image.resize2d", "data", _resize(R.image.resize2d), _RESIZE)
+define("image.resize2d", "data", _resize(R.image.resize2d), _RESIZE, makers=_ROUNDING)
 define(
     "image.resize3d",
     "data",
     _resize(R.image.resize3d),
     {**_RESIZE, "roi": (0.0,) * 6, "layout": "NCDHW"},
+    makers=_ROUNDING,
 )
 define(
     "image.affine_grid",

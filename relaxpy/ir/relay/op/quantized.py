@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -63,13 +63,13 @@ define(
     "qnn.quantize",
     "data output_scale output_zero_point",
     _quantize,
-    {"out_dtype": "int8", "axis": -1},
+    {"axis": -1, "out_dtype": "int8"},
 )
 define(
     "qnn.dequantize",
     "data input_scale input_zero_point",
     _dequantize,
-    {"out_dtype": "float32", "axis": -1},
+    {"axis": -1, "out_dtype": "float32"},
 )
 define(
     "qnn.requantize",
@@ -133,6 +133,7 @@ define(
     "data input_scale input_zero_point output_scale output_zero_point",
     _unary(lambda x, attrs: _plain("nn.avg_pool2d", (x,), attrs)),
     AVERAGE_POOL_2D,
+    makers={"strides": REQUIRED, "padding": REQUIRED, "dilation": REQUIRED},
 )
 
 # Of two operands
@@ -200,9 +201,10 @@ def _zero_along(zero_point: rx.Expr, data: rx.Expr) -> rx.Expr:
 _PRODUCTS = "input_zero_point kernel_zero_point input_scale kernel_scale"
 define(
     "qnn.conv2d",
-    f"data weight {_PRODUCTS}",
+    f"data kernel {_PRODUCTS}",
     _product("nn.conv2d"),
-    {**CONVOLUTION_2D, "out_dtype": "int32"},
+    {"kernel_size": None, "channels": None, **CONVOLUTION_2D, "out_dtype": "int32"},
+    makers={"kernel_size": REQUIRED, "channels": REQUIRED},
 )
 define(
     "qnn.conv2d_transpose",
@@ -220,7 +222,7 @@ define(
     "qnn.contrib_dense_pack",
     f"data weight {_PRODUCTS}",
     _product("nn.contrib_dense_pack"),
-    {"units": None, "out_dtype": "int32", "weight_layout": "NK"},
+    {"units": None, "out_dtype": "int32", "weight_layout": "NC"},
 )
 define(
     "qnn.batch_matmul",
@@ -232,7 +234,7 @@ define(
 
 # Integers that floats stand for: the datatype is an operand
 
-_CODES = {"int8": 1, "uint8": 2, "int32": 3}
+CODES: Final = {"int8": 1, "uint8": 2, "int32": 3}
 
 
 def _is_code(code: rx.Expr, value: int) -> rx.Expr:
@@ -245,7 +247,7 @@ def _simulated_quantize(args: Args, attrs: Any) -> rx.Expr:
     divided = R.round(R.divide(data, _along(scale, data, axis)))
     numbers = R.add(divided, _along(zero_point, data, axis))
     result = data
-    for dtype, value in _CODES.items():
+    for dtype, value in CODES.items():
         info = np.iinfo(dtype)
         clipped = R.clip(numbers, float(info.min), float(info.max))
         result = R.where(_is_code(code, value), clipped, result)

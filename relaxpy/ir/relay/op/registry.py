@@ -52,7 +52,8 @@ class OpRecord:
     function where they differ. Without a `relation`, the type follows from the struct info of the
     Relax expression that `translate` returns. A `refusal` says why the operator cannot run. With
     `is_call`, it calls its first operand with the fields of the second. A variadic operator takes
-    any number of operands.
+    any number of operands. `results` is the number of results, or a function of a call and its
+    attributes that returns it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class OpRecord:
     refusal: str = ""
     is_call: bool = False
     is_variadic: bool = False
+    results: int | Callable[[Any, Mapping[str, Any]], int] = 1
     description: str = ""
 
     def text_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
@@ -162,6 +164,11 @@ class Op(RelayExpr):
         result = TypeVar("r")
         relation = TypeRelation(self.record.relation_name or self.name, (*args, result))
         return FuncType(args, result, (*args, result), (relation,))
+
+    def number_of_results(self, call: Any) -> int:
+        """Return how many results a call of this operator has, in a tuple if several."""
+        results, record = self.record.results, self.record
+        return results if isinstance(results, int) else results(call, record.text_attrs(call.attrs))
 
     def extend(self, **changes: object) -> None:
         """Replace fields of the record."""

@@ -1,0 +1,383 @@
+"""Functions that users call, whose parameters are not the operands followed by the attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
+from relaxpy.ir.relay.op.makers import build, number, public
+from relaxpy.ir.relay.op.quantized import CODES
+from relaxpy.ir.relay.op.registry import Op
+
+Expr = RelayExpr
+Axes = int | Sequence[int] | None
+
+
+# Creation, shapes and selection
+
+
+@public("arange")
+def arange(
+    start: Expr, stop: Expr | None = None, step: Expr | None = None, dtype: str = "float32"
+) -> Call:
+    """Return evenly spaced numbers below `stop`; with one operand, it is `stop`, from 0."""
+    if stop is None:
+        start, stop = const(0, dtype), start
+    return build("arange", start, stop, const(1, dtype) if step is None else step, dtype=dtype)
+
+
+@public("gather")
+def gather(data: Expr, axis: int, indices: Expr) -> Call:
+    """Return the elements at `indices` along an axis."""
+    return build("gather", data, indices, axis=axis)
+
+
+@public("matrix_set_diag")
+def matrix_set_diag(
+    data: Expr, diagonal: Expr, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
+) -> Call:
+    """Return matrices with other diagonals, from `k` or from `k[0]` to `k[1]`."""
+    first, *rest = (k,) if isinstance(k, int) else k
+    return build(
+        "matrix_set_diag",
+        data,
+        diagonal,
+        k1=first,
+        k2=rest[0] if rest else first,
+        super_diag_right_align=align.startswith("RIGHT"),
+        sub_diag_right_align=align.endswith("RIGHT"),
+    )
+
+
+@public("reverse_reshape")
+def reverse_reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
+    """Return the data in another shape, whose codes are read from right to left."""
+    return build("contrib_reverse_reshape", data, newshape=newshape)
+
+
+@public("strided_set")
+def strided_set(data: Expr, v: Expr, begin: Any, end: Any, strides: Any = None) -> Call:
+    """Return the data with other elements in a slice, whose bounds are lists or expressions."""
+    begin, end = number(begin, "int32"), number(end, "int32")
+    strides = build("ones_like", begin) if strides is None else number(strides, "int32")
+    return build("strided_set", data, v, begin, end, strides)
+
+
+@public("strided_slice")
+def strided_slice(
+    data: Expr,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
+) -> Call:
+    """Return a slice, whose bounds are lists or expressions."""
+    bounds = begin, end, strides
+    if any(isinstance(b, RelayExpr) and not isinstance(b, Constant) for b in bounds):
+        begin, end = number(begin, "int64"), number(end, "int64")
+        strides = build("ones_like", begin) if strides is None else number(strides, "int64")
+    options = {"strides": strides, "axes": axes, "slice_mode": slice_mode}
+    return build("strided_slice", data, begin=begin, end=end, **options)
+
+
+@public("unique")
+def unique(data: Expr, is_sorted: bool = True, return_counts: bool = False) -> Call:
+    """Return different elements, their first positions, the inverse, how many, and the counts."""
+    return build("unique", data, sorted=is_sorted, return_counts=return_counts)
+
+
+@public("sparse_to_dense")
+def sparse_to_dense(
+    sparse_indices: Expr, output_shape: Any, sparse_values: Expr, default_value: Any = 0
+) -> Call:
+    """Return a tensor with values at some positions, and `default_value` elsewhere."""
+    default = default_value if isinstance(default_value, Expr) else const(default_value)
+    operands = sparse_indices, sparse_values, default
+    return build("sparse_to_dense", *operands, output_shape=output_shape)
+
+
+@public("stft")
+def stft(
+    data: Expr,
+    n_fft: int,
+    hop_length: int,
+    win_length: int,
+    window: Expr,
+    normalized: bool,
+    onesided: bool,
+) -> Call:
+    """Return the Fourier transforms of windows that overlap."""
+    return build(
+        "stft",
+        data,
+        window,
+        n_fft=n_fft,
+        hop_length=hop_length,
+        win_length=win_length,
+        normalized=normalized,
+        onesided=onesided,
+    )
+
+
+@public("segment_sum")
+def segment_sum(data: Expr, segment_ids: Expr, num_segments: int | Expr | None = None) -> Call:
+    """Return the sums of the rows of data that have the same number in `segment_ids`.
+
+    Without `num_segments` there are as many as the largest number tells.
+    """
+    ids = build("cast", segment_ids, dtype="int64")
+    if num_segments is None:
+        count: Expr = build("max", ids, keepdims=True) + const(np.array([1], "int64"))
+    elif isinstance(num_segments, RelayExpr):
+        count = build("reshape", build("cast", num_segments, dtype="int64"), newshape=(1,))
+    else:
+        count = const(np.array([num_segments], "int64"))
+    sizes = build("shape_of", data, dtype="int64")
+    rest = build("strided_slice", sizes, begin=(1,), end=(np.iinfo(np.int32).max,))
+    shape = build("concatenate", Tuple((count, rest)), axis=0)
+    zeros = build("cast_like", build("dyn.zeros", shape, dtype="float64"), data)
+    rows = build("expand_dims", ids, axis=0)
+    return build("scatter_nd", zeros, rows, data, mode="add")
+
+
+# Statistics
+
+
+@public("variance")
+def variance(
+    data: Expr,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+    with_mean: Expr | None = None,
+) -> Call:
+    """Return the variance over axes, around `with_mean` if it is given."""
+    mean = with_mean
+    if mean is None:
+        mean = build("mean", data, axis=axis, keepdims=True, exclude=exclude)
+    options = {"axis": axis, "keepdims": keepdims, "exclude": exclude, "unbiased": unbiased}
+    return build("variance", data, mean, **options)
+
+
+@public("std")
+def std(
+    data: Expr,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> Call:
+    """Return the standard deviation over axes."""
+    return build("sqrt", variance(data, axis, keepdims, exclude, unbiased))
+
+
+@public("mean_variance")
+def mean_variance(
+    data: Expr,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> Tuple:
+    """Return the mean and the variance over axes."""
+    mean = build("mean", data, axis=axis, keepdims=True, exclude=exclude)
+    spread = variance(data, axis, keepdims, exclude, unbiased, mean)
+    if not keepdims:
+        mean = build("mean", data, axis=axis, keepdims=False, exclude=exclude)
+    return Tuple((mean, spread))
+
+
+@public("mean_std")
+def mean_std(
+    data: Expr,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> Tuple:
+    """Return the mean and the standard deviation over axes."""
+    mean, spread = mean_variance(data, axis, keepdims, exclude, unbiased)
+    return Tuple((mean, build("sqrt", spread)))
+
+
+@public("logsumexp")
+def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
+    """Return the logarithm of the sum of exponentials over axes."""
+    top = build("max", data, axis=axis, keepdims=True)
+    total = build("sum", build("exp", data - top), axis=axis, keepdims=True)
+    result: Expr = build("log", total) + top
+    if keepdims:
+        return result
+    return build("squeeze", result, axis=[axis] if isinstance(axis, int) else axis)
+
+
+# Random numbers
+
+
+@public("random.threefry_generate")
+def threefry_generate(key: Expr, shape: int | Sequence[int]) -> Call:
+    """Return the next generator, and random integers."""
+    return build("random.threefry_generate", key, out_shape=shape)
+
+
+@public("random.uniform")
+def uniform(
+    key: Expr,
+    shape: int | Sequence[int],
+    dtype: str = "float32",
+    low: Any = 0.0,
+    high: Any = 1.0,
+) -> Call:
+    """Return the next generator, and numbers that are evenly distributed from `low` to `high`."""
+    bounds = number(low, dtype), number(high, dtype)
+    return build("random.uniform", key, *bounds, out_shape=shape, out_dtype=dtype)
+
+
+@public("random.normal")
+def normal(
+    key: Expr,
+    shape: int | Sequence[int],
+    dtype: str = "float32",
+    mean: Any = 0.0,
+    scale: Any = 1.0,
+) -> Call:
+    """Return the next generator, and numbers of a normal distribution."""
+    parameters = number(mean, dtype), number(scale, dtype)
+    return build("random.normal", key, *parameters, out_shape=shape, out_dtype=dtype)
+
+
+# Devices
+
+
+def _type_of(device: Any) -> Any:
+    """Return the number of the kind of a device, such as 1 for the processor."""
+    return getattr(device, "device_type", device)
+
+
+@public("annotation.on_device")
+def on_device(
+    body: Expr, device: Any, constrain_result: bool = False, constrain_body: bool = True
+) -> Call:
+    """Return an expression that asks for a device, which has no effect here."""
+    constraints = {"constrain_result": constrain_result, "constrain_body": constrain_body}
+    return build("on_device", body, device_type=_type_of(device), **constraints)
+
+
+@public("device_copy")
+def device_copy(data: Expr, src_device: Any, dst_device: Any) -> Call:
+    """Return a copy for another device, which is the tensor itself here."""
+    devices = {"src_dev_type": _type_of(src_device), "dst_dev_type": _type_of(dst_device)}
+    return build("device_copy", data, **devices)
+
+
+# Quantised operators
+
+
+@public("qnn.simulated_quantize")
+def simulated_quantize(
+    data: Expr,
+    output_scale: Expr,
+    output_zero_point: Expr,
+    axis: int = -1,
+    out_dtype: str | Expr = "int8",
+) -> Call:
+    """Return what `qnn.quantize` returns, in the datatype of the data."""
+    code = _code(out_dtype)
+    return build("qnn.simulated_quantize", data, code, output_scale, output_zero_point, axis=axis)
+
+
+@public("qnn.simulated_dequantize")
+def simulated_dequantize(
+    data: Expr,
+    input_scale: Expr,
+    input_zero_point: Expr,
+    axis: int = -1,
+    in_dtype: str | Expr = "int8",
+) -> Call:
+    """Return what `qnn.dequantize` returns, of integers in the datatype of the result."""
+    code = _code(in_dtype)
+    return build("qnn.simulated_dequantize", data, code, input_scale, input_zero_point, axis=axis)
+
+
+def _code(dtype: str | Expr) -> Expr:
+    """Return the number that stands for a datatype, as an operand."""
+    return dtype if isinstance(dtype, RelayExpr) else const(CODES.get(dtype, 0), "int32")
+
+
+@public("qnn.leaky_relu")
+def leaky_relu(
+    x: Expr,
+    alpha: float,
+    input_scale: Expr,
+    input_zero_point: Expr,
+    output_scale: Expr,
+    output_zero_point: Expr,
+) -> Call:
+    """Return a quantised tensor whose negative numbers are scaled by `alpha`."""
+    scales = input_scale, input_zero_point, output_scale, output_zero_point
+    return build("qnn.leaky_relu", x, *scales, alpha=alpha)
+
+
+@public("qnn.contrib_dense_pack")
+def contrib_dense_pack(
+    data: Expr,
+    weight: Expr,
+    input_zero_point: Expr,
+    kernel_zero_point: Expr,
+    input_scale: Expr,
+    kernel_scale: Expr,
+    kernel_layout: str = "NC",
+    units: int | None = None,
+    out_dtype: str = "int32",
+) -> Call:
+    """Return the product with a packed weight of quantised numbers."""
+    scales = input_zero_point, kernel_zero_point, input_scale, kernel_scale
+    attrs = {"weight_layout": kernel_layout, "units": units, "out_dtype": out_dtype}
+    return build("qnn.contrib_dense_pack", data, weight, *scales, **attrs)
+
+
+# How many results operators have
+
+
+def _sections(call: Call, attrs: Mapping[str, Any]) -> int:
+    where = attrs["indices_or_sections"]
+    return len(where) + 1 if isinstance(where, tuple) else int(where)
+
+
+def _length(call: Call, attrs: Mapping[str, Any]) -> int:
+    data = call.args[0]
+    return len(data) if isinstance(data, (Tuple, Call)) else 1
+
+
+_RESULTS: Final[dict[str, int | Callable[[Call, Mapping[str, Any]], int]]] = {
+    "split": _sections,
+    "meshgrid": _length,
+    "unique": lambda call, attrs: 5 if attrs["return_counts"] else 4,
+    "topk": lambda call, attrs: 2 if attrs["ret_type"] == "both" else 1,
+    "dyn.topk": lambda call, attrs: 2 if attrs["ret_type"] == "both" else 1,
+    "dft": 2,
+    "sparse_reshape": 2,
+    "sparse_fill_empty_rows": 3,
+    "nn.sparse_transpose": 3,
+    "nn.batch_norm": 3,
+    "nn.dropout": 2,
+    "vision.get_valid_counts": 3,
+    "vision.multibox_transform_loc": 2,
+    "vision.non_max_suppression": lambda call, attrs: 2 if attrs["return_indices"] else 1,
+    "vision.all_class_non_max_suppression": lambda call, attrs: (
+        2 if attrs["output_format"] == "onnx" else 3
+    ),
+    "vision.regular_non_max_suppression": 4,
+    "random.threefry_generate": 2,
+    "random.threefry_split": 2,
+    "random.uniform": 2,
+    "random.normal": 2,
+    "random.multinomial": 2,
+}
+for _name, _number in _RESULTS.items():
+    Op.get(_name).extend(results=_number)
