@@ -60,8 +60,17 @@ class CompiledModel:
         method = methods[method_name]
 
         @user_facing
-        def call(*args: Any) -> Any:
-            return self._call(method_name, method, args)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            remaining = method.arg_names[len(args) :]
+            for name in kwargs:
+                if name not in remaining:
+                    raise RuntimeCheckError(
+                        f"{method.signature(method_name)} has no parameter {name!r} that is not "
+                        "passed by position",
+                        hint=close_names(name, remaining),
+                    )
+            named = (kwargs[name] for name in remaining if name in kwargs)
+            return self._call(method_name, method, (*args, *named))
 
         call.__name__ = method_name
         return call

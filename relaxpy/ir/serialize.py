@@ -68,7 +68,6 @@ _ABSTRACT = (
 )
 #: Positions, and the types of expressions of Relay, which inference finds.
 _NOT_SAVED = ("span", "checked_type_")
-_ENV_FUNCS = {f.name: f for f in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)}
 
 
 def _concrete(module: ModuleType, prefix: str) -> dict[str, type[Node]]:
@@ -160,7 +159,7 @@ def _prim_func(params: Any, body: Any, ret_type: Any, buffer_map: Any, attrs: An
 def _derivation(sinfo: rx.FuncStructInfo) -> object:
     """Return the name of a packed function's `derive_func`; True if the result is always `ret`."""
     func = sinfo.derive_func
-    if func is None or func in _ENV_FUNCS.values():
+    if func is None or func in rx.DERIVATIONS.values():
         return func and func.name
     if func == rx.FuncStructInfo.opaque_func(ret=sinfo.ret).derive_func:
         return True
@@ -172,7 +171,7 @@ def _derivation(sinfo: rx.FuncStructInfo) -> object:
 def _func_sinfo(params: Any, ret: Any, purity: Any, derivation: Any) -> rx.FuncStructInfo:
     if derivation is True:
         return rx.FuncStructInfo.opaque_func(ret=ret, purity=purity)
-    func = None if derivation is None else _ENV_FUNCS[derivation]
+    func = None if derivation is None else rx.DERIVATIONS[derivation]
     return rx.FuncStructInfo(params, ret, purity, derive_func=func)
 
 

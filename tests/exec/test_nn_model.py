@@ -256,3 +256,20 @@ def test_models_that_cannot_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         nn.ReLU().jit(inputs, out_format="torch")
     with pytest.raises(KeyError, match="the model has no method 'backward'"):
         nn.ReLU().jit(inputs)["backward"]
+
+
+def test_arguments_of_methods_may_be_passed_by_name() -> None:
+    class Model(nn.Module):
+        def main(self, x: Tensor, y: Tensor) -> Tensor:
+            return x / y
+
+    vector = spec.Tensor([2], "float32")
+    method = Model().jit({"main": {"x": vector, "y": vector}})["main"]
+    x, y = np.float32([1, 2]), np.float32([4, 8])
+    for found in (method(x, y=y), method(y=y, x=x)):
+        np.testing.assert_array_equal(found, [0.25, 0.25])
+    with pytest.raises(RuntimeCheckError, match="takes 2 arguments, found 1"):
+        method(y=y)
+    for names in ({"x": x}, {"z": y}):
+        with pytest.raises(RuntimeCheckError, match=r"has no parameter '.' that is not"):
+            method(x, **names)

@@ -11,7 +11,7 @@ from relaxpy.errors import MatchCastError, RuntimeCheckError, UnknownPackedFuncE
 from relaxpy.exec.runtime.closures import make_closure
 from relaxpy.exec.runtime.operators import same_value, shape_of, tensor_to_shape, truth
 from relaxpy.exec.runtime.registry import get_global_func, register_func
-from relaxpy.exec.runtime.storage import new_storage, tensor_in
+from relaxpy.exec.runtime.storage import new_storage, tensor_in, view
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
     Array,
@@ -275,6 +275,7 @@ def debug_print(line: str, value: Value) -> None:
 _builtin("alloc_tensor")(tensor_in)
 _builtin("copy")(lambda value: value)
 _builtin("ensure_zero_offset")(same_value)
+register_func("runtime.TVMTensorCreateView", pure=True)(view)
 _builtin("read_if_cond")(truth)
 _builtin("shape_of")(shape_of)
 _builtin("tensor_to_shape")(tensor_to_shape)

@@ -1,4 +1,4 @@
-"""Analyses that tests of passes use."""
+"""Analyses and passes that tests of passes use."""
 
 from relaxpy.ir.relax.analysis.aliases import dataflow_alias_analysis as dataflow_alias_analysis
 from relaxpy.ir.relax.analysis.inplace import (
@@ -10,3 +10,12 @@ from relaxpy.ir.relax.analysis.variables import (
 from relaxpy.ir.relax.transform.lowering.dataflow_use_inplace_calls import (
     dataflow_single_inplace_call as dataflow_single_inplace_call,
 )
+from relaxpy.ir.relax.transform.normalize import Normalize as ApplyEmptyCppMutator
+
+__all__ = [
+    "ApplyEmptyCppMutator",
+    "dataflow_alias_analysis",
+    "dataflow_inplace_analysis",
+    "dataflow_liveness_analysis",
+    "dataflow_single_inplace_call",
+]

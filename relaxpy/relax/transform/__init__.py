@@ -72,6 +72,7 @@ from relaxpy.ir.relax.transform import (
     RewriteDataflowReshape as RewriteDataflowReshape,
     RunCodegen as RunCodegen,
     ShareSums as ShareSums,
+    SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite,
     SplitCallTIRByPattern as SplitCallTIRByPattern,
     SplitLayoutRewritePreproc as SplitLayoutRewritePreproc,
     StaticPlanBlockMemory as StaticPlanBlockMemory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -372,11 +372,6 @@ def _checked_sinfo(value: object) -> object:
     return value
 
 
-_DERIVE: Mapping[str, rx.EnvFunc] = {
-    func.name: func for func in (rx.DEFAULT_DERIVE, rx.EMPTY_DERIVE)
-}
-
-
 class Callable_(Annotation):  # noqa: N801
     """A function: `R.Callable((R.Tensor,), R.Tensor)`; without parameters any packed function."""
 
@@ -396,12 +391,7 @@ class Callable_(Annotation):  # noqa: N801
         self.node_count = checked_node_count((*(params or ()), ret))
         self.purity = (params is not None) if purity is None else bool(purity)
         if isinstance(derive_func, str):
-            if derive_func not in _DERIVE:
-                raise MisuseError(
-                    f"no derivation is named {derive_func!r}; there are {', '.join(_DERIVE)}",
-                    about=derive_func,
-                )
-            derive_func = _DERIVE[derive_func]
+            derive_func = rx.known_derivation(derive_func)
         if params is not None and derive_func is not None:
             raise MisuseError("a function has parameters or a derive_func, not both", rule="WF-17a")
         self.derive_func = derive_func

@@ -47,18 +47,29 @@ class Devices:
     def find(self, text: str) -> VDevice:
         """Return device `text`: "cuda:1" is the second of its kind, "vdevice:3" the fourth of all.
 
-        Without a list, the number is the physical number of the device.
+        A memory scope may follow, as in "cuda:1:global". Without a list, the number is the physical
+        number of the device.
 
         Errors:
-            MisuseError (also ValueError): there is no such device, or its number is not a number.
+            MisuseError (also ValueError): there is no such device, it has another memory scope, or
+                its number is not a number.
         """
-        kind, number = split_device(text)
+        name, scope = text, ""
+        if isinstance(text, str) and text.count(":") == 2:
+            name, _, scope = text.rpartition(":")
+        kind, number = split_device(name)
         if self.listed is None:
-            return VDevice(kind, number)
+            return VDevice(kind, number, scope or "global")
         devices = [device for device in self.listed if isinstance(device, VDevice)]
         candidates = devices if kind == KEY else [d for d in devices if d.kind == kind]
         if number < len(candidates):
-            return candidates[number]
+            found = candidates[number]
+            if scope and scope != found.memory_scope:
+                raise MisuseError(
+                    f"the memory of device {name!r} is {found.memory_scope!r}, found {scope!r}",
+                    about=text,
+                )
+            return found
         kinds = [device.kind for device in devices]
         raise MisuseError(
             f"the module lists no device {text!r}; it lists {', '.join(kinds) or 'none'}",

@@ -110,6 +110,15 @@ def test_literals_stand_in_the_kernel() -> None:
     assert len(operands) == 1
 
 
+def test_operators_may_be_skipped() -> None:
+    mod = function(lambda x: exp(add(x, x)), tensor(3))
+    after = LegalizeOps(skip_ops=["relax.exp"])(mod)
+    assert kernels(after) == ["add"]
+    assert "R.exp(" in after.script()
+    with pytest.raises(MisuseError, match="skip_ops are names of operators"):
+        LegalizeOps(None, True)
+
+
 OPEN: list[tuple[Callable[..., Any], tuple[rx.StructInfo, ...]]] = [
     (exp, (rank(2),)),
     (exp, (rx.TensorStructInfo(None, "float32"),)),

@@ -40,6 +40,7 @@ from relaxpy.ir.relax.nodes.function import (
 )
 from relaxpy.ir.relax.nodes.struct_info import (
     DEFAULT_DERIVE as DEFAULT_DERIVE,
+    DERIVATIONS as DERIVATIONS,
     EMPTY_DERIVE as EMPTY_DERIVE,
     DeriveFunc as DeriveFunc,
     EnvFunc as EnvFunc,
@@ -51,6 +52,7 @@ from relaxpy.ir.relax.nodes.struct_info import (
     TensorStructInfo as TensorStructInfo,
     TupleStructInfo as TupleStructInfo,
     as_shape as as_shape,
+    known_derivation as known_derivation,
 )
 
 AnyExpr: TypeAlias = (

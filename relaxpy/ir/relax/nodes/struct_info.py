@@ -364,7 +364,7 @@ class FuncStructInfo(StructInfo):
         params = None if self.params is None else as_struct_infos(self.params)
         derive = self.derive_func
         if derive is not None and not isinstance(derive, EnvFunc):
-            derive = _known_derivation(derive)
+            derive = known_derivation(derive)
         ret = as_struct_info(self.ret)
         set_fields(
             self,
@@ -405,11 +405,21 @@ def _empty_derive(call: Call, context: object) -> StructInfo:
 DEFAULT_DERIVE = EnvFunc("default_derive", _default_derive)
 EMPTY_DERIVE = EnvFunc("empty_derive", _empty_derive)
 
+#: The derivations that a program may name.
+DERIVATIONS: dict[str, EnvFunc] = {func.name: func for func in (DEFAULT_DERIVE, EMPTY_DERIVE)}
 
-def _known_derivation(name: object) -> EnvFunc:
-    known = {func.name: func for func in (DEFAULT_DERIVE, EMPTY_DERIVE)}
+
+def known_derivation(name: object) -> EnvFunc:
+    """Return the derivation of that name.
+
+    Errors:
+        MisuseError (also TypeError): `name` is not a string.
+        UnknownNameError: there is no such derivation.
+    """
     if not isinstance(name, str):
         raise MisuseError(f"a derive_func is an EnvFunc, found {name!r:.60}", about=name)
-    if name not in known:
-        raise UnknownNameError(f"no derivation is named {name!r}; there are {', '.join(known)}")
-    return known[name]
+    if name not in DERIVATIONS:
+        raise UnknownNameError(
+            f"no derivation is named {name!r}; there are {', '.join(DERIVATIONS)}", about=name
+        )
+    return DERIVATIONS[name]

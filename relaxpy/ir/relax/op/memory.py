@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from relaxpy.ir.arith.prove import always
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
+from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import Allocation
 from relaxpy.ir.relax.nodes import (
+    DERIVATIONS,
     Call,
     DataTypeImm,
+    EnvFunc,
     Expr,
     ObjectStructInfo,
     PrimStructInfo,
@@ -19,6 +23,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
+    Var,
 )
 from relaxpy.ir.relax.op.definition.registry import register
 from relaxpy.ir.relax.op.definition.rules import (
@@ -32,6 +37,10 @@ from relaxpy.ir.relax.op.definition.rules import (
 from relaxpy.ir.relax.op.misc import UNIT
 from relaxpy.ir.te.topi.shapes import product
 from relaxpy.ir.tir import expr as tir, ops
+
+if TYPE_CHECKING:
+    from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+    from relaxpy.ir.relax.relations.context import Context
 
 IN_STORAGE = Allocation(shape=2, dtype=3, planned=True)
 
@@ -133,7 +142,17 @@ def _fill_absent(arguments: dict[str, Any]) -> None:
             arguments[name] = Tuple(())
 
 
-@register("relax.memory.view", pure=True, adapt=_fill_absent)
+def _with_literal_datatype(builder: BlockBuilder, call: Call) -> Call:
+    """Replace a variable that is bound to a datatype by that datatype."""
+    dtype = call.args[2]
+    value = builder.lookup_binding(dtype) if isinstance(dtype, Var) else None
+    if not isinstance(value, DataTypeImm):
+        return call
+    args = (*call.args[:2], value, *call.args[3:])
+    return Call(call.op, args, call.attrs, span=call.span)
+
+
+@register("relax.memory.view", pure=True, adapt=_fill_absent, normalize=_with_literal_datatype)
 def view(
     data: TensorStructInfo,
     shape: ShapeStructInfo | None = None,
@@ -166,6 +185,15 @@ def view(
     result = tensor(sizes, kind, data.vdevice, ndim)
     _check_inside(data, result, offset, same_size=dtype is None)
     return result
+
+
+def _derive_view(call: Call, context: Context) -> StructInfo:
+    """The struct info of a view that the runtime creates from the same operands."""
+    return view.infer(replace(call, op=Op("relax.memory.view")), context)
+
+
+VIEW_DERIVE = EnvFunc("tvm.relax.struct_info.infer_view_sinfo", _derive_view)
+DERIVATIONS[VIEW_DERIVE.name] = VIEW_DERIVE
 
 
 def _bytes(sinfo: TensorStructInfo) -> tir.PrimExpr | None:

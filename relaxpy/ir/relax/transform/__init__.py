@@ -142,6 +142,9 @@ from relaxpy.ir.relax.transform.lowering.lower_runtime_builtin import (
     LowerRuntimeBuiltin as LowerRuntimeBuiltin,
     VMBuiltinLower as VMBuiltinLower,
 )
+from relaxpy.ir.relax.transform.lowering.specialize_prim_func import (
+    SpecializePrimFuncBasedOnCallSite as SpecializePrimFuncBasedOnCallSite,
+)
 from relaxpy.ir.relax.transform.lowering.static_plan_block_memory import (
     StaticPlanBlockMemory as StaticPlanBlockMemory,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from typing import Any, Final
@@ -59,7 +59,8 @@ class LegalizeOps(Pass):
     The legalisation of an operator is that in `customize_legalize_map`, by its name, or else its
     own. It is a function of a BlockBuilder and the call, which returns an expression and may emit
     bindings. A call without a legalisation stays as it is, and so does one whose operands or result
-    have an unknown shape, rank or datatype; `enable_warning` warns of both.
+    have an unknown shape, rank or datatype; `enable_warning` warns of both. Calls of the operators
+    named in `skip_ops` stay, too.
 
     Example:
         @I.ir_module
@@ -96,6 +97,7 @@ class LegalizeOps(Pass):
     """
 
     customize_legalize_map: Mapping[str, Legalization] | None = None
+    skip_ops: Sequence[str] | None = None
     enable_warning: bool = False
 
     def __post_init__(self) -> None:
@@ -104,6 +106,10 @@ class LegalizeOps(Pass):
             raise MisuseError(
                 f"customize_legalize_map is a dict from names to functions, found {table!r:.60}",
                 about=table,
+            )
+        if isinstance(self.skip_ops, bool):
+            raise MisuseError(
+                "skip_ops are names of operators; write enable_warning=True", about=self.skip_ops
             )
         for name, rule in (table or {}).items():
             if not isinstance(name, str) or not callable(rule):
@@ -117,8 +123,10 @@ class LegalizeOps(Pass):
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         custom = {Op.get(name): rule for name, rule in (self.customize_legalize_map or {}).items()}
 
+        skipped = set(map(Op.get, self.skip_ops or ()))
+
         def rule_of(op: Op) -> Legalization | None:
-            return custom.get(op) or op.record.legalize
+            return None if op in skipped else custom.get(op) or op.record.legalize
 
         return legalized(mod, rule_of, enable_warning=self.enable_warning)
 

@@ -196,6 +196,11 @@ def test_parts_that_cannot_be_created_are_refused(create: Callable[[], Any], mes
             lambda self, x: op.interpolate(op.ones([1, 1, 2, 3]), scale_factor=[2]),
             r"scale_factor is a number, or 2 of them, found \[2\]",
         ),
+        (lambda self, x: op.interpolate(x, size=[2, 2], mode=3), 'a mode is "nearest", .*found 3'),
+        (
+            lambda self, x: op.get_timestep_embedding(op.arange(0, 3), "six"),
+            "embedding_dim is an integer >= 2, found 'six'",
+        ),
         (lambda self, x: self.cache.append(1), "expected an nn.Tensor, found 1"),
         (
             lambda self, x: op.renormalize_top_p_top_k_prob(x, x, 0.5, 3),
@@ -207,6 +212,12 @@ def test_arguments_of_operators_are_checked(forward: Callable[..., Any], message
     with pytest.raises(MisuseError, match=message) as caught:
         exported(forward)
     assert "lambda self, x:" in str(caught.value) or "op.interpolate" in str(caught.value)
+
+
+@pytest.mark.parametrize("symbols", [None, ["f"], {"f": 3}])
+def test_symbols_are_functions_by_name(symbols: Any) -> None:
+    with pytest.raises(MisuseError, match="symbols is a mapping from names to functions"):
+        nn.ExternModule(symbols)
 
 
 def test_states_may_have_arrays() -> None:

@@ -16,7 +16,7 @@ from relaxpy.relax.transform import (
     VMBuiltinLower,
     VMShapeLower,
 )
-from relaxpy.script import from_source
+from relaxpy.script import from_source, ir as I, relax as R
 from relaxpy.transform import explain, get_pipeline
 from tests.ir.relax.transform.before_after import check, stays
 
@@ -369,3 +369,57 @@ def main(x: R.Tensor(("n", 2), "float32")):
 """)
     executable = relaxpy.compile(mod, relax_pipeline="default_build")
     assert executable["main"](np.zeros((3, 2), "float32")) == (3, 6)
+
+
+def test_views_are_created_by_the_runtime() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor([4096], "uint8"), y: R.Tensor(ndim=2, dtype="float32")):
+            a = R.memory.view(x, R.shape([512]), R.dtype("int32"))
+            b = R.memory.view(
+                x, R.shape([16, 64]), R.dtype("float16"), relative_byte_offset=R.prim_value(2048)
+            )
+            c = R.memory.view(y, dtype=R.dtype("int32"))
+            return (a, b, c)
+
+    create = R.ExternFunc(
+        "runtime.TVMTensorCreateView",
+        R.Callable(derive_func="tvm.relax.struct_info.infer_view_sinfo", purity=True),
+    )
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor([4096], "uint8"), y: R.Tensor(ndim=2, dtype="float32")):
+            a = create(x, R.shape([512]), R.dtype("int32"), R.prim_value(0))
+            b = create(x, R.shape([16, 64]), R.dtype("float16"), R.prim_value(2048))
+            c = R.memory.view(y, dtype=R.dtype("int32"))
+            return (a, b, c)
+
+    after = LowerRuntimeBuiltin()(Before)
+    assert_structural_equal(after, Expected)
+    assert "relax.force_pure" not in after["main"].attrs
+    again = from_source(after.script())
+    assert_structural_equal(again, after)
+    assert_structural_equal(relaxpy.ir.load_json(relaxpy.ir.save_json(after)), after)
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 60, 4096).astype("uint8")
+    floats = rng.random((2, 3), dtype="float32")
+    found = relaxpy.compile(after)["main"](data, floats)
+    np.testing.assert_array_equal(found[0], data[:2048].view("int32"))
+    np.testing.assert_array_equal(found[1], data[2048:].view("float16").reshape(16, 64))
+    np.testing.assert_array_equal(found[2], floats.view("int32"))
+
+
+def test_the_datatype_of_a_view_may_be_a_variable() -> None:
+    @R.function(private=True)
+    def main(x: R.Tensor([4], "float32"), unknown: R.Object):
+        dtype = R.dtype("int32")
+        y = R.memory.view(x, dtype=dtype)
+        z = R.memory.view(x, dtype=unknown)
+        return (y, z)
+
+    first, second = main.struct_info.ret.fields
+    assert str(first) == 'R.Tensor((4,), dtype="int32")'
+    assert str(second) == "R.Tensor((4,))"

@@ -74,6 +74,11 @@ class ExternModule:
     """
 
     def __init__(self, symbols: Mapping[str, Callable[..., Any]]) -> None:
+        if not isinstance(symbols, Mapping) or not all(map(callable, symbols.values())):
+            raise MisuseError(
+                f"symbols is a mapping from names to functions, found {symbols!r:.60}",
+                about=symbols,
+            )
         self.symbols = dict(symbols)
 
     @user_facing

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
-from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -23,23 +23,28 @@ from relaxpy.ir.relax.nodes import (
     DataTypeImm,
     Expr,
     ExternFunc,
+    FuncStructInfo,
     Function,
+    PrimValue,
     ShapeExpr,
+    TensorStructInfo,
     Tuple,
 )
 from relaxpy.ir.relax.op.call import operand_tuple
+from relaxpy.ir.relax.op.memory import VIEW_DERIVE
 from relaxpy.ir.relax.rewrite.map_bindings import Rewritten
 from relaxpy.ir.relax.transform.lowering.force_pure import LoweringRewriter
 from relaxpy.ir.relax.transform.lowering.storage import ALLOC_TENSOR
+from relaxpy.ir.tir import ops
 
 
 @dataclass(frozen=True)
 class LowerRuntimeBuiltin(Pass):
     """Replaces operators by the operators `R.vm` and the packed functions `vm.builtin.…`.
 
-    These are operators on storage, reshapes, shapes of tensors, and closures. The calls are impure,
-    so RemovePurityChecking and ToNonDataflow come before; a pure function that changes is declared
-    pure by force.
+    These are operators on storage, views, reshapes, shapes of tensors, and closures. The calls are
+    impure, except for those that create views, so RemovePurityChecking and ToNonDataflow come
+    before; a pure function that gets impure calls is declared pure by force.
 
     Example:
         @I.ir_module
@@ -78,6 +83,8 @@ class LowerRuntimeBuiltin(Pass):
 
 
 class _Builtins(LoweringRewriter):
+    adds_impurity = False
+
     @override
     def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
         call = binding.value
@@ -90,6 +97,8 @@ class _Builtins(LoweringRewriter):
                 span=call.span,
                 hint="apply LowerAllocTensor first",
             )
+        if name == "relax.memory.view":
+            return _view(call)
         lower = _LOWERINGS.get(name)
         if lower is None:
             return None
@@ -101,6 +110,7 @@ class _Builtins(LoweringRewriter):
                 span=call.span,
                 hint="apply ToNonDataflow first",
             )
+        self.adds_impurity = True
         return lower(call)
 
 
@@ -109,6 +119,27 @@ def _alloc_storage(call: Call) -> Call:
     if isinstance(size, ShapeExpr) and len(size.values) == 1:
         dtype = DataTypeImm(DataType("uint8"))  # the size counts bytes
     return Call(Op.get("relax.vm.alloc_storage"), (size, device, dtype, scope), span=call.span)
+
+
+def _view(call: Call) -> Call | None:
+    """The pure call that creates a view, with all operands; None if one of them is not known."""
+    data, shape, dtype, offset = call.args
+    sinfo = data.struct_info
+    if not isinstance(sinfo, TensorStructInfo):
+        return None
+    if isinstance(shape, Tuple):
+        if sinfo.shape is None:
+            return None
+        shape = sinfo.shape
+    if isinstance(dtype, Tuple):
+        if sinfo.dtype.is_void:
+            return None
+        dtype = DataTypeImm(sinfo.dtype)
+    if isinstance(offset, Tuple):
+        offset = PrimValue(ops.const(0, INT64))
+    signature = FuncStructInfo.opaque_func(derive_func=VIEW_DERIVE, purity=True)
+    create = ExternFunc("runtime.TVMTensorCreateView", signature)
+    return Call(create, (data, shape, dtype, offset), span=call.span)
 
 
 def _as(name: str) -> Callable[[Call], Call]:

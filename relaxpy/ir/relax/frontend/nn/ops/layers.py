@@ -248,7 +248,13 @@ def get_timestep_embedding(
         result  (n, embedding_dim), in the default datatype; a column of 0 makes odd sizes full
     Rule:
         Ho, Jain & Abbeel, Denoising Diffusion Probabilistic Models, 2020.
+    Errors:
+        MisuseError: embedding_dim is not an integer >= 2.
     """
+    if not isinstance(embedding_dim, int) or embedding_dim < 2:
+        raise MisuseError(
+            f"embedding_dim is an integer >= 2, found {embedding_dim!r:.60}", about=embedding_dim
+        )
     half = embedding_dim // 2
     times = R.astype(expr_of(x), "float32")
     steps = R.arange(0, half, dtype="float32")
@@ -321,6 +327,10 @@ def interpolate(
     ):
         if setting is not None:
             raise MisuseError(f"interpolate takes no {option}", about=setting)
+    if not isinstance(mode, str):
+        raise MisuseError(
+            f'a mode is "nearest", "bilinear" or "bicubic", found {mode!r:.60}', about=mode
+        )
     if (size is None) == (scale_factor is None):
         raise MisuseError("interpolate takes either a size or a scale_factor")
     if size is None:

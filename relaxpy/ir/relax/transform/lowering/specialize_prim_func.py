@@ -1,0 +1,133 @@
+"""SpecializePrimFuncBasedOnCallSite: kernels get the shapes and memory scopes of their operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.equality.structural import structural_equal
+from relaxpy.ir.global_info import VDevice
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax import nodes as rx
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Function,
+    GlobalVar,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from relaxpy.ir.relax.op.call import operand_tuple
+from relaxpy.ir.tir.buffer import Buffer, decl_buffer
+from relaxpy.ir.tir.expr import Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.substitution import substitute
+
+_CALL_TIR = Op("relax.call_tir")
+
+
+@dataclass(frozen=True)
+class SpecializePrimFuncBasedOnCallSite(Pass):
+    """Specialises each kernel for the shapes and memory scopes of the tensors that it is called on.
+
+    The scope of a tensor is that of its device, or else "global". A specialised kernel has the
+    attribute `scoped`. Functions with the attribute `Primitive` do not count as callers.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_global_infos({"vdevice": [I.vdevice("opencl", 0, "global.texture")]})
+
+            @T.prim_func(private=True)
+            def relu(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    y[i] = T.max(x[i], T.float32(0))
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32", "opencl:0")):
+                cls = Before
+                return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
+
+        @I.ir_module
+        class After:
+            I.module_global_infos({"vdevice": [I.vdevice("opencl", 0, "global.texture")]})
+
+            @T.prim_func(private=True)
+            def relu(x: T.handle, y: T.Buffer((4,), "float32")):
+                T.func_attr({"scoped": 1})
+                X = T.match_buffer(x, (4,), scope="global.texture")
+                for i in range(4):
+                    y[i] = T.max(X[i], T.float32(0))
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32", "opencl:0")):
+                cls = After
+                return R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((4,), "float32"))
+
+    Errors:
+        TransformError: the shape or datatype of a tensor is unknown, or a kernel does not fit.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        changed = mod.clone()
+        for func in mod.functions.values():
+            if not isinstance(func, Function) or func.attrs.get("Primitive", 0):
+                continue
+            for node in walk(func.body):
+                if isinstance(node, Call) and node.op == _CALL_TIR:
+                    target = node.args[0]
+                    assert isinstance(target, GlobalVar)
+                    kernel = mod[target]
+                    if isinstance(kernel, PrimFunc):
+                        changed[target] = _specialized(kernel, node)
+        return mod if changed.functions == mod.functions else changed
+
+
+def _specialized(kernel: PrimFunc, call: Call) -> PrimFunc:
+    """The kernel for the tensors of a call of it."""
+    [result] = call.sinfo_args
+    results = result.fields if isinstance(result, TupleStructInfo) else (result,)
+    tensors: list[tuple[StructInfo | None, rx.Expr | None]] = [
+        (arg.struct_info, arg) for arg in operand_tuple(call.args[1]).fields
+    ]
+    tensors += ((sinfo, None) for sinfo in results)
+    buffers: dict[Var, Buffer] = {}
+    scopes: dict[Var, Var] = {}
+    for param, (sinfo, arg) in zip(kernel.params, tensors, strict=False):
+        name = arg.name_hint if isinstance(arg, rx.Var) else param.name
+        old, new = kernel.buffer_of(param), _buffer(sinfo, name, call)
+        if old is not None:
+            buffers[param] = new
+            if old.scope() != new.scope():
+                scopes[old.data] = new.data
+    specialized = substitute(kernel.specialize(buffers), scopes)
+    if kernel.attrs.get("scoped", 0) and structural_equal(specialized, kernel):
+        return kernel
+    return specialized.with_attr("scoped", 1)
+
+
+def _buffer(sinfo: StructInfo | None, name: str, call: Call) -> Buffer:
+    """A buffer for a tensor, in the memory scope of its device.
+
+    Errors:
+        TransformError: the shape or datatype is unknown.
+    """
+    shape = sinfo.shape if isinstance(sinfo, TensorStructInfo) else None
+    if not isinstance(sinfo, TensorStructInfo) or not isinstance(shape, ShapeExpr):
+        raise TransformError(
+            f"SpecializePrimFuncBasedOnCallSite: expected a tensor of known shape, found {sinfo}",
+            span=call.span,
+        )
+    device = sinfo.vdevice
+    scope = device.memory_scope if isinstance(device, VDevice) else "global"
+    return decl_buffer(shape.values, str(sinfo.dtype), name, scope=scope)
