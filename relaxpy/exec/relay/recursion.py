@@ -8,19 +8,21 @@ from typing import Final
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.scopes import scope_roots
+from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule, global_names
+from relaxpy.ir.relay.ty import FuncType, Type
 
 MAX_CHAIN: Final = 100
-"""The number of compiled functions that call each other in a chain."""
+"""The number of compiled functions, or of closures in one, that call each other in a chain."""
 
 
 def nesting_functions(module: RelayModule) -> set[str]:
     """Return the functions in which calls may nest more deeply than Python's stack allows.
 
     They call themselves, directly or through others, other than in the last place of their body,
-    contain a local function that does, are the first of a long chain of functions, or refer to such
-    a function. Compiled code has only the stack of Python for this.
+    contain a local function that does, are the first of a long chain of functions, contain a long
+    chain of closures, or refer to such a function. Compiled code has only the stack of Python for
+    this.
     """
     functions = module.functions_by_name
     graph = {name: tuple(global_names(function)) for name, function in functions.items()}
@@ -35,6 +37,7 @@ def nesting_functions(module: RelayModule) -> set[str]:
         if depth > MAX_CHAIN or any(
             _nests(functions[name], callees)
             or _has_nesting_closure(functions[name])
+            or _chain_of_closures(functions[name]) > MAX_CHAIN
             or found & set(graph[name])
             for name in group
         ):
@@ -49,6 +52,33 @@ def _has_nesting_closure(function: rl.Function) -> bool:
         and _nests(node.value, {node.var})
         for node in walk(function)
     )
+
+
+def _chain_of_closures(function: rl.Function) -> int:
+    """Return how many closures of a function may call each other in a chain.
+
+    A `fn`, and what a call returns, may call all functions that are mentioned in it.
+    """
+    scopes = Scopes(function)
+    values = {let.var: let.value for let in scopes.lets}
+    chains: dict[int, int] = {}
+
+    def chain(operand: rl.RelayExpr) -> int:
+        while isinstance(operand, rl.Var) and operand in values:
+            if not _has_functions(operand.type_annotation or values[operand].checked_type_):
+                return 0
+            operand = values[operand]
+        return chains.get(id(operand), 0)
+
+    for node in scopes.nodes:
+        longest = max(map(chain, (*same_scope(node), *scope_roots(node))), default=0)
+        is_new = isinstance(node, (rl.Function, rl.Call)) and _has_functions(node.checked_type_)
+        chains[id(node)] = longest + is_new
+    return max(chains.values())
+
+
+def _has_functions(ty: Type | None) -> bool:
+    return ty is not None and any(isinstance(part, FuncType) for part in walk(ty))
 
 
 def _nests(function: rl.Function, callees: Set[object]) -> bool:

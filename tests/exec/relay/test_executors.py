@@ -128,6 +128,19 @@ def test_a_chain_of_functions_may_be_longer_than_the_stack() -> None:
     assert (methods["f50"], methods["f300"]) == ("compiled", "evaluated")
 
 
+def test_a_chain_of_closures_may_be_longer_than_the_stack() -> None:
+    """RLY-15: the closures of a function that would nest too deeply are evaluated."""
+    head = "let %f0 = fn(%x: int32) { %x };"
+    calls = "".join(f"let %f{i} = fn(%x: int32) {{ %f{i - 1}(%x) + 1 }};" for i in range(1, 400))
+    composed = "".join(f"let %f{i} = @compose(%f{i - 1}, %f0);" for i in range(1, 400))
+    for chain, result in ((calls, 402), (composed, 3)):
+        module = relay.parse(f"{head} {chain} %f399(3)", init_module=prelude())
+        executor = relay.create_executor("vm", mod=module)
+        assert executor.evaluate()() == result
+        (row,) = [row for row in executor.report() if row.function == "main"]
+        assert "Python's stack" in row.reasons[0].message
+
+
 def test_types_may_nest_more_deeply_than_the_stack() -> None:
     """RLY-40: such functions are evaluated."""
     text = f"fn(%x: int32) {{ {'(' * 1000}%x{',)' * 1000}{'.0' * 1000} }}"

@@ -474,3 +474,44 @@ def test_the_module_is_a_table_of_functions_and_data_types() -> None:
     assert module[module.get_global_var("f")].body.data == 1
     with pytest.raises(TypeError, match="functions and data types"):
         module["f"] = 3
+
+
+BOOLEANS = "type B { T, F }\n"
+
+
+def rows(count: int, *patterns: str) -> str:
+    """Clauses for tuples, of which each demands one of some patterns of one field."""
+    return ", ".join(
+        f"({', '.join(pattern if j == i else '_' for j in range(count))}) => 1"
+        for i in range(count)
+        for pattern in patterns
+    )
+
+
+@pytest.mark.rule("RLY-93")
+def test_completeness_of_many_alternatives_is_decided_fast() -> None:
+    """No clause excludes another here, so that there are 2^40 combinations of constructors."""
+    header = f"{BOOLEANS}fn(%x: ({', '.join(['B'] * 40)})) {{ match(%x) "
+    assert relay.parse(f"{header} {{ {rows(40, 'T', 'F')} }} }}")
+    message = refused(f"{header} {{ {rows(40, 'T')} }} }}", "RLY-93")
+    assert f"no clause for ({', '.join(['F'] * 40)})" in message
+    tree = "type D { N(D, D), L }\nfn(%x: D) { match(%x) "
+    clauses = ["L"]
+    for depth in range(30):
+        clauses.append(f"N(_, {clauses[-1]})" if depth % 2 else f"N({clauses[-1]}, _)")
+    text = "".join(f"{clause} => 1, " for clause in clauses)
+    assert relay.parse(f"{tree} {{ {text} N(N(_, N(_, _)), _) => 2, _ => 3 }} }}")
+    assert "no clause for N(" in refused(f"{tree} {{ {text} }} }}", "RLY-93")
+
+
+@pytest.mark.rule("RLY-93")
+def test_completeness_that_is_not_decided_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Completeness is as hard as satisfiability: `match?` asks for none."""
+    monkeypatch.setattr("relaxpy.ir.relay.analysis.matches._MAX_VISITED", 20)
+    text = BOOLEANS + "fn(%x: (B, B, B)) {{ match{}(%x) {{ {} }} }}"
+    message = refused(text.format("", rows(3, "T", "F")), "RLY-93")
+    assert "too many combinations" in message
+    assert "write match?" in message
+    match = relay.parse(text.format("?", rows(3, "T", "F")))
+    with pytest.raises(MisuseError, match="too many combinations"):
+        relay.analysis.unmatched_cases(match["main"].body, match)

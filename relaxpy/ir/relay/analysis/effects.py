@@ -11,20 +11,27 @@ from relaxpy.ir.relay.ty import Type
 
 
 class Effects:
-    """The effects of the expressions in `root`, a function of a module.
+    """The effects of the expressions in the functions of a module, and in those that are entered.
 
     A call has the effects of the body of its callee, if that is a global function, or a function
     that a let binds. A function that comes from a parameter, a tuple, a cell or an instance may
     have any.
     """
 
-    def __init__(self, root: rl.RelayExpr, module: RelayModule) -> None:
+    def __init__(self, module: RelayModule) -> None:
         self.module = module
         self.functions: dict[rl.Var, rl.Function] = {}
         self.known: dict[int, tuple[Node, bool]] = {}
-        for node in _below(root):
-            if isinstance(node, rl.Let) and isinstance(node.value, rl.Function):
-                self.functions[node.var] = node.value
+        self._entered: dict[int, Node] = {}
+
+    def entered(self, root: rl.RelayExpr) -> Effects:
+        """Enter the functions that lets bind in an expression; return the effects themselves."""
+        if id(root) not in self._entered:
+            self._entered[id(root)] = root
+            for node in _below(root):
+                if isinstance(node, rl.Let) and isinstance(node.value, rl.Function):
+                    self.functions[node.var] = node.value
+        return self
 
     def of(self, expr: rl.RelayExpr) -> bool:
         """Return whether the evaluation of an expression may touch a cell."""
@@ -79,7 +86,9 @@ class Effects:
             case rl.Function(body=body):
                 return [body]
             case rl.GlobalVar(name_hint=name) if name in self.module:
-                return [self.module[name].body]
+                function = self.module[name]
+                self.entered(function)
+                return [function.body]
             case rl.Var() if callee in self.functions:
                 return [self.functions[callee].body]
             case _:
@@ -107,7 +116,7 @@ def is_dataflow(expr: rl.RelayExpr, mod: RelayModule | None = None) -> bool:
     body has some, or that is not known.
     """
     module = RelayModule() if mod is None else mod
-    effects = Effects(expr, module)
+    effects = Effects(module).entered(expr)
     done: set[int] = set()
     running: set[int] = set()
     stack: list[tuple[Node, bool]] = [(expr, False)]

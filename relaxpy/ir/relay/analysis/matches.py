@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from typing_extensions import override
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.relay.expr import (
     Constructor,
     Match,
     Pattern,
     PatternConstructor,
     PatternTuple,
-    PatternVar,
     PatternWildcard,
 )
 
 if TYPE_CHECKING:
     from relaxpy.ir.relay.module import RelayModule
 
-_Row: TypeAlias = tuple[Pattern, ...]
-_MAX_STEPS = 100_000
+_Row: TypeAlias = dict[int, PatternConstructor | PatternTuple]
+"""What a clause demands: its patterns other than wildcards and variables, by their places."""
+_Choices: TypeAlias = "tuple[int, Constructor | None, list[int], _Choices] | None"
+"""The places that were decided, the last one first: each with its constructor and its fields."""
+_MAX_VISITED: Final = 2_000_000
+"""The number of rows and demands that are looked at before a match is given up."""
 
 
 class Case:
@@ -75,72 +77,114 @@ def unmatched_cases(match: Match, mod: RelayModule | None = None) -> list[Case]:
         MisuseError: a data type of the patterns is not in the module, or there are too many
             combinations of patterns to decide it.
     """
-    rows: list[_Row] = [(clause.lhs,) for clause in match.clauses]
-    witness = run(_Completeness(mod).witness(rows, 1))
-    return [] if witness is None else [Case(witness[0])]
+    try:
+        return missing_cases(match, mod)
+    except TooManyCasesError as error:
+        raise MisuseError(
+            str(error), rule="RLY-93", hint=TooManyCasesError.hint, about=match
+        ) from None
+
+
+class TooManyCasesError(Exception):
+    """The completeness of a match takes too long to decide: it is as hard as satisfiability."""
+
+    hint = "write match?, or split the match into several"
+
+    def __init__(self) -> None:
+        super().__init__("the patterns of the match have too many combinations to be checked")
+
+
+def missing_cases(match: Match, mod: RelayModule | None) -> list[Case]:
+    """Return what `unmatched_cases` returns.
+
+    Errors:
+        TooManyCasesError: it cannot be decided in bounded time.
+    """
+    return [Case(pattern) for pattern in _Completeness(mod).cases(match)]
 
 
 class _Completeness:
-    """The search for values that fit no row of patterns, by columns.
+    """The search for a value that fits no row of patterns.
+
+    The parts of a value have numbered places: 0 is the whole value, and each field of an instance
+    or a tuple has one. The search decides places one after the other.
 
     Rule:
-        Maranget, Journal of Functional Programming 17(3), 2007, section 3.
+        Maranget, Journal of Functional Programming 17(3), 2007, section 3. A row contains only what
+        it demands, and the next place is one of the row that demands least, so that rows that do
+        not exclude each other are decided one by one.
     """
 
     def __init__(self, module: RelayModule | None) -> None:
         self.module = module
-        self.steps = 0
+        self.visited = 0
+        self.places: dict[tuple[int, int], int] = {}
 
-    def witness(self, rows: list[_Row], width: int) -> Task[_Row | None]:
-        """Return patterns for `width` values that fit no row, or None."""
-        self.steps += 1 + len(rows)
-        if self.steps > _MAX_STEPS:
-            raise MisuseError(
-                "the patterns of a match have too many combinations to be checked",
-                rule="RLY-93",
-                hint="write match? or split the match",
+    def cases(self, match: Match) -> list[Pattern]:
+        """Return a pattern of values that fit no clause, if there are such values."""
+        start = [_row([(0, clause.lhs)]) for clause in match.clauses]
+        stack: list[tuple[list[_Row], _Choices]] = [(start, None)]
+        while stack:
+            rows, choices = stack.pop()
+            if not rows:
+                return [self._pattern(choices)]
+            shortest = min(rows, key=len)
+            if shortest:  # a row that demands nothing fits all values
+                stack += reversed(self._decided(rows, next(iter(shortest)), choices))
+        return []
+
+    def _decided(
+        self, rows: list[_Row], place: int, choices: _Choices
+    ) -> list[tuple[list[_Row], _Choices]]:
+        """Return what is left of rows for the values that may be at a place."""
+        heads = [row[place] for row in rows if place in row]
+        if isinstance(heads[0], PatternTuple):
+            return [self._chosen(rows, place, None, len(heads[0].patterns), choices)]
+        names = {h.constructor.name_hint for h in heads if isinstance(h, PatternConstructor)}
+        every = self._constructors(heads[0].constructor)
+        # A value that no row mentions fits only rows that any other value fits as well.
+        free = [constructor for constructor in every if constructor.name_hint not in names]
+        return [
+            self._chosen(rows, place, constructor, len(constructor.inputs), choices)
+            for constructor in free[:1] or every
+        ]
+
+    def _chosen(
+        self,
+        rows: list[_Row],
+        place: int,
+        constructor: Constructor | None,
+        count: int,
+        choices: _Choices,
+    ) -> tuple[list[_Row], _Choices]:
+        """Return what is left of rows for instances of a constructor, or a tuple, at a place."""
+        fields = [self.places.setdefault((place, i), len(self.places) + 1) for i in range(count)]
+        left: list[_Row] = []
+        self.visited += len(rows)
+        for row in rows:
+            head = row.get(place)
+            if head is None:
+                left.append(row)
+            elif constructor is None or constructor.name_hint == _name(head):
+                rest = {other: pattern for other, pattern in row.items() if other != place}
+                left.append(rest | _row(zip(fields, head.patterns, strict=True)))
+                self.visited += len(left[-1])
+        if self.visited > _MAX_VISITED:
+            raise TooManyCasesError
+        return left, (place, constructor, fields, choices)
+
+    def _pattern(self, choices: _Choices) -> Pattern:
+        """Return the pattern of the values that were chosen."""
+        patterns: dict[int, Pattern] = {}
+        while choices is not None:  # fields were chosen after what contains them
+            place, constructor, fields, choices = choices
+            inner = [patterns.get(field) or PatternWildcard() for field in fields]
+            patterns[place] = (
+                PatternTuple(inner)  # type: ignore[arg-type]
+                if constructor is None
+                else PatternConstructor(constructor, inner)  # type: ignore[arg-type]
             )
-        if not rows:
-            return (PatternWildcard(),) * width
-        if width == 0:
-            return None
-        heads = [row[0] for row in rows]
-        tuples = [head for head in heads if isinstance(head, PatternTuple)]
-        if tuples:
-            count = len(tuples[0].patterns)
-            inner = yield self.witness(_specialised(rows, None, count), count + width - 1)
-            if inner is None:
-                return None
-            return (PatternTuple(inner[:count]), *inner[count:])
-        used = {
-            h.constructor.name_hint: h.constructor
-            for h in heads
-            if isinstance(h, PatternConstructor)
-        }
-        if not used:
-            rest = yield self.witness([row[1:] for row in rows], width - 1)
-            return None if rest is None else (PatternWildcard(), *rest)
-        every = self._constructors(next(iter(used.values())))
-        for constructor in every:
-            if constructor.name_hint not in used:
-                defaults = [row[1:] for row in rows if _is_wildcard(row[0])]
-                rest = yield self.witness(defaults, width - 1)
-                if rest is None:
-                    break
-                missing = PatternConstructor(
-                    constructor,
-                    [PatternWildcard()] * len(constructor.inputs),  # type: ignore[arg-type]
-                )
-                return (missing, *rest)
-        for constructor in every:
-            if constructor.name_hint in used:
-                count = len(constructor.inputs)
-                inner = yield self.witness(
-                    _specialised(rows, constructor, count), count + width - 1
-                )
-                if inner is not None:
-                    return (PatternConstructor(constructor, inner[:count]), *inner[count:])
-        return None
+        return patterns.get(0) or PatternWildcard()
 
     def _constructors(self, known: Constructor) -> Sequence[Constructor]:
         """Return all constructors of the data type of one."""
@@ -157,20 +201,14 @@ class _Completeness:
         return data.constructors
 
 
-def _is_wildcard(pattern: Pattern) -> bool:
-    return isinstance(pattern, (PatternWildcard, PatternVar))
+def _row(patterns: Iterable[tuple[int, Pattern]]) -> _Row:
+    """Return what patterns at places demand."""
+    return {
+        place: pattern
+        for place, pattern in patterns
+        if isinstance(pattern, (PatternConstructor, PatternTuple))
+    }
 
 
-def _specialised(rows: list[_Row], constructor: Constructor | None, count: int) -> list[_Row]:
-    """Return the rows whose head fits a constructor, or a tuple, with its fields in front."""
-    out: list[_Row] = []
-    for head, *rest in rows:
-        match head:
-            case PatternConstructor(constructor=other, patterns=patterns):
-                if constructor is not None and other.name_hint == constructor.name_hint:
-                    out.append((*patterns, *rest))
-            case PatternTuple(patterns=patterns):
-                out.append((*patterns, *rest))
-            case _:
-                out.append((*[PatternWildcard()] * count, *rest))
-    return out
+def _name(pattern: Pattern) -> str:
+    return pattern.constructor.name_hint if isinstance(pattern, PatternConstructor) else ""

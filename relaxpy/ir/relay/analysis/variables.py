@@ -6,14 +6,58 @@ from collections.abc import Iterator
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
-from relaxpy.ir.relay.expr import Function, Let, PatternVar, Var
-from relaxpy.ir.relay.ty import FuncType, TypeData, TypeVar
+from relaxpy.ir.relay.expr import Constructor, Function, Let, PatternVar, Var
+from relaxpy.ir.relay.ty import FuncType, Type, TypeData, TypeVar
 
 
 def free_vars(expr: Node) -> list[Var]:
     """Return the variables that an expression uses and does not bind."""
     bound = set(bound_vars(expr))
     return [var for var in _variables(expr) if var not in bound]
+
+
+class _Owner:
+    """A function, with the function around it and the variables that it uses from there."""
+
+    __slots__ = ("free", "parent")
+
+    def __init__(self, parent: _Owner | None) -> None:
+        self.parent = parent
+        self.free: dict[Var, None] = {}
+
+
+def free_vars_of_functions(root: Node) -> dict[int, dict[Var, None]]:
+    """Return the free variables of all functions in an expression, by identity, in linear time.
+
+    Functions do not share expressions in which a variable of one of them is free.
+    """
+    owners: dict[int, _Owner] = {}
+    binders: dict[Var, _Owner | None] = {}
+    visited: set[int] = set()
+    stack: list[tuple[Node, _Owner | None]] = [(root, None)]
+    while stack:
+        node, owner = stack.pop()
+        if isinstance(node, Var):
+            while owner is not None and binders.get(node) is not owner and node not in owner.free:
+                owner.free[node] = None
+                owner = owner.parent
+            continue
+        if id(node) in visited or isinstance(node, (Type, Constructor)):
+            continue
+        visited.add(id(node))
+        match node:
+            case Function(params=params, body=body):
+                inner = owners[id(node)] = _Owner(owner)
+                binders.update(dict.fromkeys(params, inner))
+                stack.append((body, inner))
+            case Let(var=var, value=value, body=body):
+                binders[var] = owner
+                stack += ((body, owner), (value, owner))
+            case PatternVar(var=var):
+                binders[var] = owner
+            case _:
+                stack += reversed([(child, owner) for child in children(node)])
+    return {key: owner.free for key, owner in owners.items()}
 
 
 def bound_vars(expr: Node) -> list[Var]:

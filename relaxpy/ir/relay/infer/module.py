@@ -10,7 +10,7 @@ from relaxpy.ir.core.gc_pause import gc_paused
 from relaxpy.ir.core.trampoline import run
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.matches import unmatched_cases
+from relaxpy.ir.relay.analysis.matches import TooManyCasesError, missing_cases
 from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.exprs import ExprInference, declared_type
 from relaxpy.ir.relay.infer.rebuild import Rebuild
@@ -169,7 +169,11 @@ def _unmatched(inference: ExprInference, module: RelayModule) -> Iterator[Diagno
     """Yield an error for each `match` under which some value fits no clause (RLY-93)."""
     for match in inference.matches:
         if match.complete:
-            cases = unmatched_cases(match, module)
+            try:
+                cases = missing_cases(match, module)
+            except TooManyCasesError as error:
+                yield Diagnostic(str(error), "RLY-93", match.span, error.hint)
+                continue
             if cases:
                 yield Diagnostic(
                     f"the match has no clause for {cases[0]}",

@@ -13,6 +13,7 @@ from relaxpy.errors import MisuseError, RelayTypeError
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
 from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
 from relaxpy.ir.relay.analysis.variables import bound_vars, free_type_vars, free_vars
 from relaxpy.ir.relay.infer.module import infer_module
@@ -292,9 +293,9 @@ class _Outlining:
         ]
         if not deep:
             return self.module
-        module = self.module.clone()
+        module, effects = self.module.clone(), Effects(self.module)
         for name in deep:
-            module[name] = basic_block_normal_form(module[name], module)
+            module[name] = basic_block_normal_form(module[name], effects)
         self.module = infer_module(module)
         for name in deep:
             self._outline(name)

@@ -14,7 +14,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule, global_names
-from relaxpy.ir.relay.transform.lets import calls_itself, is_cast, replace_lets
+from relaxpy.ir.relay.transform.lets import is_cast, recursive_functions, replace_lets
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import Type
 
@@ -32,15 +32,16 @@ class DeadCodeElimination(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, lambda function: self._cleaned(function, mod))
+        effects = Effects(mod)
+        return map_functions(mod, lambda f: self._cleaned(f, effects.entered(f)))
 
-    def _cleaned(self, function: rl.Function, mod: RelayModule) -> rl.RelayExpr:
-        effects = Effects(function, mod)
+    def _cleaned(self, function: rl.Function, effects: Effects) -> rl.RelayExpr:
 
         def is_pure(let: rl.Let) -> bool:
             return self.ignore_impurity or not effects.of(let.value)
 
         live, visited = _live(function, is_pure)
+        calls_itself = recursive_functions(function)
         once = _used_once(function, visited) if self.inline_once else set()
 
         def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:

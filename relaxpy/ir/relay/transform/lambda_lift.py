@@ -10,6 +10,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.variables import free_type_vars, free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
@@ -29,7 +30,8 @@ class LambdaLift(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         # Lets bind what functions share with their surroundings, so that it can be captured.
-        bound = map_functions(mod, lambda function: basic_block_normal_form(function, mod))
+        effects = Effects(mod)
+        bound = map_functions(mod, lambda function: basic_block_normal_form(function, effects))
         typed = infer_module(bound)
         lifter = _Lifter(typed)
         for name, function in typed.functions_by_name.items():

@@ -8,13 +8,14 @@ from typing import Any
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, walk
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.variables import free_vars
+from relaxpy.ir.relay.analysis.variables import free_vars_of_functions
 from relaxpy.ir.relay.ty import Type, UnknownDim
 
 
-def calls_itself(let: rl.Let) -> bool:
-    """Return whether a let binds a function that mentions its own variable."""
-    return let.var in free_vars(let.value)
+def recursive_functions(root: rl.RelayExpr) -> Callable[[rl.Let], bool]:
+    """Return whether a let in an expression binds a function that mentions its own variable."""
+    free = free_vars_of_functions(root)
+    return lambda let: let.var in free.get(id(let.value), ())
 
 
 def is_cast(annotation: Type | None, actual: Type | None) -> bool:

@@ -15,7 +15,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
 from relaxpy.ir.relay.module import RelayModule
-from relaxpy.ir.relay.transform.lets import calls_itself, is_cast, replace_lets
+from relaxpy.ir.relay.transform.lets import is_cast, recursive_functions, replace_lets
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 
 
@@ -61,10 +61,11 @@ class ToBasicBlockNormalForm(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, lambda function: basic_block_normal_form(function, mod))
+        effects = Effects(mod)
+        return map_functions(mod, lambda function: basic_block_normal_form(function, effects))
 
 
-def basic_block_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExpr:
+def basic_block_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
     """Return an expression whose scopes share values by lets; itself if it has that form."""
     scopes = Scopes(expr)
     bound: set[int] = set()
@@ -76,7 +77,7 @@ def basic_block_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExp
                 bound.add(id(operand))
     if not bound:
         return expr
-    effects = Effects(expr, mod)
+    effects.entered(expr)
     for scope in _all_scopes(scopes):
         chosen = [number for number, node in enumerate(scope.nodes) if id(node) in bound]
         for node in scope.nodes[: max(chosen, default=0)]:
@@ -191,12 +192,13 @@ class ToGraphNormalForm(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        return map_functions(mod, lambda function: graph_normal_form(function, mod))
+        effects = Effects(mod)
+        return map_functions(mod, lambda f: graph_normal_form(f, effects.entered(f)))
 
 
-def graph_normal_form(expr: rl.RelayExpr, mod: RelayModule) -> rl.RelayExpr:
+def graph_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExpr:
     """Return an expression in which variables of lets are replaced by their values."""
-    effects = Effects(expr, mod)
+    calls_itself = recursive_functions(expr)
 
     def stays(let: rl.Let, _value: rl.RelayExpr) -> bool:
         if is_cast(let.var.type_annotation, let.value.checked_type_):

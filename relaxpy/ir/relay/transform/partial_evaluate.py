@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final, TypeVar as TypingVar
 
@@ -14,7 +14,7 @@ from relaxpy.ir.core.trampoline import Task, run
 from relaxpy.ir.core.traverse import children, rename, walk
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.variables import all_type_vars, free_vars
+from relaxpy.ir.relay.analysis.variables import all_type_vars, free_vars_of_functions
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.infer.solver import substitute
 from relaxpy.ir.relay.module import RelayModule, global_names
@@ -28,7 +28,11 @@ from relaxpy.ir.relay.ty import FuncType, TensorType, Type, TypeVar
 E = TypingVar("E", bound=rl.RelayExpr)
 
 MAX_CALLS: Final = 1000
-"""The number of calls in each function of the module that are replaced by bodies."""
+"""The number of calls in `main`, and in each function of a small module, that are replaced."""
+MAX_CALLS_ELSEWHERE: Final = 16_000
+"""The number of calls in the other functions of a module that are replaced, in equal shares."""
+STEPS_PER_CALL: Final = 100
+"""The number of expressions in the bodies that replace calls, as a multiple of these numbers."""
 MAX_GROWING: Final = 64
 """The number of nested calls of a recursive function whose arguments do not become smaller."""
 
@@ -55,8 +59,14 @@ class PartialEvaluate(RelayPass):
             if len(group) > 1 or name in graph[name]
         }
 
+        functions = forms.functions_by_name
+        free = {k: v for f in functions.values() for k, v in free_vars_of_functions(f).items()}
+        share = min(MAX_CALLS, max(1, MAX_CALLS_ELSEWHERE // max(1, len(functions))))
+
         def evaluated(function: rl.Function) -> rl.RelayExpr:
-            return run(_Evaluation(forms, recursive).residual(_Closure(function, {}, {}, False)))
+            calls = MAX_CALLS if function is functions.get("main") else share
+            evaluation = _Evaluation(forms, recursive, free, calls)
+            return run(evaluation.residual(_Closure(function, {}, {}, False)))
 
         return map_functions(forms, evaluated)
 
@@ -160,10 +170,19 @@ class _Frame:
 class _Evaluation:
     """The partial evaluation of one function of a typed module in A-normal form."""
 
-    def __init__(self, module: RelayModule, recursive: Container[str]) -> None:
+    def __init__(
+        self,
+        module: RelayModule,
+        recursive: Container[str],
+        free: Mapping[int, Iterable[rl.Var]],
+        calls: int,
+    ) -> None:
         self.module = module
         self.recursive = recursive
-        self.calls = 0
+        self.free = free
+        self.calls_left = calls
+        self.steps_left = calls * STEPS_PER_CALL
+        self.replacing = 0
         self.branches = 0
         self.active: dict[int, list[tuple[tuple[int, ...], int]]] = {}
 
@@ -212,6 +231,8 @@ class _Evaluation:
     def _value(self, expr: rl.RelayExpr, frame: _Frame, var: rl.Var | None = None) -> Task[_Value]:
         """Evaluate an expression whose operands are atoms; `var` is bound to it."""
         hint = "x" if var is None else var.name_hint
+        if self.replacing:
+            self.steps_left -= 1
         match expr:
             case rl.Function():
                 return (yield from self._closure(expr, frame, var))
@@ -271,7 +292,7 @@ class _Evaluation:
 
     def _closure(self, function: rl.Function, frame: _Frame, bound: rl.Var | None) -> Task[_Value]:
         """Emit a local function, which may call itself if a let binds it."""
-        free = free_vars(function)
+        free = self.free[id(function)]
         env = {var: frame.env[var] for var in free if var in frame.env}
         recursive = bound is not None and bound in free
         closure = _Closure(function, env, frame.types, recursive)
@@ -313,7 +334,7 @@ class _Evaluation:
         Recursion goes on while an argument becomes smaller, or for some time if all branches on the
         way from one call to the next are known.
         """
-        if self.calls >= MAX_CALLS or "Primitive" in closure.function.attrs:
+        if self.calls_left <= 0 or self.steps_left <= 0 or "Primitive" in closure.function.attrs:
             return False
         nested = self.active.get(id(closure.function))
         if not closure.recursive and not nested:
@@ -332,7 +353,7 @@ class _Evaluation:
         self, closure: _Closure, call: rl.Call, args: Sequence[_Value], frame: _Frame
     ) -> Task[_Value]:
         """Evaluate the body of a callee in place of a call."""
-        self.calls += 1
+        self.calls_left -= 1
         function = closure.function
         types: dict[TypeVar, Any] = {**closure.types, **dict.fromkeys(function.type_params)}
         given = [_type_of(arg, frame) for arg in call.args]
@@ -346,7 +367,9 @@ class _Evaluation:
             inner.env[param] = inner.cast(arg, inner.typed(param.type_annotation), ty)
         nested = self.active.setdefault(id(function), [])
         nested.append((tuple(map(_size, args)), self.branches))
+        self.replacing += 1
         value = yield self._scope(function.body, inner)
+        self.replacing -= 1
         nested.pop()
         return inner.cast(value, inner.typed(function.ret_type), _type_of(function.body, inner))
 

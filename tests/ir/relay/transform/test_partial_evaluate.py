@@ -132,3 +132,29 @@ def test_a_known_program_becomes_its_value() -> None:
     result = evaluated(text, prelude())
     assert isinstance(result["main"].body, relay.Constant)
     assert result_of(result) == 14
+
+
+def test_the_result_is_not_much_larger_than_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RLY-6: each of many functions calls the one before; a share of the calls is replaced."""
+    monkeypatch.setattr("relaxpy.ir.relay.transform.partial_evaluate.MAX_CALLS_ELSEWHERE", 300)
+    count = 60
+    chain = "".join(f"def @f{i}(%x: int32) {{ @f{i - 1}(%x) + 1 }}" for i in range(1, count))
+    text = f"def @f0(%x: int32) {{ %x }} {chain} def @main(%x: int32) {{ @f{count - 1}(%x) }}"
+    module = relay.parse(text)
+    result = relay.transform.PartialEvaluate()(module)
+    assert "@f" not in result["main"].astext()
+    assert result.astext().count("let ") < 20 * count
+    assert relay.create_executor(mod=result).evaluate()(0) == count - 1
+
+
+def test_functions_inside_each_other_are_not_copied_without_end() -> None:
+    """RLY-15: each level has a function, which is left and whose call is replaced."""
+    text = "%x"
+    for _ in range(30):
+        text = f"let %f = fn(%y: int32) {{ {text} }}; %f(%x) + 1"
+    module = relay.parse(f"fn(%x: int32) {{ {text} }}")
+    result = relay.transform.PartialEvaluate()(module)
+    assert result.astext().count("let ") < 50_000
+    assert relay.create_executor(mod=result).evaluate()(0) == 30
+    graph = relay.transform.ToGraphNormalForm()(module)
+    assert relay.create_executor(mod=graph).evaluate()(0) == 30
