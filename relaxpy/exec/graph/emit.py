@@ -53,8 +53,7 @@ class GraphEmitter:
         """
         count = len(self.graph.constants)
         if count:
-            name = constants_name(self.symbol)
-            self.module.add_text(f"@{name} = global [{count} x i64] zeroinitializer")
+            self.module.words(constants_name(self.symbol), count)
         _Body(self).emit()
         emit_entry(self.module, self.symbol, self.graph.params, result=self._result)
 

@@ -112,15 +112,15 @@ class Frame(ABC):
     ) -> Iterator[None]:
         """A level at this position, at which `variables` are known."""
         number = len(self._slots)
-        for value in (variables or {}).values():
-            self._levels.setdefault(value.name, number)
+        known = [*(variables or {}).values()]
         outer = dict(self._variables), self.lanes, dict(self.bound)
         self._variables |= variables or {}
         if lanes is not None:
             self.lanes = lanes
-            self._levels.setdefault(lanes.start.name, number)
-            if lanes.mask is not None:
-                self._levels.setdefault(lanes.mask.name, number)
+            known += [lanes.start] if lanes.mask is None else [lanes.start, lanes.mask]
+        for value in known:
+            if value.name[0] == "%":
+                self._levels.setdefault(value.name, number)
         self._now = {}
         self._slots.append(self.function.slot())
         self._memos.append({})

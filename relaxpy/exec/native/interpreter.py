@@ -135,7 +135,7 @@ def addresses() -> tuple[int, ...]:
 
 def declare_python(module: Module) -> None:
     """Add the table of Python's objects and functions, which is zero until an entry is made."""
-    module.add_text(f"@{PYTHON} = global [{len(ENTRIES)} x i64] zeroinitializer")
+    module.words(PYTHON, len(ENTRIES))
 
 
 def python_text(name: str) -> str:

@@ -20,7 +20,9 @@ def compile_module(
 
     No optimiser pass runs. By default the code is for this machine.
     """
-    return link(compile_object(module.text(), machine), exports)
+    fast, slow = module.parts()
+    code = compile_object(fast.text(), slow.text() if slow.functions else "", machine=machine)
+    return link(code, exports)
 
 
 def link(code: bytes, exports: Collection[str]) -> Library:

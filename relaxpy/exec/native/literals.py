@@ -1,8 +1,28 @@
-"""Numbers as constants of LLVM IR."""
+"""Numbers as constants of LLVM IR, and arithmetic on them."""
 
 from __future__ import annotations
 
+import operator
 import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "and": operator.and_,
+}
+_ORDER: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "slt": operator.lt,
+    "sle": operator.le,
+    "sgt": operator.gt,
+    "sge": operator.ge,
+}
+_NEUTRAL: Final = {"add": "0", "sub": "0", "mul": "1", "and": "true", "or": "false"}
+"""The second operand with which an operation on integers returns the first one."""
 
 
 def literal(element: str, value: float) -> str:
@@ -26,6 +46,33 @@ def literal(element: str, value: float) -> str:
     if element == "ptr":
         return f"inttoptr (i64 {int(value)} to ptr)" if value else "null"
     return str(int(value))
+
+
+def folded(name: str, a: str, b: str, bits: int) -> str | None:
+    """The operand or the number that an operation on integers of `bits` bits returns, if known."""
+    kind = name.partition(" ")[0]
+    neutral = _NEUTRAL.get(kind)
+    if neutral is not None and b == neutral:
+        return a
+    if neutral is not None and a == neutral and kind != "sub":
+        return b
+    apply = _ARITHMETIC.get(kind)
+    if apply is not None and _is_number(a) and _is_number(b):
+        value = apply(int(a), int(b))
+        return str(value) if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+    return None
+
+
+def compared(predicate: str, a: str, b: str) -> bool | None:
+    """What a comparison of integers by `icmp` finds, if both are numbers."""
+    apply = _ORDER.get(predicate)
+    if apply is None or not (_is_number(a) and _is_number(b)):
+        return None
+    return apply(int(a), int(b))
+
+
+def _is_number(name: str) -> bool:
+    return name.lstrip("-").isdecimal()
 
 
 def _rounded(value: float) -> float:

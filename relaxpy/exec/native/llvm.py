@@ -6,6 +6,7 @@ on it, so a kernel performs the instructions that are written here. Basic blocks
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -13,55 +14,21 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.literals import literal
-
-FLOATS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
-"""The floating-point types, and their bits."""
-SUFFIXES = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """A scalar type of LLVM such as `float` or `i64`, or a vector of `lanes` of it."""
-
-    element: str
-    lanes: int = 1
-
-    @override
-    def __str__(self) -> str:
-        return self.element if self.lanes == 1 else f"<{self.lanes} x {self.element}>"
-
-    @property
-    def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers."""
-        return self.element in FLOATS
-
-    @property
-    def bits(self) -> int:
-        """The size of an element in bits."""
-        return FLOATS.get(self.element) or (64 if self.element == "ptr" else int(self.element[1:]))
-
-    @property
-    def suffix(self) -> str:
-        """The type in the name of an intrinsic, such as `v16f32`."""
-        element = SUFFIXES.get(self.element, self.element)
-        return element if self.lanes == 1 else f"v{self.lanes}{element}"
-
-    def of(self, element: str) -> Type:
-        """The type with the same number of lanes of `element`."""
-        return Type(element, self.lanes)
-
-
-BOOL = Type("i1")
-I8 = Type("i8")
-I16 = Type("i16")
-I32 = Type("i32")
-I64 = Type("i64")
-F32 = Type("float")
-F64 = Type("double")
-POINTER = Type("ptr")
-VOID = Type("void")
+from relaxpy.exec.native.literals import compared, folded, literal
+from relaxpy.exec.native.types import (
+    BOOL as BOOL,
+    F32 as F32,
+    F64 as F64,
+    FLOATS as FLOATS,
+    I8 as I8,
+    I16 as I16,
+    I32 as I32,
+    I64 as I64,
+    POINTER as POINTER,
+    SUFFIXES as SUFFIXES,
+    VOID as VOID,
+    Type as Type,
+)
 
 
 class Value:
@@ -111,10 +78,10 @@ class Value:
 
 
 Operand: TypeAlias = Value | int | float
-_NEUTRAL = {"add": "0", "sub": "0", "mul": "1"}
-"""The second operand with which integer arithmetic returns the first one."""
 _SHORT = 512
 """Functions of fewer values have no long blocks."""
+_DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
+"""The names that a text defines."""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 Carried: TypeAlias = Sequence[Value]
@@ -131,6 +98,7 @@ class Module:
         self.triple, self.vector_bits = triple, vector_bits
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
         self._texts: list[str] = []
 
     @property
@@ -143,6 +111,7 @@ class Module:
         other = Module(self.triple, self.vector_bits)
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
+        other._variables = dict(self._variables)
         return other
 
     def function(
@@ -151,11 +120,10 @@ class Module:
         params: Sequence[tuple[Type, str]],
         result: Type = VOID,
         *,
-        internal: bool = False,
         optimised: bool = True,
     ) -> Function:
         """A new function with the named parameters, whose first block is open."""
-        function = Function(self, name, params, result, internal=internal, optimised=optimised)
+        function = Function(self, name, params, result, optimised=optimised)
         self.functions[name] = function
         return function
 
@@ -163,6 +131,10 @@ class Module:
         """Declare a function that is defined elsewhere."""
         if name not in self._declarations and name not in self.functions:
             self._declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))})"
+
+    def words(self, name: str, count: int) -> None:
+        """Add a variable of `count` words of 64 bits, which are zero at first."""
+        self._variables[name] = f"@{name} = global [{count} x i64] zeroinitializer"
 
     def add_text(self, text: str) -> None:
         """Add definitions that are already text, before all functions."""
@@ -176,6 +148,7 @@ class Module:
         return "\n".join(
             [
                 f'target triple = "{self.triple}"',
+                *self._variables.values(),
                 *self._texts,
                 *declared,
                 *(f.text() for f in self.functions.values()),
@@ -183,6 +156,20 @@ class Module:
                 "",
             ]
         )
+
+    def parts(self) -> tuple[Module, Module]:
+        """The module in two parts, of which the second has the functions that need not be fast."""
+        defined = [f"@{name}" for text in self._texts for name in _DEFINED.findall(text)]
+        fast, slow = self.copy(), Module(self.triple, self.vector_bits)
+        for name, function in self.functions.items():
+            if not function.is_optimised and not function.mentions(defined):
+                slow.functions[name] = fast.functions.pop(name)
+        for part, other in ((fast, slow), (slow, fast)):
+            heads = {name: f.head("declare") for name, f in other.functions.items()}
+            part._declarations = self._declarations | heads
+        for name, text in self._variables.items():
+            slow._variables[name] = text.replace("global", "external global").rpartition(" ")[0]
+        return fast, slow
 
 
 class Function:
@@ -201,14 +188,12 @@ class Function:
         params: Sequence[tuple[Type, str]],
         result: Type,
         *,
-        internal: bool,
         optimised: bool,
     ) -> None:
         self.module, self.name, self.result = module, name, result
         self.flags = "contract"
         self.params = [Value(self, type, f"%{param}") for type, param in params]
         self.optimised, self._has_loops = optimised, False
-        self._linkage = "internal " if internal else ""
         self._allocas: list[str] = []
         self._lines: Slot = []
         self._top = self._lines
@@ -218,10 +203,22 @@ class Function:
 
     def text(self) -> str:
         """The function as LLVM IR."""
-        listed = ", ".join(map(str, self.params))
-        attributes = "#0" if self.optimised or self._has_loops else "#0 noinline optnone"
-        head = f"define {self._linkage}{self.result} @{self.name}({listed}) {attributes} {{"
+        attributes = "#0" if self.is_optimised else "#0 noinline optnone"
+        head = f"{self.head('define')} {attributes} {{"
         return "\n".join([head, "entry:", *self._allocas, *_flat(self._top), "}"])
+
+    def head(self, keyword: str) -> str:
+        """The signature of the function after `define` or `declare`."""
+        return f"{keyword} {self.result} @{self.name}({', '.join(map(str, self.params))})"
+
+    @property
+    def is_optimised(self) -> bool:
+        """Whether the time that the function takes matters."""
+        return self.optimised or self._has_loops
+
+    def mentions(self, names: Sequence[str]) -> bool:
+        """Whether one of these names is in an instruction."""
+        return bool(names) and any(name in line for line in _flat(self._top) for name in names)
 
     def longest_block(self) -> int:
         """The number of instructions of the longest basic block; 0 if all are short."""
@@ -290,19 +287,24 @@ class Function:
             a = self.splat(a, b.type.lanes)
         if a.type.is_float:
             name = " ".join(filter(None, (f"f{name}", self.flags)))
-        elif b.name == _NEUTRAL.get(name):
-            return a
+        elif a.type.lanes == 1 and (known := folded(name, a.name, b.name, a.type.bits)) is not None:
+            return Value(self, a.type, known)
         return self.computed(a.type, f"{name} {a}, {b.name}")
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """A comparison by the predicate of `fcmp` or `icmp`, such as `olt` or `slt`."""
         b = self.like(a, b)
+        known = compared(predicate, a.name, b.name)
+        if known is not None:
+            return self.const(BOOL, known)
         kind = "fcmp" if a.type.is_float else "icmp"
         return self.computed(a.type.of("i1"), f"{kind} {predicate} {a}, {b.name}")
 
     def select(self, condition: Value, yes: Value, no: Operand) -> Value:
         """`yes` where the condition holds, else `no`, in each lane."""
         no = self.like(yes, no)
+        if condition.name in ("true", "false"):
+            return yes if condition.name == "true" else no
         if condition.type.lanes > 1:
             yes, no = self.splat(yes, condition.type.lanes), self.splat(no, condition.type.lanes)
         return self.computed(yes.type, f"select {condition}, {yes}, {no}")
@@ -493,9 +495,14 @@ class Function:
 
         The index is an i64 from `start` in steps of `step` > 0 while it is less than `stop`.
         """
-        self._has_loops = True
-        runs = not isinstance(start, Value) and not isinstance(stop, Value) and start < stop
         start, stop = self.index(start), self.index(stop)
+        runs = compared("slt", start.name, stop.name)
+        again = folded("add", start.name, self.index(step).name, 64)
+        if runs is False:
+            return list(carried)
+        if runs and again is not None and compared("sge", again, stop.name):
+            return self._inlined(lambda: body(start, *carried))
+        self._has_loops = True
         inside, after, before = self._label("loop"), self._label("after"), self._block
         if runs:
             self.put(f"br label %{inside}")
@@ -508,9 +515,9 @@ class Function:
         mark = len(self._lines)
         results = list(body(index, *current) or ())
         following = self.new(I64, f"add nsw {index}, {self.index(step).name}")
-        again = self.compare("slt", following, stop)
+        continues = self.compare("slt", following, stop)
         latch = self._block
-        self.put(f"br {again}, label %{inside}, label %{after}")
+        self.put(f"br {continues}, label %{inside}, label %{after}")
         phis = zip((index, *current), (start, *carried), (following, *results), strict=True)
         self._lines[mark:mark] = [
             f"  {phi.name} = phi {phi.type} [ {first.name}, %{before} ], [ {last.name}, %{latch} ]"
@@ -556,6 +563,8 @@ class Function:
         no: Callable[[], Carried | None] | None = None,
     ) -> list[Value]:
         """The values of one of two bodies, which have the same number and types."""
+        if condition.name in ("true", "false"):
+            return self._inlined((yes if condition.name == "true" else no) or (lambda: None))
         then, other, after = self._label("then"), self._label("else"), self._label("after")
         self.put(f"br {condition}, label %{then}, label %{other}")
         ends = []
@@ -566,6 +575,13 @@ class Function:
             self.put(f"br label %{after}")
         self._open(after)
         return [self._phi(a, b) for a, b in zip(*ends, strict=True)]
+
+    def _inlined(self, body: Callable[[], Carried | None]) -> list[Value]:
+        """The values of a body that runs once; none is known outside it, as of other blocks."""
+        self._known = {}
+        values = list(body() or ())
+        self._known = {}
+        return values
 
     def ret(self, value: Value | None = None) -> None:
         """Return from the function."""

@@ -1,5 +1,7 @@
 """Loads relocatable objects (ELF, x86-64) into this process, without llvmlite.
 
+Objects that follow each other are loaded as one, and see the functions and variables of each other.
+
 Pages with code and constants cannot be written, and pages with variables cannot be executed. The
 memory is unmapped when the object that stands for it is no longer used.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from relaxpy.dataclass import dataclass
@@ -54,7 +56,7 @@ class _Relocation:
 
 
 class LoadedObject:
-    """An object in memory. Functions that it declares are those of libc.
+    """Objects in memory. Functions that none of them defines are those of libc.
 
     Errors:
         ValueError: the object is of another format, or has a relocation that is not supported.
@@ -65,14 +67,12 @@ class LoadedObject:
         if not is_loadable(code):
             raise ValueError("expected a relocatable ELF object for x86-64")
         self._code = code
-        (table,) = struct.unpack_from("<Q", code, 0x28)
-        size, count = struct.unpack_from("<HH", code, 0x3A)
-        self._sections = [
-            _Section(*struct.unpack_from("<IIQQQQIIQQ", code, table + size * n))
-            for n in range(count)
-        ]
-        self._symbols = list(self._read_symbols())
-        relocations = list(self._read_relocations())
+        self._sections: list[_Section] = []
+        self._symbols: list[_Symbol] = []
+        relocations: list[_Relocation] = []
+        start = 0
+        while start < len(code):
+            start = self._read(start, relocations)
         places, slots, fixed, end = self._layout(relocations)
         # A forked child has its own variables.
         self._memory = mmap.mmap(-1, end, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -87,9 +87,9 @@ class LoadedObject:
             for symbol in self._symbols
             if symbol.section in places
         }
-        libc = ctypes.CDLL(None)
+        libc, defined = ctypes.CDLL(None), self._by_name()
         for symbol in {r.symbol for r in relocations} - self._addresses.keys():
-            self._addresses[symbol] = _address(libc, symbol.name)
+            self._addresses[symbol] = defined.get(symbol.name) or _address(libc, symbol.name)
         for symbol, slot in slots.items():
             self._memory[slot : slot + 16] = _JUMP + struct.pack("<Q", self._addresses[symbol])
         for relocation in relocations:
@@ -101,25 +101,50 @@ class LoadedObject:
 
     def addresses(self, names: Collection[str]) -> Mapping[str, int]:
         """The addresses of functions and variables by name. Errors: KeyError if there is none."""
-        by_name = {symbol.name: place for symbol, place in self._addresses.items()}
+        by_name = self._by_name()
         return {name: by_name[name] for name in names}
 
-    def _read_symbols(self) -> Iterator[_Symbol]:
-        for section in self._sections:
+    def _by_name(self) -> dict[str, int]:
+        return {symbol.name: place for symbol, place in self._addresses.items()}
+
+    def _read(self, start: int, relocations: list[_Relocation]) -> int:
+        """Read the object that begins at `start`; the position after it."""
+        table: int
+        size: int
+        count: int
+        (table,) = struct.unpack_from("<Q", self._code, start + 0x28)
+        size, count = struct.unpack_from("<HH", self._code, start + 0x3A)
+        first = len(self._sections)
+        for at in range(start + table, start + table + size * count, size):
+            name, type, flags, address, offset, *rest = struct.unpack_from(
+                "<IIQQQQIIQQ", self._code, at
+            )
+            self._sections.append(_Section(name, type, flags, address, start + offset, *rest))
+        symbols = list(self._read_symbols(first))
+        self._symbols += symbols
+        relocations += self._read_relocations(first, symbols)
+        return start + table + size * count  # LLVM writes the table of sections last
+
+    def _read_symbols(self, first: int) -> Iterator[_Symbol]:
+        """The symbols of the object whose sections begin at `first`; section 0 is that of none."""
+        for section in self._sections[first:]:
             if section.type == _SYMBOLS:
-                names = self._sections[section.link].offset
+                names = self._sections[first + section.link].offset
                 for at in range(section.offset, section.offset + section.size, 24):
                     name, _, _, home, value, _ = struct.unpack_from("<IBBHQQ", self._code, at)
                     end = self._code.index(b"\0", names + name)
-                    yield _Symbol(self._code[names + name : end].decode(), home, value)
+                    text = self._code[names + name : end].decode()
+                    yield _Symbol(text, first + home if home else 0, value)
 
-    def _read_relocations(self) -> Iterator[_Relocation]:
-        for section in self._sections:
-            if section.type == _ADDENDS and self._sections[section.info].flags & _ALLOC:
+    def _read_relocations(self, first: int, symbols: Sequence[_Symbol]) -> Iterator[_Relocation]:
+        for section in self._sections[first:]:
+            target = first + section.info
+            if section.type == _ADDENDS and self._sections[target].flags & _ALLOC:
                 for at in range(section.offset, section.offset + section.size, 24):
                     offset, info, addend = struct.unpack_from("<QQq", self._code, at)
-                    symbol = self._symbols[info >> 32]
-                    yield _Relocation(section.info, offset, info & 0xFFFFFFFF, symbol, addend)
+                    yield _Relocation(
+                        target, offset, info & 0xFFFFFFFF, symbols[info >> 32], addend
+                    )
 
     def _layout(
         self, relocations: Collection[_Relocation]

@@ -81,24 +81,30 @@ def recorded() -> Iterator[Mapping[str, bytes]]:
         _RECORDED.reset(token)
 
 
-def compile_object(text: str, machine: Machine | None = None) -> bytes:
-    """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before."""
+def compile_object(text: str, slow: str = "", *, machine: Machine | None = None) -> bytes:
+    """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before.
+
+    That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
+    """
     machine = machine or host()
-    key = disk_cache.key_of("object", text, machine.triple, machine.cpu, machine.features)
+    key = disk_cache.key_of("object", text, slow, machine.triple, machine.cpu, machine.features)
     trusted, objects = _TRUSTED.get(key), _RECORDED.get()
-    code = _stored_object(key, text, machine) if trusted is None else trusted.code
+    code = _stored_object(key, (text, slow), machine) if trusted is None else trusted.code
     if objects is not None:
         objects[key] = code
     return code
 
 
-def _stored_object(key: str, text: str, machine: Machine) -> bytes:
+def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     """The object from the disk, or else a new one, which is stored."""
     version = generator()
     file = disk_cache.key_of(key, version) if version else ""
     code = disk_cache.load(file) if file else None
     if code is None:
+        text, slow = parts
         code = _generate("emit_object", text, machine)
+        if slow:
+            code += _generate("emit_object", slow, machine, optimised=False)
         if file:
             disk_cache.store(file, code)
     assert code is not None
@@ -111,7 +117,7 @@ def compile_assembly(text: str, machine: Machine | None = None) -> str:
     return assembly
 
 
-def _generate(method: str, text: str, machine: Machine) -> Any:
+def _generate(method: str, text: str, machine: Machine, *, optimised: bool = True) -> Any:
     binding = llvm()
     # Types and constants live as long as their context does.
     with (
@@ -120,7 +126,7 @@ def _generate(method: str, text: str, machine: Machine) -> Any:
         binding.create_context() as context,
         binding.parse_assembly(text, context) as parsed,
     ):
-        return getattr(target_machine(machine), method)(parsed)
+        return getattr(target_machine(machine, optimised=optimised), method)(parsed)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def _pack_columns(
     name = f"pack.{memory.type.suffix}.{type.suffix}.{pitch}.{masks}"
     if name not in f.module.functions:
         names = ((POINTER, "from"), (I64, "rows"), (I64, "columns"), (I64, "stride"))
-        shared = f.module.function(name, [*names, (POINTER, "to")], internal=True)
+        shared = f.module.function(name, [*names, (POINTER, "to")])
         first, rows, columns, stride, to = shared.params
         block = Block(first, rows, columns, 1, stride)
         _pack_squares(

@@ -9,28 +9,6 @@ from relaxpy.exec.native.llvm import I8, I64, POINTER, Function, Operand, Value
 
 POOL: Final = "relaxpy_pool"
 """The variable of a module with the address of the function of the pool, and its threads."""
-_RUN: Final = f"""\
-@{POOL} = global [2 x i64] [i64 0, i64 1]
-define internal void @relaxpy.parallel(ptr %body, ptr %context, i64 %tasks)
-    nounwind noinline optnone {{
-entry:
-  %run = load ptr, ptr @{POOL}
-  %alone = icmp eq ptr %run, null
-  br i1 %alone, label %head, label %pool
-pool:
-  call void %run(ptr %body, ptr %context, i64 %tasks)
-  ret void
-head:
-  %task = phi i64 [ 0, %entry ], [ %next, %do ]
-  %more = icmp slt i64 %task, %tasks
-  br i1 %more, label %do, label %done
-do:
-  call void %body(ptr %context, i64 %task, i64 0)
-  %next = add i64 %task, 1
-  br label %head
-done:
-  ret void
-}}"""
 
 
 def parallel(
@@ -47,11 +25,9 @@ def parallel(
     last parameter of `f` is the slot of its thread, of which there are `slots(function)`.
     """
     module = function.module
-    module.add_text(_RUN)
     outlined = module.function(
         f"{function.name}.task{len(module.functions)}",
         [(POINTER, "context"), (I64, "task"), (I64, "slot")],
-        internal=True,
     )
     outlined.flags = function.flags
     context, task, _ = outlined.params
@@ -65,15 +41,19 @@ def parallel(
         offset += _words(value)
     body(outlined, task, *inside)
     outlined.ret()
+    run = function.load(POINTER, _pool(function))
     arguments = f"ptr @{outlined.name}, {block}, {function.index(tasks)}"
-    function.put(f"call void @relaxpy.parallel({arguments})")
+    function.put(f"call void {run.name}({arguments})")
 
 
 def slots(function: Function) -> Value:
     """The number of threads that run the tasks of a parallel loop."""
-    module = function.module
-    module.add_text(_RUN)
-    return function.load(I64, function.element(Value(function, POINTER, f"@{POOL}"), 1, I64))
+    return function.load(I64, function.element(_pool(function), 1, I64))
+
+
+def _pool(function: Function) -> Value:
+    function.module.words(POOL, 2)
+    return Value(function, POINTER, f"@{POOL}")
 
 
 def _words(value: Value) -> int:

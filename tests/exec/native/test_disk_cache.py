@@ -212,7 +212,7 @@ def test_another_processor_or_llvmlite_finds_nothing(
     assert usage().files == 2
     assert compile_object(text) == code
     assert usage().files == 2
-    compile_object(text, machine.narrow())
+    compile_object(text, machine=machine.narrow())
     assert usage().files == 3
     monkeypatch.setattr("relaxpy.exec.native.objects.generator", lambda: "version 0.0")
     compile_object(text)

@@ -10,7 +10,7 @@ import pytest
 from relaxpy.errors import CompileError
 from relaxpy.exec.native import machine
 from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type
+from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type, Value
 from relaxpy.exec.native.machine import host, narrow
 from relaxpy.exec.native.objects import compile_assembly, compile_object
 
@@ -64,6 +64,39 @@ def test_a_block_computes_a_value_once() -> None:
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     library = compile_module(module, ["sums"])
     assert run(library["sums"])(5, 4) == 2 * 8 * 4 + 5 + sum(8 * 4 + i for i in range(4))
+
+
+def test_functions_that_need_not_be_fast_are_a_part_of_their_own() -> None:
+    module = Module(host().triple, host().vector_bits)
+    module.words("state", 2)
+    place = Value(None, POINTER, "@state")  # type: ignore[arg-type]
+    inner = module.function("inner", [(I64, "n")], I64)
+    inner.ret(inner.loop(0, inner.params[0], 1, [inner.load(I64, place)], lambda i, s: [s + i])[0])
+    outer = module.function("outer", [(I64, "n")], I64, optimised=False)
+    outer.store(outer.params[0], place)
+    outer.ret(outer.call("inner", I64, outer.params[0]) + 1)
+    fast, slow = module.parts()
+    assert (list(fast.functions), list(slow.functions)) == (["inner"], ["outer"])
+    library = compile_module(module, ["outer"])
+    assert call(library["outer"], 5) == 5 + sum(range(5)) + 1
+
+
+def test_what_follows_from_constants_is_not_emitted() -> None:
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("f", [(I64, "x")], I64)
+    (x,) = function.params
+    total = 0 + x
+    for stop in (-5, 0, 1):  # no iteration, but for the last loop
+        (total,) = function.loop(0, stop, 4, [total], lambda i, sum_: [sum_ + i + 7])
+    large = function.compare("sgt", function.index(1 << 62), 3)
+    (total,) = function.branch(large, lambda: [total * 3], lambda: [total * 5])
+    twice = function.index(1 << 62)
+    function.ret(total + (twice + twice) + (twice + twice))  # 2**63 is no i64
+    text = module.text()
+    assert "br " not in text
+    assert text.count(" = ") == 7  # also the triple and the attributes
+    library = compile_module(module, ["f"])
+    assert call(library["f"], 2) == 27
 
 
 def test_the_narrow_machine_has_no_registers_of_512_bits() -> None:

@@ -87,6 +87,37 @@ def test_each_load_has_its_own_variables(code: bytes) -> None:
     assert integer(first["count"], 1) == integer(second["count"], 1) == 42
 
 
+def test_objects_that_follow_each_other_see_what_each_defines() -> None:
+    triple = f'target triple = "{host().triple}"\n'
+    first = """
+@shared = global i64 5
+declare i64 @second(i64)
+define i64 @first(i64 %x) {
+  %y = call i64 @second(i64 %x)
+  %z = add i64 %y, 1
+  ret i64 %z
+}
+"""
+    second = """
+@shared = external global i64
+@one = internal global i64 1
+declare i64 @first(i64)
+define i64 @second(i64 %x) {
+  %y = load i64, ptr @shared
+  %z = add i64 %y, %x
+  ret i64 %z
+}
+define i64 @third(i64 %x) {
+  %y = load i64, ptr @one
+  %z = call i64 @first(i64 %y)
+  ret i64 %z
+}
+"""
+    library = link_object(compile_object(triple + first, triple + second), ["first", "third"])
+    assert integer(library["first"], 10) == 16
+    assert integer(library["third"], 0) == 7
+
+
 def protection(address: int) -> str | None:
     """The protection of the page of this process at an address; None if there is none."""
     with open("/proc/self/maps", encoding="ascii") as file:

@@ -16,7 +16,6 @@ from relaxpy.exec.native import pool
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import I64, POINTER, Function, Module, Type, Value
 from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.objects import compile_object, link_object
 from relaxpy.exec.native.parallel import parallel
 
 ROOT = Path(__file__).parents[3]
@@ -82,11 +81,6 @@ def test_several_threads_of_python_run_loops_at_a_time(library: Library) -> None
     in_threads(4, lambda: found.extend(run(library, n, "nested") for n in range(8, 1600, 16)))
     assert len(found) == 400
     assert all(found)
-
-
-def test_a_module_without_a_pool_runs_its_loops_serially() -> None:
-    library = link_object(compile_object(squares().text()), ["run"])
-    assert run(library, 100)
 
 
 def test_values_of_all_types_are_captured() -> None:

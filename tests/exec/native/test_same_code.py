@@ -36,7 +36,9 @@ def codes(repeats: int) -> set[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "relaxpy.exec.native.jit.compile_object",
-            lambda text, machine=None: found.append(key_of(text)) or generate(text, machine),
+            lambda *parts, machine: (
+                found.append(key_of(*parts)) or generate(*parts, machine=machine)
+            ),
         )
         keep = [relaxpy.compile(from_source(TEXT), target="native") for _ in range(repeats)]
     assert len(found) == len(keep)

@@ -37,13 +37,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that LLVM compiles during a test."""
+    """The texts that LLVM compiles during a test, without those that need not be fast."""
     texts: list[str] = []
     generate = objects._generate
 
-    def record(method: str, text: str, machine: Any) -> Any:
-        texts.append(text)
-        return generate(method, text, machine)
+    def record(method: str, text: str, machine: Any, *, optimised: bool = True) -> Any:
+        if optimised:
+            texts.append(text)
+        return generate(method, text, machine, optimised=optimised)
 
     monkeypatch.setattr(objects, "_generate", record)
     return texts

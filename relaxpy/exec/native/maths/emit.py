@@ -139,7 +139,7 @@ def _called(function: Function, name: str, *values: Value) -> Value:
     symbol = f"relaxpy.{name}.{type.suffix}"
     if symbol not in function.module.functions:
         params = [(type, f"x{n}") for n in range(len(values))]
-        callee = function.module.function(symbol, params, type, internal=True)
+        callee = function.module.function(symbol, params, type)
         with _exactly(callee):
             wide = [_converted(p, "fpext", "double") for p in callee.params]
             callee.ret(_converted(_DOUBLE[name](*wide), "fptrunc", type.element))
