@@ -2,34 +2,29 @@
 
 Intervals halve the binades; the first one begins at 0. A polynomial is one of the distance from a
 point near the middle of its interval at which the function is nearly a number of `float`, so that
-the last sum makes most of the error. The coefficients are in registers, from which one instruction
-selects those of all lanes.
+the last sum makes most of the error.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
-from relaxpy.exec.native.literals import literal
-from relaxpy.exec.native.llvm import F32, POINTER, Value
+from relaxpy.exec.native.llvm import Value
 from relaxpy.exec.native.maths.numbers import (
     absolute,
     bits,
-    both,
     compare,
     fma,
     select,
     shifted,
     with_sign,
 )
+from relaxpy.exec.native.maths.tables import Table, selected
 
-_Table: TypeAlias = tuple[tuple[float, ...], ...]
-"""The points, and the coefficients from the lowest power on, each for all intervals.
+# The points, and the coefficients from the lowest power on, each for all intervals. The number of
+# an interval is that of its binade and half, modulo 16.
 
-The number of an interval is that of its binade and half, modulo 16.
-"""
-
-_TANH: Final[_Table] = (
+_TANH: Final[Table] = (
     (
         *(2.4997172, 3.5005865, 4.99977, 6.998237, 8.603815, 0.0, 0.078113504, 0.10934932),
         *(0.15629765, 0.21874551, 0.31252342, 0.43750852, 0.62510663, 0.875142, 1.2497119),
@@ -71,7 +66,7 @@ _TANH: Final[_Table] = (
         *(0.0020899153,),
     ),
 )
-_ERF: Final[_Table] = (
+_ERF: Final[Table] = (
     (
         *(2.4996042, 3.5009537, 3.5009537, 0.0, 0.039056063, 0.054690756, 0.078123525, 0.10935938),
         *(0.15621643, 0.21876748, 0.31258795, 0.4375308, 0.62512016, 0.87506956, 1.2496336),
@@ -129,56 +124,14 @@ def erf(x: Value) -> Value:
     return _piecewise(x, "erf", _ERF, 0xF3, 4.0)
 
 
-def _piecewise(x: Value, name: str, table: _Table, first: int, greatest: float) -> Value:
+def _piecewise(x: Value, name: str, table: Table, first: int, greatest: float) -> Value:
     """The function of a table whose least interval is `first`, and which is 1 from `greatest`."""
     distance = absolute(x)
     distance = select(compare("ogt", distance, greatest), greatest, distance)
     interval = x.function.intrinsic("smax", shifted("lshr", bits(distance), 22), first)
-    point, *coefficients = _selected(name, table, interval)
+    point, *coefficients = selected(name, table, interval)
     distance = distance - point
     total = coefficients.pop()
     for coefficient in reversed(coefficients):
         total = fma(total, distance, coefficient)
     return with_sign(total, x)
-
-
-def _selected(name: str, table: _Table, interval: Value) -> list[Value]:
-    """The values of all rows of a table, in each lane, for an interval modulo 16."""
-    f, lanes = interval.function, interval.type.lanes
-    if lanes == 1 or not f.module.triple.startswith("x86_64"):
-        symbol = f"relaxpy.{name}.table"
-        rows = ", ".join(f"[16 x float] [{_listed(row)}]" for row in table)
-        type = f"[{len(table)} x [16 x float]]"
-        f.module.add_text(f"@{symbol} = internal constant {type} [{rows}]")
-        start = both(interval, 15)
-        here = Value(f, POINTER, f"@{symbol}")
-        return [f.gather(F32, here, start + 16 * row) for row in range(len(table))]
-    width = 16 if f.module.has_avx512 else 8
-    if lanes < width:
-        whole = f.shuffle(interval, None, [min(n, lanes - 1) for n in range(width)])
-        return [f.shuffle(v, None, range(lanes)) for v in _selected(name, table, whole)]
-    if lanes > width:
-        halves = (range(lanes // 2), range(lanes // 2, lanes))
-        low, high = (_selected(name, table, f.shuffle(interval, None, half)) for half in halves)
-        return [f.shuffle(a, b, range(lanes)) for a, b in zip(low, high, strict=True)]
-    return [_permuted(row, interval) for row in table]
-
-
-def _permuted(row: tuple[float, ...], interval: Value) -> Value:
-    """The elements of 16 that the lanes of a register select."""
-    f, index = interval.function, interval.type
-    type = index.of("float")
-    instruction = "avx512.permvar.sf.512" if index.lanes == 16 else "avx2.permps"
-    symbol = f"llvm.x86.{instruction}"
-    f.module.declare(symbol, type, [type, index])
-    low, *high = (
-        f.computed(type, f"call {type} @{symbol}({type} <{_listed(part)}>, {interval})")
-        for part in (row[k : k + index.lanes] for k in range(0, 16, index.lanes))
-    )
-    if not high:
-        return low
-    return f.select(compare("slt", shifted("shl", interval, 28), 0), high[0], low)
-
-
-def _listed(values: tuple[float, ...]) -> str:
-    return ", ".join(f"float {literal('float', value)}" for value in values)

@@ -1,0 +1,54 @@
+"""Tables of 16 numbers of `float` in registers, from which one instruction selects in all lanes."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from relaxpy.exec.native.literals import literal
+from relaxpy.exec.native.llvm import F32, POINTER, Value
+from relaxpy.exec.native.maths.numbers import both, compare, shifted
+
+Table: TypeAlias = tuple[tuple[float, ...], ...]
+"""Rows of 16 numbers."""
+
+
+def selected(name: str, table: Table, positions: Value) -> list[Value]:
+    """The values of all rows of a table, in each lane, whose numbers are `positions` modulo 16."""
+    f, lanes = positions.function, positions.type.lanes
+    if lanes == 1 or not f.module.triple.startswith("x86_64"):
+        symbol = f"relaxpy.{name}.table"
+        rows = ", ".join(f"[16 x float] [{_listed(row)}]" for row in table)
+        type = f"[{len(table)} x [16 x float]]"
+        f.module.add_text(f"@{symbol} = internal constant {type} [{rows}]")
+        start = both(positions, 15)
+        here = Value(f, POINTER, f"@{symbol}")
+        return [f.gather(F32, here, start + 16 * row) for row in range(len(table))]
+    width = 16 if f.module.has_avx512 else 8
+    if lanes < width:
+        whole = f.shuffle(positions, None, [min(n, lanes - 1) for n in range(width)])
+        return [f.shuffle(v, None, range(lanes)) for v in selected(name, table, whole)]
+    if lanes > width:
+        halves = (range(lanes // 2), range(lanes // 2, lanes))
+        low, high = (selected(name, table, f.shuffle(positions, None, half)) for half in halves)
+        return [f.shuffle(a, b, range(lanes)) for a, b in zip(low, high, strict=True)]
+    return [_permuted(row, positions) for row in table]
+
+
+def _permuted(row: tuple[float, ...], positions: Value) -> Value:
+    """The elements of 16 that the lanes of a register select."""
+    f, index = positions.function, positions.type
+    type = index.of("float")
+    instruction = "avx512.permvar.sf.512" if index.lanes == 16 else "avx2.permps"
+    symbol = f"llvm.x86.{instruction}"
+    f.module.declare(symbol, type, [type, index])
+    low, *high = (
+        f.computed(type, f"call {type} @{symbol}({type} <{_listed(part)}>, {positions})")
+        for part in (row[k : k + index.lanes] for k in range(0, 16, index.lanes))
+    )
+    if not high:
+        return low
+    return f.select(compare("slt", shifted("shl", positions, 28), 0), high[0], low)
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"float {literal('float', value)}" for value in values)
