@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from relaxpy.exec.graph.program import Constant, Graph
 from relaxpy.exec.graph.read import GraphReader
 from relaxpy.exec.lower.scope import ModuleContext
 from relaxpy.exec.native.backend import NativeBackend
+from relaxpy.exec.native.copies import WithCopies
 from relaxpy.exec.native.entry import entry_name, make_builtin
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON, fits_interpreter
@@ -107,7 +109,10 @@ def link_graph(
             data, mark = constant.packing.packed(data), MARK
         kept.append(data)
         ctypes.c_uint64.from_address(table + 8 * index).value = data.ctypes.data + mark
-    return make_builtin(library, symbol, _Fallback(fallback, kept))
+    last = _Fallback(fallback, kept)
+    return make_builtin(
+        library, symbol, WithCopies(partial(make_builtin, library, symbol, last), last)
+    )
 
 
 def _exports(symbol: str, constants: Sequence[object]) -> list[str]:

@@ -14,8 +14,9 @@ from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_ite
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.chains import with_chains
+from relaxpy.exec.native.copies import WithCopies
 from relaxpy.exec.native.emit import KernelEmitter
-from relaxpy.exec.native.entry import emit_entry, entry_name, make_entry
+from relaxpy.exec.native.entry import Array, emit_entry, entry_name, make_entry
 from relaxpy.exec.native.epilogues import with_epilogues
 from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
@@ -128,12 +129,18 @@ class NativeBackend:
 
     def _link(self, namespace: dict[str, Any]) -> None:
         library = self.library(entries=True)
-        entries = {
-            name: make_entry(
-                library, symbol, signature.params, partial(run_kernel, namespace[name])
-            )
-            for name, (symbol, signature) in self.claimed.items()
-        }
+        entries: dict[str, Any] = {}
+        for name, (symbol, signature) in self.claimed.items():
+            params = signature.params
+            last = partial(run_kernel, namespace[name])
+            kept = [
+                n
+                for n, param in enumerate(params)
+                if isinstance(param, Array) and (param.written or param.strides is not None)
+            ]
+            native = partial(make_entry, library, symbol, params, last)
+            fallback = WithCopies(native, last, kept)
+            entries[name] = make_entry(library, symbol, params, fallback)
         namespace.update(entries)
 
     def library(self, *, entries: bool = False) -> Library:

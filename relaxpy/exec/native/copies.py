@@ -1,0 +1,67 @@
+"""Copies of arrays that are not contiguous, for native code that takes only those that are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+
+class WithCopies:
+    """A fallback of native code that first tries it with copies of arrays.
+
+    `native()` returns the native function with the fallback `function`. The arguments at the
+    positions `kept` are passed as they are; so are all if one of these may share memory with an
+    array that would be copied, since it may be written. Where a result is a copy, it is replaced by
+    the argument.
+    """
+
+    __slots__ = ("function", "kept", "native", "prepared")
+
+    def __init__(
+        self,
+        native: Callable[[], Callable[..., Any]],
+        function: Callable[..., Any],
+        kept: Collection[int] = (),
+    ) -> None:
+        self.native, self.function, self.kept = native, function, kept
+        self.prepared: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The result of native code for copies, or of the function."""
+        copies = None if keywords else self._copies(args)
+        if copies is None:
+            return self.function(*args, **keywords)
+        if self.prepared is None:
+            self.prepared = self.native()
+        originals = {id(copy): item for copy, item in zip(copies, args, strict=True)}
+        return _replaced(self.prepared(*copies), originals)
+
+    def _copies(self, args: tuple[Any, ...]) -> list[Any] | None:
+        """The arguments, of which some are copies; None if none of them is."""
+        copied = {
+            n: item
+            for n, item in enumerate(args)
+            if n not in self.kept and type(item) is np.ndarray and not _is_plain(item)
+        }
+        if not copied:
+            return None
+        written = [args[n] for n in self.kept if n < len(args)]
+        for item in written:
+            if any(np.may_share_memory(item, other) for other in copied.values()):
+                return None
+        return [
+            np.require(item, requirements=("C", "A")) if n in copied else item
+            for n, item in enumerate(args)
+        ]
+
+
+def _is_plain(array: np.ndarray[Any, Any]) -> bool:
+    return array.flags.c_contiguous and array.flags.aligned
+
+
+def _replaced(value: Any, originals: dict[int, Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_replaced(field, originals) for field in value)
+    return originals.get(id(value), value)
