@@ -59,11 +59,12 @@ FLOORS = {
         relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
         relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
         transform.py
-                relay/ty.py relay/type_text.py relay/base.py relay/expr.py
+                        relay/ty.py relay/type_text.py relay/base.py relay/expr.py
         relay/analysis/variables.py         relay/module.py relay/op/relations.py
         relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
-        relay/saved.py relay/functors.py relay/scope_builder.py relay/loops.py relay/models.py
+        relay/tuple_wrapper.py relay/saved.py relay/functors.py relay/scope_builder.py
+        relay/loops.py relay/models.py         relay/image_models.py
         relay/dataflow_pattern.py relay/transform relay/to_relax
     """,
     "relaxpy/exec": """

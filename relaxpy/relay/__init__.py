@@ -6,6 +6,7 @@ from relaxpy.errors import RelayTypeError
 from relaxpy.exec.relay.build import build
 from relaxpy.exec.relay.executor import create_executor
 from relaxpy.exec.relay.values import ConstructorValue, RefValue
+from relaxpy.exec.runtime.params import load_param_dict, save_param_dict
 from relaxpy.ir.relay.bind import bind
 from relaxpy.ir.relay.expr import (
     Call,
@@ -46,6 +47,7 @@ from relaxpy.ir.relay.module import Prelude, RelayModule as IRModule
 from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.scope_builder import ScopeBuilder
 from relaxpy.ir.relay.to_relax.translation import to_relax
+from relaxpy.ir.relay.tuple_wrapper import TupleWrapper
 from relaxpy.ir.relay.ty import (  # noqa: N812
     FuncType,
     GlobalTypeVar,
@@ -67,6 +69,7 @@ from relaxpy.ir.relay.ty import (  # noqa: N812
 from relaxpy.relay import (
     adt,
     analysis,
+    backend,
     dataflow_pattern,
     expr,
     expr_functor,
@@ -74,6 +77,7 @@ from relaxpy.relay import (
     loops,
     nn,
     op,
+    parser,
     prelude,
     random,
     testing,
@@ -123,6 +127,7 @@ __all__ = [
     "Tuple",
     "TupleGetItem",
     "TupleType",
+    "TupleWrapper",
     "Type",
     "TypeCall",
     "TypeData",
@@ -135,6 +140,7 @@ __all__ = [
     "Var",
     "adt",
     "analysis",
+    "backend",
     "bind",
     "build",
     "const",
@@ -144,13 +150,16 @@ __all__ = [
     "expr_functor",
     "fromtext",
     "function",
+    "load_param_dict",
     "loops",
     "nn",
     "op",
     "parse",
     "parse_expr",
+    "parser",
     "prelude",
     "random",
+    "save_param_dict",
     "scalar_type",
     "testing",
     "to_relax",

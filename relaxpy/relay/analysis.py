@@ -24,6 +24,8 @@ from relaxpy.ir.relay.analysis.variables import (
 )
 from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
 from relaxpy.ir.relay.to_relax.translation import untranslatable
+from relaxpy.ir.relay.transform.fold_constant import check_constant
+from relaxpy.ir.relay.transform.normal_forms import check_basic_block_normal_form
 
 __all__ = [
     "CallGraph",
@@ -34,6 +36,8 @@ __all__ = [
     "alpha_equal",
     "bound_type_vars",
     "bound_vars",
+    "check_basic_block_normal_form",
+    "check_constant",
     "check_kind",
     "count_layers",
     "detect_feature",

@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RuntimeCheckError, Span
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.relay.expr import Constructor
+from relaxpy.ir.relay.expr import Constant, Constructor
 from relaxpy.ir.relay.infer.solver import substitute
 from relaxpy.ir.relay.ty import (
     FuncType,
@@ -226,6 +226,8 @@ def from_python(value: Any, ty: Type | None) -> Any:
 
 def _tensor(value: Any, ty: Type | None) -> npt.NDArray[Any]:
     dtype = ty.dtype if isinstance(ty, TensorType) and isinstance(ty.dtype, DataType) else None
+    if isinstance(value, Constant):
+        return value.data
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic):

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
-from relaxpy.ir.relay.expr import RelayExpr, Var
+from relaxpy.ir.relay.expr import Function, RelayExpr, Var
 
 E = TypeVar("E", bound=RelayExpr)
 
 
 @user_facing
 def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
-    """Return an expression in which free variables are replaced.
+    """Return an expression in which variables are replaced: free ones, or parameters of a function.
+
+    The function that is returned does not have the parameters that are replaced.
 
     Errors:
         MisuseError (also TypeError): a key is not a variable, or a value not an expression.
@@ -30,6 +33,10 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     def replaced(node: Node) -> Node | None:
         return binds.get(node) if isinstance(node, Var) else None
 
+    if isinstance(expr, Function) and any(param in binds for param in expr.params):
+        body = rewrite(expr.body, replaced)
+        params = tuple(param for param in expr.params if param not in binds)
+        return replace(expr, params=params, body=body, checked_type_=None)  # type: ignore[arg-type]
     result = rewrite(expr, replaced)
     assert isinstance(result, RelayExpr)
     return result

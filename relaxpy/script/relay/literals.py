@@ -92,7 +92,7 @@ class Literals:
             with np.errstate(over="ignore"):
                 rounded = float(np.array(_as_float(value), str(dtype)))
             if np.isfinite(rounded):
-                return _as_float(value), dtype
+                return -0.0 if negative and not value else _as_float(value), dtype
         elif whole and -(1 << dtype.bits - 1) <= value < 1 << dtype.bits - 1:
             return value, dtype
         sign = "-" if negative else ""

@@ -50,6 +50,9 @@ RESNET_18 = (
             None,
         ),
         (testing.dqn, {"batch_size": 1}, (1, 4, 84, 84), (1, 18), 9_352_192),
+        (testing.squeezenet, {"image_shape": (3, 64, 64)}, (1, 3, 64, 64), (1, 1000), None),
+        (testing.dcgan, {"batch_size": 1, "ngf": 4}, (1, 100), (1, 3, 64, 64), None),
+        (testing.synthetic, {}, (1, 3, 24, 12), (1, 6, 24, 12), None),
     ],
 )
 def test_networks_run(model: Any, args: Any, shape: Any, result: Any, macs: int | None) -> None:
@@ -65,7 +68,43 @@ def test_networks_run(model: Any, args: Any, shape: Any, result: Any, macs: int 
         np.testing.assert_allclose(run(data=data), found, 1e-5)
 
 
+def parameters(module: relay.IRModule) -> int:
+    return sum(int(np.prod(p.checked_type.concrete_shape)) for p in module["main"].params[1:])
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "number"),
+    [
+        (testing.vgg, {"batch_size": 1}, 132_863_336),
+        (testing.vgg, {"batch_size": 1, "num_layers": 16}, 138_357_544),
+        (testing.squeezenet, {}, 1_248_424),
+        (testing.squeezenet, {"version": "1.1"}, 1_235_496),
+        (testing.densenet, {"batch_size": 1}, 7_978_856),
+        (testing.inception_v3, {}, 23_834_568),
+    ],
+)
+def test_networks_have_the_number_of_weights_that_is_published(
+    model: Any, args: Any, number: int
+) -> None:
+    """Beside the trained weights, normalisations have two statistics for each channel."""
+    module = relay.transform.InferType()(relay.IRModule.from_expr(model.get_net(**args)))
+    statistics = sum(
+        int(np.prod(p.checked_type.concrete_shape))
+        for p in module["main"].params[1:]
+        if p.name_hint.endswith(("moving_mean", "moving_var"))
+    )
+    assert parameters(module) - statistics == number
+
+
 def test_networks_that_are_not_known_are_refused() -> None:
+    for build, args in (
+        (testing.vgg, {"batch_size": 1, "num_layers": 12}),
+        (testing.squeezenet, {"version": "2"}),
+        (testing.densenet, {"densenet_size": 1}),
+        (testing.dcgan, {"batch_size": 1, "oshape": (3, 32, 32)}),
+    ):
+        with pytest.raises(MisuseError, match="found"):
+            build.get_workload(**args)
     with pytest.raises(MisuseError, match="num_layers is one of 18, 34, 50, 101"):
         testing.resnet.get_workload(num_layers=20)
 

@@ -180,3 +180,11 @@ def test_show_prints_the_text_of_relay(capsys: pytest.CaptureFixture[str]) -> No
     module.show()
     module["main"].body.show()
     assert capsys.readouterr().out == f"{module.astext()}\n{module['main'].body.astext()}\n"
+
+
+@pytest.mark.rule("RLY-111")
+def test_negative_zeros_keep_their_sign() -> None:
+    for dtype in ("float32", "float64"):
+        function = relay.Function([], relay.const(-0.0, dtype))
+        read = relay.parse(relay.IRModule.from_expr(function).astext())
+        assert np.signbit(read["main"].body.data)

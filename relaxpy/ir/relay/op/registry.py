@@ -250,6 +250,23 @@ class Op(RelayExpr):
         return Op, (self.name,)
 
 
+class TempOpAttr:
+    """A context in which a column has another value for an operator."""
+
+    def __init__(self, op_name: str, attr_key: str, attr_value: object) -> None:
+        self._op, self._key, self._value = Op.get(op_name), attr_key, attr_value
+
+    def __enter__(self) -> Self:
+        self._older = self._op.get_attr(self._key)
+        self._op.set_attr(self._key, self._value)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._op.reset_attr(self._key)
+        if self._older is not None:
+            self._op.set_attr(self._key, self._older)
+
+
 def list_op_names() -> list[str]:
     """Return the names of all registered operators, apart from those that compute gradients."""
     return [name for name in Op._table if not name.endswith(GRADIENT)]

@@ -11,6 +11,7 @@ from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relay.op.define import axes_of, define, dims, dtype_of, fields_of, listed
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
+from relaxpy.ir.tir.expr import IntImm
 
 Args = tuple[rx.Expr, ...]
 
@@ -325,6 +326,10 @@ define(
 
 def _split(args: Args, attrs: Any) -> rx.Expr:
     where = attrs["indices_or_sections"]
+    if isinstance(where, int):
+        size = dims(args[0])[axes_of(attrs["axis"], len(dims(args[0])))[0]]
+        if isinstance(size, IntImm) and size.value % max(where, 1):
+            raise RelationError(f"{size.value} elements are not divided into {where} equal parts")
     return R.split(args[0], listed(where) if isinstance(where, tuple) else where, attrs["axis"])
 
 

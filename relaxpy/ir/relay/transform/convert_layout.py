@@ -1,0 +1,128 @@
+"""Changes the layouts of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
+from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.op.makers import build
+from relaxpy.ir.relay.op.registry import Op
+from relaxpy.ir.relay.transform.passes import RelayPass
+from relaxpy.ir.relay.transform.rewriting import CallRewriter, Uses, attributes, called
+
+_POOLS: Final = (
+    *("nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d"),
+    *("nn.adaptive_max_pool2d", "nn.adaptive_avg_pool2d"),
+)
+_CONVOLUTIONS: Final = ("nn.conv2d",)
+_KERNELS: Final = {"NCHW": "OIHW", "NHWC": "HWIO"}
+_ELEMENTWISE: Final = (
+    *("nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "negative", "clip"),
+    *("abs", "cast", "copy"),
+)
+_BINARY: Final = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+
+@dataclass(frozen=True)
+class ConvertLayout(RelayPass):
+    """Compute convolutions and poolings of images in other layouts.
+
+    `desired_layouts` maps names of operators to the layout of images, NCHW or NHWC, and for
+    `nn.conv2d` to that of weights; "default" is OIHW or HWIO. Operands and results are
+    transformed, and what is between them is computed in the new layout, as far as it is
+    elementwise; transforms that cancel each other are removed.
+
+    Errors:
+        MisuseError: an operator or layout is not one of these.
+    """
+
+    desired_layouts: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        for name, layouts in self.desired_layouts.items():
+            if name not in (*_CONVOLUTIONS, *_POOLS):
+                known = ", ".join((*_CONVOLUTIONS, *_POOLS))
+                raise MisuseError(f"layouts of {known} are converted, found {name!r}", about=name)
+            if not layouts or layouts[0] not in ("NCHW", "NHWC"):
+                raise MisuseError(f"a layout of images is NCHW or NHWC, found {layouts!r:.60}")
+
+    @override
+    def apply(self, mod: RelayModule) -> RelayModule:
+        converted = _Convert(self.desired_layouts).apply(mod)
+        if converted is mod:
+            return mod
+        return _Move().apply(converted)
+
+
+@dataclass(frozen=True)
+class _Convert(CallRewriter):
+    """Puts the transforms around the operators."""
+
+    layouts: Mapping[str, Sequence[str]]
+
+    @override
+    def rewritten(self, call: rl.Call, name: str, uses: Uses) -> rl.RelayExpr | None:
+        if name not in self.layouts:
+            return None
+        attrs, (new, *kernels) = dict(attributes(call)), self.layouts[name]
+        key = "data_layout" if name in _CONVOLUTIONS else "layout"
+        old = attrs[key]
+        if attrs["out_layout"] not in ("", old) or len(old) != 4:
+            return None
+        operands = [_transformed(call.args[0], old, new)]
+        if name in _CONVOLUTIONS:
+            kernel = kernels[0] if kernels and kernels[0] != "default" else _KERNELS[new]
+            if old == new and kernel == attrs["kernel_layout"]:
+                return None
+            operands.append(_transformed(call.args[1], attrs["kernel_layout"], kernel))
+            attrs["kernel_layout"] = kernel
+        elif old == new:
+            return None
+        attrs |= {key: new, "out_layout": ""}
+        return _transformed(build(name, *operands, **attrs), new, old)
+
+
+def _transformed(data: rl.RelayExpr, old: str, new: str) -> rl.RelayExpr:
+    if old == new:
+        return data
+    return build("layout_transform", data, src_layout=old, dst_layout=new)
+
+
+def _layouts(expr: rl.RelayExpr) -> tuple[str, str] | None:
+    if not called(expr, "layout_transform"):
+        return None
+    attrs = attributes(expr)
+    return attrs["src_layout"], attrs["dst_layout"]
+
+
+@dataclass(frozen=True)
+class _Move(CallRewriter):
+    """Moves transforms behind what is elementwise, and removes those that cancel each other."""
+
+    @override
+    def rewritten(self, call: rl.Call, name: str, uses: Uses) -> rl.RelayExpr | None:
+        layouts = _layouts(call.args[0]) if call.args else None
+        if layouts is None:
+            return None
+        old, new = layouts
+        inner = [arg.args[0] for arg in call.args if isinstance(arg, rl.Call) and arg.args]
+        attrs = dict(call.attrs)
+        if name == "layout_transform":
+            return inner[0] if _layouts(call) == (new, old) else None
+        if name == "nn.bias_add":
+            axis = int(attributes(call)["axis"])
+            attrs["axis"] = old.index(new[axis])
+            inner.append(call.args[1])
+        elif name in _BINARY:
+            if _layouts(call.args[1]) != layouts:
+                return None
+        elif name not in _ELEMENTWISE:
+            return None
+        assert isinstance(call.op, Op)
+        return _transformed(build(name, *inner[: len(call.args)], **attrs), old, new)

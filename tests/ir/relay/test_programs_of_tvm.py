@@ -1,0 +1,447 @@
+"""Programs as TVM's own tests of Relay build them, under its names, in the order of its files."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import relay
+from relaxpy.errors import RelaxpyError
+from relaxpy.relay import transform
+from relaxpy.relay.backend.interpreter import ConstructorValue, RefValue
+from relaxpy.relay.dataflow_pattern import DFPatternCallback, is_op, rewrite, wildcard
+from relaxpy.relay.testing import run_infer_type, run_opt_pass
+
+tvm = SimpleNamespace(IRModule=relay.IRModule, ir=relaxpy.ir)
+RNG = np.random.default_rng(0)
+
+
+def random(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def run(expr: Any, *args: Any, mod: Any = None, kind: str = "debug") -> Any:
+    return relay.create_executor(kind, mod=mod).evaluate(expr)(*args)
+
+
+def equal(one: Any, other: Any) -> bool:
+    return bool(tvm.ir.structural_equal(one, other))
+
+
+def tensor(*shape: Any, dtype: str = "float32") -> relay.TensorType:
+    return relay.TensorType(shape, dtype)
+
+
+# test_type_infer
+
+
+def box(mod: relay.IRModule) -> tuple[relay.GlobalTypeVar, relay.Constructor]:
+    name, var = relay.GlobalTypeVar("box"), relay.TypeVar("tv")
+    constructor = relay.Constructor("constructor", [var], name)
+    mod[name] = relay.TypeData(name, [var], [constructor])
+    return name, constructor
+
+
+def test_types_of_operators_lets_and_cells() -> None:
+    sb = relay.ScopeBuilder()
+    x = sb.let("x", relay.const(1.0, "float64"))
+    sb.ret(x)
+    assert run_infer_type(sb.get()).checked_type == relay.scalar_type("float64")
+    x, y = relay.var("x", shape=(10, 4)), relay.var("y", shape=(5, 10, 1))
+    function = run_infer_type(relay.Function([x, y], x + y))
+    expected = relay.FuncType([tensor(10, 4), tensor(5, 10, 1)], tensor(5, 10, 4))
+    assert function.checked_type == expected
+    x = relay.var("x", "float32")
+    cell = relay.RefCreate(x)
+    assert run_infer_type(cell).checked_type == relay.RefType(relay.scalar_type("float32"))
+    assert run_infer_type(relay.RefWrite(cell, x)).checked_type == relay.TupleType([])
+
+
+def test_types_of_recursion_and_incomplete_calls() -> None:
+    f, n, data = relay.GlobalVar("f"), relay.var("n", "int32"), relay.var("data", "float32")
+    sb = relay.ScopeBuilder()
+    with sb.if_scope(relay.equal(n, relay.const(0, "int32"))):
+        sb.ret(data)
+    with sb.else_scope():
+        sb.ret(f(relay.subtract(n, relay.const(1, "int32")), relay.log(data)))
+    mod = tvm.IRModule()
+    mod[f] = relay.Function([n, data], sb.get())
+    mod = transform.InferType()(mod)
+    assert "@f(%1, %2)" in mod.astext()
+    scalars = relay.scalar_type("int32"), relay.scalar_type("float32")
+    assert mod[f].checked_type == relay.FuncType(scalars, scalars[1])
+    x, g = relay.var("x", scalars[0]), relay.var("f")
+    function = run_infer_type(relay.Function([x, g], relay.Call(g, [x]), scalars[0]))
+    inner = relay.FuncType([scalars[0]], scalars[0])
+    assert function.checked_type == relay.FuncType([scalars[0], inner], scalars[0])
+
+
+def test_types_of_constructors_and_matches() -> None:
+    mod = tvm.IRModule()
+    name, constructor = box(mod)
+    value = relay.Var("mv", tensor(2, 2))
+    x = relay.Var("x")
+    pattern = relay.PatternConstructor(constructor, [relay.PatternVar(value)])
+    match = relay.Match(constructor(x), [relay.Clause(pattern, relay.Tuple([]))])
+    mod["main"] = relay.Function([x], match)
+    mod = transform.InferType()(mod)
+    expected = relay.FuncType([tensor(2, 2)], relay.TupleType([]))
+    assert mod["main"].checked_type == expected
+    mod["main"] = relay.Function([], constructor(relay.const(0, "float32")))
+    assert transform.InferType()(mod)["main"].body.checked_type == name(tensor())
+
+
+# test_backend_interpreter
+
+
+def test_the_interpreter_runs_functions_of_a_module() -> None:
+    mod = tvm.IRModule({})
+    total, i = relay.GlobalVar("sum_up"), relay.var("i", shape=[], dtype="int32")
+    sb = relay.ScopeBuilder()
+    with sb.if_scope(relay.equal(i, relay.const(0, dtype="int32"))):
+        sb.ret(i)
+    with sb.else_scope():
+        less = relay.subtract(i, relay.const(1, dtype="int32"))
+        sb.ret(relay.add(relay.Call(total, [less]), i))
+    mod[total] = relay.Function([i], sb.get(), ret_type=relay.TensorType([], "int32"))
+    assert run(total, np.array(10, "int32"), mod=mod) == 55
+    assert run(total, relay.const(10, "int32"), mod=mod) == 55
+
+
+def test_the_interpreter_binds_variables_and_keywords() -> None:
+    x, y, z = (relay.var(name, shape=(1, 10)) for name in "xyz")
+    one = np.ones((1, 10), "float32")
+    executor = relay.create_executor("debug")
+    assert (executor.evaluate(x + x, binds={x: one}) == 2).all()
+    assert (executor.evaluate(x + x, {x: relay.const(one)}) == 2).all()
+    function = relay.Function([x, y, z], x + y + z)
+    assert (executor.evaluate(function)(one, y=one, z=one) == 3).all()
+
+
+def test_the_interpreter_takes_instances_cells_and_tuples() -> None:
+    prelude = relay.Prelude(tvm.IRModule())
+    _, cons, nil = prelude.mod.get_type("List")
+    empty = ConstructorValue(nil.tag, [], nil)
+    full = ConstructorValue(cons.tag, [np.ones(3, "float32"), empty], cons)
+    same = relay.create_executor("debug", prelude.mod).evaluate(prelude.mod.get_global_var("id"))
+    assert same(empty).tag == nil.tag
+    assert (same(full).fields[0] == 1).all()
+    assert same(RefValue(np.array(3.0, "float32"))).value == 3
+    assert same((np.array(1), np.array(2)))[1] == 2
+
+
+# test_ir_nodes, test_ir_op, test_const, test_ir_bind
+
+
+def test_nodes_have_their_fields() -> None:
+    x, y = relay.Var("x"), relay.Var("y")
+    call = relay.Call(relay.Var("f"), [x, y], None, None)
+    assert list(call.args) == [x, y]
+    assert call.span is None
+    branch = relay.If(x, y, x)
+    assert (branch.cond, branch.true_branch, branch.false_branch) == (x, y, x)
+    assert relay.TupleGetItem(relay.Tuple([x, y]), 1).index == 1
+    assert relay.Function([x], x).with_attr("Inline", 1).attrs["Inline"] == 1
+    assert relay.TypeVar("t", relay.TypeKind.Shape).kind == relay.TypeKind.Shape
+
+
+def test_operators_have_columns() -> None:
+    log = relay.op.get("log")
+    log.set_attr("rewritten.of.tests", "yes")
+    assert log.get_attr("rewritten.of.tests") == "yes"
+    log.reset_attr("rewritten.of.tests")
+    assert not log.has_attr("rewritten.of.tests")
+    assert log.name == "log"
+    with relay.testing.TempOpAttr("log", "level.of.tests", 3):
+        assert log.get_attr("level.of.tests") == 3
+    assert log.get_attr("level.of.tests") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(1, "int32"), (1.0, "float32"), (True, "bool"), ([1, 2], "int32"),
+     (np.float64(1), "float64"), (np.zeros(2, "int8"), "int8")],
+)  # fmt: skip
+def test_constants_have_the_narrow_datatypes(value: Any, dtype: str) -> None:
+    assert str(relay.const(value).data.dtype) == dtype
+
+
+def test_variables_are_bound() -> None:
+    x, y = relay.var("x"), relay.var("y")
+    assert equal(relay.bind(relay.add(x, y), {x: y}), relay.add(y, y))
+    bound = relay.bind(relay.Function([x, y], x + y), {y: relay.const(10.0)})
+    assert len(bound.params) == 1
+
+
+# test_op_level1 to 10
+
+
+def grid(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype="float32").reshape(shape) / 8
+
+
+X, Y = grid(2, 3, 4), grid(3, 4) + 1
+OPERATORS: list[tuple[Any, list[np.ndarray], Any]] = [
+    (lambda x, y: relay.subtract(x, y), [X, Y], lambda x, y: x - y),
+    (lambda x: relay.nn.bias_add(x, relay.const(np.ones(3, "float32"))), [X], lambda x: x + 1),
+    (lambda x: relay.nn.softmax(x, axis=1), [X], lambda x: np.exp(x) / np.exp(x).sum(1)[:, None]),
+    (lambda x: relay.concatenate((x, x), axis=-1), [X], lambda x: np.concatenate([x, x], -1)),
+    (lambda x: relay.nn.dropout(x), [X], lambda x: x),
+    (lambda x, y: relay.nn.matmul(x, y, transpose_b=True), [Y, Y], lambda x, y: x @ y.T),
+    (lambda x: relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2)), [X[None, :, :2]],
+     lambda x: x.reshape(1, 2, 1, 2, 2, 2).max((3, 5))),
+    (lambda x: relay.nn.upsampling(x, 2, 2), [X[None]], lambda x: x.repeat(2, 2).repeat(2, 3)),
+    (lambda x: relay.nn.pad(x, ((1, 1), (2, 2), (0, 0)), pad_value=3), [X],
+     lambda x: np.pad(x, ((1, 1), (2, 2), (0, 0)), constant_values=3)),
+    (lambda x: relay.nn.batch_flatten(x), [X], lambda x: x.reshape(2, 12)),
+    (lambda x: relay.reshape(x, (-3, -4, 2, -1)), [X], lambda x: x.reshape(6, 2, 2)),
+    (lambda x: relay.take(x, relay.const([0, 2]), axis=1, mode="clip"), [X],
+     lambda x: x[:, [0, 2]]),
+    (lambda x: relay.split(x, [1, 3], axis=2)[1], [X], lambda x: x[:, :, 1:3]),
+    (lambda x: relay.split(x, 2, axis=2).astuple(), [X], lambda x: np.split(x, 2, 2)),
+    (lambda x: relay.expand_dims(x, axis=1, num_newaxis=2), [X], lambda x: x[:, None, None]),
+    (lambda x: relay.full_like(x, relay.const(2.0)), [X], lambda x: np.full_like(x, 2)),
+    (lambda x: relay.gather_nd(x, relay.const([[1, 0], [2, 1]])), [X],
+     lambda x: x[[1, 0], [2, 1]]),
+    (lambda x: relay.repeat(x, 2, axis=-2), [X], lambda x: x.repeat(2, -2)),
+    (lambda x: relay.sum(x, axis=(0, 2), keepdims=True), [X],
+     lambda x: x.sum((0, 2), keepdims=True)),
+    (lambda x: relay.max(x, axis=1, exclude=True), [X], lambda x: x.max((0, 2))),
+    (lambda x: relay.where(relay.greater(x, relay.const(1.0)), x, relay.negative(x)), [X],
+     lambda x: np.where(x > 1, x, -x)),
+    (lambda x: relay.strided_slice(x, begin=[0, 2, 3], end=[2, 0, 0], strides=[1, -1, -2]), [X],
+     lambda x: x[:2, 2:0:-1, 3:0:-2]),
+    (lambda x: relay.image.resize2d(x, (2, 2), method="nearest_neighbor",
+                                    coordinate_transformation_mode="asymmetric"), [X[None, :, :2]],
+     lambda x: x[..., ::2]),
+    (lambda x: relay.topk(x, k=2, axis=1).astuple()[0], [X],
+     lambda x: np.sort(x, 1)[:, :0:-1]),
+    (lambda x: relay.argsort(x, axis=0, is_ascend=False, dtype="int32"), [X],
+     lambda x: np.argsort(-x, 0)),
+    (lambda x, y: relay.nn.batch_matmul(x, y), [X, X], lambda x, y: x @ y.transpose(0, 2, 1)),
+    (lambda x: relay.reverse_sequence(x, relay.const([1, 2, 3, 0]), 1, 2), [X],
+     lambda x: np.stack([x[:, :, 0], x[:, [1, 0, 2], 1], x[:, ::-1, 2], x[:, :, 3]], 2)),
+    (lambda x: relay.nn.adaptive_avg_pool2d(x, (1, 1)), [X[None]],
+     lambda x: x.mean((2, 3), keepdims=True)),
+    (lambda x: relay.one_hot(relay.const([0, 2]), relay.const(1.0), relay.const(0.0), 3, -1,
+                             "float32"), [X], lambda x: np.eye(3)[[0, 2]]),
+    (lambda x: relay.sequence_mask(x, relay.const([1, 2, 1]), mask_value=7), [X],
+     lambda x: np.stack([x[0], np.where([[False], [True], [False]], x[1], 7)])),
+    (lambda x: relay.einsum((x, x), "aij,bij->ab"), [X],
+     lambda x: np.einsum("aij,bij->ab", x, x)),
+    (lambda x: relay.nn.layer_norm(x, relay.const(np.ones(4, "float32")),
+                                   relay.const(np.zeros(4, "float32"))), [X],
+     lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)),
+]  # fmt: skip
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    if isinstance(found, tuple):
+        for one, other in zip(found, expected, strict=True):
+            assert_close(one, other)
+    else:
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("number", range(len(OPERATORS)))
+def test_operators_compute_what_numpy_computes(number: int) -> None:
+    build, values, reference = OPERATORS[number]
+    params = [relay.var(f"x{i}", shape=value.shape) for i, value in enumerate(values)]
+    function = relay.Function(params, build(*params))
+    assert_close(run(function, *values), reference(*values))
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    x = relay.var("x", relay.TensorType([2, 3], "float32"))
+    for call in (relay.reshape(x, [7]), relay.squeeze(x, axis=(1,)), relay.split(x, 2, 1)):
+        with pytest.raises(RelaxpyError):
+            run_infer_type(call)
+
+
+# test_prng, test_param_dict
+
+
+def test_keys_are_split_and_numbers_drawn() -> None:
+    key = relay.random.threefry_key(1)
+    left, right = relay.random.threefry_split(key)
+    drawn = relay.TupleGetItem(relay.random.threefry_generate(left, (4, 2)).astuple(), 1)
+    other = relay.random.normal(right, (100,), mean=3.0, scale=0.5)[1]
+    numbers, normal = run(relay.Function([], relay.Tuple([drawn, other])))
+    assert (numbers.dtype, numbers.shape) == ("uint64", (4, 2))
+    assert abs(normal.mean() - 3) < 0.3
+
+
+def test_parameters_are_saved_as_bytes() -> None:
+    saved = relay.save_param_dict({"x": np.ones((10, 2), "float32"), "y": np.arange(3)})
+    loaded = relay.load_param_dict(saved)
+    assert (loaded["x"].numpy() == 1).all()
+    assert loaded["y"].numpy().tolist() == [0, 1, 2]
+
+
+# test_pass_*
+
+
+def test_passes_on_expressions() -> None:
+    x = relay.var("x", shape=(1, 2))
+    folded = run_opt_pass(x + relay.const(1.0) * relay.const(2.0), transform.FoldConstant())
+    expected = run_infer_type(x + relay.const(2.0))
+    assert tvm.ir.structural_equal(folded, expected, map_free_vars=True)
+    shared = run_opt_pass(relay.Function([x], relay.exp(x) + relay.exp(x)),
+                          transform.EliminateCommonSubexpr())  # fmt: skip
+    assert shared.body.args[0] is shared.body.args[1]
+    y = relay.var("y")
+    dead = relay.Let(y, relay.exp(x), x)
+    assert equal(run_opt_pass(relay.Function([x], dead), transform.DeadCodeElimination()),
+                 run_infer_type(relay.Function([x], x)))  # fmt: skip
+    fast = run_opt_pass(relay.Function([x], relay.tanh(x)), transform.FastMath())
+    assert fast.body.op is relay.op.get("fast_tanh")
+    plain = run_opt_pass(relay.nn.batch_norm(x, *[relay.var(n, shape=(2,)) for n in "gbmv"])[0],
+                         transform.SimplifyInference())  # fmt: skip
+    assert "nn.batch_norm" not in plain.astext()
+
+
+def test_dynamic_shapes_become_static() -> None:
+    x, y = relay.var("x", shape=(8, 3)), relay.var("y", shape=(2, 12), dtype="int8")
+    function = relay.Function([x, y], relay.reshape(x, relay.shape_of(y)))
+    assert "dyn.reshape" in function.astext()
+    static = run_opt_pass(function, transform.DynamicToStatic())
+    assert static.body.op.name == "reshape"
+    assert static.body.checked_type == tensor(2, 12)
+    k = relay.Function([x], relay.topk(x, relay.const(2), ret_type="indices"))
+    assert run_opt_pass(k, transform.DynamicToStatic()).body.checked_type.shape == (8, 2)
+
+
+def test_composites_and_their_patterns() -> None:
+    x, w, b = (
+        relay.var("x", shape=(1, 3, 8, 8)),
+        relay.var("w", shape=(4, 3, 3, 3)),
+        relay.var("b", shape=(4,)),
+    )
+    net = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, w), b))
+    pattern = is_op("nn.relu")(
+        is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), wildcard()), wildcard())
+    )
+    mod = tvm.IRModule.from_expr(relay.Function([x, w, b], net))
+    merged = transform.MergeComposite([("dnnl.conv2d_bias_relu", pattern)])(mod)
+    assert merged["main"].body.op.attrs["Composite"] == "dnnl.conv2d_bias_relu"
+
+
+def test_rewriting_with_a_callback() -> None:
+    class AddToSubtract(DFPatternCallback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.x, self.y = wildcard(), wildcard()
+            self.pattern = self.x + self.y
+
+        def callback(self, pre: Any, post: Any, node_map: Any) -> relay.Expr:
+            return node_map[self.x][0] - node_map[self.y][0]
+
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    assert equal(rewrite(AddToSubtract(), x + y + x), x - y - x)
+
+
+def test_a_pass_of_a_function_and_a_sequence() -> None:
+    @transform.function_pass(opt_level=1, name="log_again")
+    def again(function: relay.Function, mod: relay.IRModule, ctx: Any) -> relay.Function:
+        return relay.Function(function.params, relay.log(function.body))
+
+    x = relay.var("x", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    passes = relaxpy.transform.Sequential([again, transform.ToANormalForm()])
+    assert_close(run(passes(mod)["main"], np.ones(2, "float32")), [1, 1])
+
+
+# test_analysis_*, test_call_graph, test_pass_mac_count, test_pass_unmatched_cases
+
+
+def test_analyses_of_expressions() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(4, 3))
+    net = relay.nn.relu(relay.nn.dense(x, y))
+    assert relay.analysis.free_vars(net) == [x, y]
+    assert relay.analysis.get_total_mac_number(run_infer_type(relay.Function([x, y], net))) == 24
+    assert dict(relay.analysis.list_op_freqs(tvm.IRModule.from_expr(net))) == {
+        "nn.relu": 1, "nn.dense": 1}  # fmt: skip
+    assert relay.analysis.check_constant(relay.Tuple([relay.const(1), relay.const(2)]))
+    assert not relay.analysis.check_constant(net)
+    shared = relay.exp(x)
+    branches = relay.If(relay.const(True), shared, shared + shared)
+    assert not relay.analysis.check_basic_block_normal_form(relay.Function([x], branches))
+    form = run_opt_pass(relay.Function([x], branches), transform.ToBasicBlockNormalForm())
+    assert relay.analysis.check_basic_block_normal_form(form)
+    assert relay.analysis.well_formed(form)
+
+
+def test_cases_that_no_clause_fits() -> None:
+    mod = relay.Prelude(tvm.IRModule()).mod
+    _, cons, nil = mod.get_type("List")
+    v = relay.Var("v")
+    only = relay.Clause(relay.PatternConstructor(nil, []), v)
+    assert len(relay.analysis.unmatched_cases(relay.Match(v, [only]), mod)) == 1
+    other = relay.Clause(
+        relay.PatternConstructor(cons, [relay.PatternWildcard(), relay.PatternWildcard()]), v
+    )
+    assert not relay.analysis.unmatched_cases(relay.Match(v, [only, other]), mod)
+
+
+# test_adt, test_pass_to_a_normal_form (nat), test_vm, test_any
+
+
+def test_natural_numbers() -> None:
+    prelude = relay.Prelude(tvm.IRModule())
+    relay.testing.add_nat_definitions(prelude)
+    double = prelude.mod.get_global_var("nat_double")
+    two = relay.testing.make_nat_expr(prelude, 2)
+    result = relay.create_executor(mod=prelude.mod).evaluate(double(two))
+    assert relay.testing.count(prelude, result) == 4
+    same = relay.create_executor(mod=prelude.mod).evaluate(prelude.mod.get_global_var("id"))
+    assert relay.testing.count(prelude, same(relay.testing.make_nat_value(prelude, 3))) == 3
+    with pytest.raises(RelaxpyError, match="expected an instance of nat"):
+        relay.testing.count(prelude, 3)
+    with pytest.raises(RelaxpyError, match="at least 0"):
+        relay.testing.make_nat_expr(prelude, -1)
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_dimensions_that_are_not_known(kind: str) -> None:
+    x, y = (relay.var(n, shape=(relay.Any(), 2)) for n in "xy")
+    mod = tvm.IRModule.from_expr(relay.Function([x, y], relay.concatenate([x, y], axis=0)))
+    assert mod["main"].params[0].type_annotation.shape[0] == relay.Any()
+    result = relay.create_executor(kind, mod=mod).evaluate()(random(3, 2), random(1, 2))
+    assert result.shape == (4, 2)
+
+
+def test_loops_on_the_vm() -> None:
+    i, total = relay.var("i", "int32"), relay.var("total", "float32")
+    loop = relay.loops.while_loop(
+        lambda i, total: relay.less(i, relay.const(5)),
+        [i, total],
+        lambda i, total: (i + relay.const(1), total + i.astype("float32")),
+    )
+    body = relay.TupleGetItem(loop(relay.const(0), relay.const(0.0)), 1)
+    assert run(relay.Function([], body), kind="vm") == 10
+
+
+# test_ir_structural_equal_hash, test_ir_text_printer, test_ir_parser
+
+
+def test_texts_read_back_equal() -> None:
+    for network in (relay.testing.mlp, relay.testing.synthetic):
+        mod, _ = network.get_workload(**({"batch_size": 1} if network is relay.testing.mlp else {}))
+        assert equal(relay.fromtext(mod.astext()), mod)
+    x = relay.var("x", shape=(2,))
+    read = relay.parser.parse_expr("fn(%x: Tensor[(2,), float32]) { (%x, %x).0 }")
+    assert equal(read, relay.Function([x], relay.TupleGetItem(relay.Tuple([x, x]), 0)))
+
+
+def test_wrapped_tuples() -> None:
+    pair = relay.var("p", relay.TupleType([tensor(2), tensor(3)]))
+    one, two = relay.TupleWrapper(pair, 2)
+    assert (one.index, two.index) == (0, 1)
+    assert relay.TupleWrapper(pair, 2).astuple() is pair
+    assert "%p" in relay.TupleWrapper(pair, 2).astext()
+    with pytest.raises(RelaxpyError, match="expected a Relay expression"):
+        relay.TupleWrapper(3, 2)

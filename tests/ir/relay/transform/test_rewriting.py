@@ -1,0 +1,279 @@
+"""Passes that rewrite calls of operators: results stay, and the calls become what is promised."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy import relay
+from relaxpy.errors import MisuseError
+from relaxpy.ir import structural_equal
+from relaxpy.relay import transform
+from relaxpy.relay.dataflow_pattern import is_op, wildcard
+from tests.relay_programs import PROGRAMS, result_of
+
+MULTIPLY_ADD = is_op("add")(is_op("multiply")(wildcard(), wildcard()), wildcard())
+EXACT = [
+    transform.CanonicalizeCast(),
+    transform.CanonicalizeOps(),
+    transform.DynamicToStatic(),
+    transform.MergeComposite([("muladd", MULTIPLY_ADD)]),
+    transform.SimplifyExpr(),
+    transform.SplitArgs(2),
+]
+ROUNDED = [
+    transform.BackwardFoldScaleAxis(),
+    transform.CombineParallelBatchMatmul(2),
+    transform.CombineParallelConv2D(2),
+    transform.CombineParallelDense(2),
+    transform.CombineParallelDense(2, to_batch=False),
+    transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}),
+    transform.DivToMul(),
+    transform.FastMath(),
+    transform.FoldScaleAxis(),
+    transform.ForwardFoldScaleAxis(),
+]
+
+
+def name_of(step: transform.RelayPass) -> str:
+    return str(step)[:50]
+
+
+@pytest.mark.rule("RLY-106")
+@pytest.mark.rule("RLY-108")
+@pytest.mark.parametrize("step", EXACT + ROUNDED, ids=name_of)
+def test_passes_keep_values_and_the_given_module(step: transform.RelayPass) -> None:
+    for text in PROGRAMS:
+        module = relay.parse(text)
+        before = module.astext()
+        result = step(module)
+        assert result_of(result) == result_of(module), text
+        assert module.astext() == before, text
+        assert structural_equal(step(result), result), text
+
+
+class Networks:
+    """A random program of operators on matrices and images, and its parameters."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.params: list[relay.Var] = []
+        self.matrices: list[relay.Expr] = [self.param(4, 4)]
+        self.images: list[relay.Expr] = [self.param(1, 4, 4, 4)]
+
+    def param(self, *shape: int) -> relay.Var:
+        self.params.append(relay.var(f"p{len(self.params)}", shape=shape))
+        return self.params[-1]
+
+    def constant(self, *shape: int) -> relay.Expr:
+        values = [self.rng.choice((0.5, 1.0, 2.0)) for _ in range(int(np.prod(shape)))]
+        return relay.const(np.array(values, "float32").reshape(shape))
+
+    def matrix(self) -> relay.Expr:
+        x, y = (self.rng.choice(self.matrices) for _ in range(2))
+        choices = [
+            lambda: relay.nn.dense(x, self.param(4, 4)),
+            lambda: relay.nn.dense(x * self.constant(4), self.param(4, 4), units=4),
+            lambda: relay.nn.dense(x, self.constant(4, 4)) * self.constant(1, 4),
+            lambda: relay.squeeze(relay.nn.batch_matmul(
+                relay.expand_dims(x, 0), relay.expand_dims(self.constant(4, 4), 0)), [0]),
+            lambda: relay.reshape(relay.reshape(x, (2, 8)), (4, -1)),
+            lambda: relay.transpose(relay.transpose(x, (1, 0)), (1, 0)),
+            lambda: relay.transpose(x),
+            lambda: x * relay.const(1.0) + y,
+            lambda: x / self.constant(),
+            lambda: relay.tanh(relay.nn.bias_add(x, self.constant(4))),
+            lambda: x.astype("float64").astype("float32"),
+            lambda: relay.nn.softmax(x - y),
+            lambda: relay.reshape(x, relay.shape_of(y)),
+            lambda: relay.strided_slice(relay.concatenate([x, y, x, y, x], 0), [4], [8]),
+        ]  # fmt: skip
+        return self.rng.choice(choices)()
+
+    def image(self) -> relay.Expr:
+        x, y = (self.rng.choice(self.images) for _ in range(2))
+        conv = {"padding": (1, 1), "kernel_size": (3, 3), "channels": 4}
+        choices = [
+            lambda: relay.nn.conv2d(x, self.param(4, 4, 3, 3), **conv),
+            lambda: relay.nn.conv2d(x, self.constant(4, 4, 1, 1)) * self.constant(4, 1, 1),
+            lambda: relay.nn.conv2d(x * self.constant(4, 1, 1), self.param(4, 4, 3, 3), **conv),
+            lambda: relay.nn.relu(relay.nn.bias_add(x, self.constant(4))),
+            lambda: relay.nn.max_pool2d(x, (3, 3), padding=(1, 1)),
+            lambda: relay.maximum(x, y),
+            lambda: relay.nn.conv2d(x, self.constant(4, 1, 1, 1), groups=4) / self.constant(),
+        ]
+        return self.rng.choice(choices)()
+
+    def function(self) -> relay.Function:
+        for _ in range(8):
+            self.matrices.append(self.matrix())
+        for _ in range(6):
+            self.images.append(self.image())
+        ends = relay.Tuple([*self.matrices[-4:], *self.images[-3:]])
+        return relay.Function(self.params, ends)
+
+
+def random_network(seed: int) -> tuple[relay.IRModule, tuple[np.ndarray, ...], Any]:
+    module = transform.InferType()(relay.IRModule.from_expr(Networks(seed).function()))
+    rng = np.random.default_rng(seed)
+    args = tuple(
+        rng.integers(-2, 3, [int(d) for d in p.checked_type.shape]).astype("float32") / 2
+        for p in module["main"].params
+    )
+    return module, args, relay.create_executor("vm", mod=module).evaluate()(*args)
+
+
+@pytest.mark.rule("RLY-108")
+@pytest.mark.parametrize("seed", range(2))
+def test_random_networks_keep_their_results(seed: int) -> None:
+    module, args, expected = random_network(seed)
+    for step in EXACT + ROUNDED:
+        result = step(module)
+        found = relay.create_executor("vm", mod=result).evaluate()(*args)
+        for one, other in zip(found, expected, strict=True):
+            if step in EXACT:
+                assert np.array_equal(one, other, equal_nan=True), step
+            else:
+                np.testing.assert_allclose(one, other, 1e-4, 1e-4, err_msg=str(step))
+
+
+def becomes(body: str, expected: str, step: transform.RelayPass, params: str = "") -> None:
+    params = params or "%x: Tensor[(2, 3), float32], %n: int32"
+    result = step(relay.parse(f"fn({params}) {{ {body} }}"))
+    target = relay.parse(f"fn({params}) {{ {expected} }}")
+    assert structural_equal(result, target), result.astext()
+
+
+SIMPLE = [
+    ("reshape(reshape(%x, newshape=[6]), newshape=[3, 2])", "reshape(%x, newshape=[3, 2])"),
+    ("reshape(expand_dims(%x, axis=0), newshape=[2, 3])", "%x"),
+    ("reshape(%x, newshape=[0, -1])", "%x"),
+    ("transpose(transpose(%x))", "%x"),
+    ("transpose(transpose(expand_dims(%x, axis=0), axes=[1, 2, 0]), axes=[1, 2, 0])",
+     "transpose(expand_dims(%x, axis=0), axes=[2, 0, 1])"),
+    ('cast(%x, dtype="float32")', "%x"),
+    ('cast(cast(%n, dtype="int64"), dtype="float32")', 'cast(%n, dtype="float32")'),
+    ('cast(cast(%n, dtype="int8"), dtype="float32")',
+     'cast(cast(%n, dtype="int8"), dtype="float32")'),
+    ("1f * (%x - 0f) / 1f", "%x"),
+    ("%x + 0f", "%x + 0f"),
+    ("%x - -0f", "%x - -0f"),
+    ("%n + 0", "%n"),
+    ("0 - %n", "0 - %n"),
+    ("%n * ones_like(%n) + full(0, shape=[])", "%n"),
+    ("cast_like(%x, 1f)", "%x"),
+    ('layout_transform(layout_transform(%x, src_layout="NC", dst_layout="CN"), '
+     'src_layout="CN", dst_layout="NC")', "%x"),
+    ('layout_transform(layout_transform(%x, src_layout="NC", dst_layout="NC3c"), '
+     'src_layout="NC3c", dst_layout="CN")',
+     'layout_transform(%x, src_layout="NC", dst_layout="CN")'),
+    ("contrib_reverse_reshape(reshape(%x, newshape=[6]), newshape=[3, -1])",
+     "reshape(%x, newshape=[3, 2])"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), SIMPLE)
+def test_expressions_are_simplified(body: str, expected: str) -> None:
+    becomes(body, expected, transform.SimplifyExpr())
+
+
+def test_operators_are_replaced_by_fast_ones() -> None:
+    step = transform.FastMath()
+    becomes("(exp(%x), erf(%x))", "(fast_exp(%x), fast_erf(%x))", step)
+    becomes("nn.softmax(%x, axis=0)", "nn.fast_softmax(%x, axis=0)", step)
+
+
+def test_quotients_by_constants_become_products() -> None:
+    becomes("%x / 4f", "%x * 0.25f", transform.DivToMul())
+    becomes("(%n / 4, %x / 0f)", "(%n / 4, %x / 0f)", transform.DivToMul())
+
+
+def test_each_user_of_a_cast_has_its_own() -> None:
+    body = '%0 = cast(%n, dtype="float32");\n(%0 * 2f, %0 + 1f)'
+    result = transform.CanonicalizeCast()(relay.parse(f"fn(%n: int32) {{ {body} }}"))
+    assert result.astext().count("cast(") == 2
+
+
+def test_concatenations_are_split() -> None:
+    inner = "annotation.stop_fusion(concatenate((%x, %x)))"
+    becomes("concatenate((%x, %x, %x, %x))", f"concatenate(({inner}, {inner}))",
+            transform.SplitArgs(2))  # fmt: skip
+    with pytest.raises(MisuseError, match="max_function_args is at least 2"):
+        transform.SplitArgs(1)
+
+
+def test_shapes_that_are_constants_become_attributes() -> None:
+    step = transform.DynamicToStatic()
+    result = step(relay.parse(
+        "fn(%x: Tensor[(2, 3), float32]) { dyn.reshape(%x, shape_of(transpose(%x)) * 1) }"
+    ))  # fmt: skip
+    assert "dyn." in result.astext()  # the shape of a call is computed
+    result = step(relay.parse(
+        "fn(%x: Tensor[(2, 3), float32], %y: Tensor[(3, 2), int8]) {"
+        "dyn.tile(dyn.reshape(%x, shape_of(%y)), 1 + shape_of(%y)) }"
+    ))  # fmt: skip
+    assert "dyn." not in result.astext()
+    assert str(result["main"].body.checked_type) == "Tensor[(12, 6), float32]"
+
+
+def test_composites_are_taken_if_the_check_accepts_them() -> None:
+    text = "fn(%x: Tensor[(2, 3), float32], %n: int32) { (%n * %n + %n, %x * %x + %x) }"
+    table = [
+        ("of.numbers", MULTIPLY_ADD, lambda call: call.checked_type.shape == ()),
+        ("product", is_op("multiply")(wildcard(), wildcard())),
+    ]
+    result = transform.MergeComposite(table)(relay.parse(text))
+    found: list[str] = []
+    relay.analysis.post_order_visit(
+        result["main"],
+        lambda node: found.append(str(node.attrs["Composite"]))
+        if isinstance(node, relay.Function) and "Composite" in node.attrs else None,
+    )  # fmt: skip
+    assert found == ["of.numbers", "product"]
+    args = np.ones((2, 3), "float32") * 2, 3
+    numbers, tensor = relay.create_executor(mod=result).evaluate()(*args)
+    assert numbers == 12
+    assert (tensor == 6).all()
+
+
+CONV = (
+    "%x: Tensor[(1, 2, 4, 4), float32], %w: Tensor[(3, 2, 1, 1), float32], "
+    "%s: Tensor[(3, 1, 1), float32], %t: Tensor[(2, 1, 1), float32]"
+)
+
+
+def test_factors_of_channels_move_into_weights() -> None:
+    scaled = "%w * reshape(%s, newshape=[3, 1, 1, 1])"
+    becomes("%s * nn.conv2d(%x, %w)", f"nn.conv2d(%x, {scaled})",
+            transform.BackwardFoldScaleAxis(), CONV)  # fmt: skip
+    scaled = "%w * reshape(%t, newshape=[1, 2, 1, 1])"
+    becomes("nn.conv2d(%x * %t, %w)", f"nn.conv2d(%x, {scaled})",
+            transform.ForwardFoldScaleAxis(), CONV)  # fmt: skip
+    shared = "%0 = nn.conv2d(%x, %w);\n(%0 * %s, %0)"
+    becomes(shared, shared, transform.FoldScaleAxis(), CONV)
+
+
+def test_parallel_convolutions_are_one_with_more_channels() -> None:
+    body = "(nn.conv2d(%x, %w), nn.conv2d(%x, %w * 2f), nn.conv2d(%x, %v))"
+    params = CONV + ", %v: Tensor[(5, 2, 1, 1), float32]"
+    module = relay.parse(f"fn({params}) {{ {body} }}")
+    assert structural_equal(transform.CombineParallelConv2D(3)(module), module)
+    result = transform.CombineParallelConv2D(2)(module)
+    assert result.astext().count("nn.conv2d(") == 2
+    assert "channels=8" in result.astext()
+
+
+def test_images_between_convolutions_stay_in_the_new_layout() -> None:
+    body = "nn.conv2d(nn.relu(nn.conv2d(%x, %w)), %v)"
+    params = CONV + ", %v: Tensor[(2, 3, 1, 1), float32]"
+    step = transform.ConvertLayout({"nn.conv2d": ["NHWC", "OHWI"]})
+    text = step(relay.parse(f"fn({params}) {{ {body} }}")).astext()
+    assert text.count('src_layout="NCHW"') == text.count('src_layout="NHWC"') == 1
+    assert text.count('dst_layout="OHWI"') == 2
+    with pytest.raises(MisuseError, match="layouts of nn"):
+        transform.ConvertLayout({"nn.conv3d": ["NDHWC"]})
+    with pytest.raises(MisuseError, match="NCHW or NHWC"):
+        transform.ConvertLayout({"nn.conv2d": ["CHWN"]})
