@@ -57,6 +57,8 @@ def _entries(tree: Tree, prefix: str, reason: str) -> Iterator[BlockReport]:
         case Run(statement=statement):
             why = statement.reason if isinstance(statement, Compound) else ""
             yield BlockReport(statement.name, "single element", why)
+        case _:
+            pass
 
 
 def _method(run: Run) -> str:

@@ -14,11 +14,11 @@ from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.tree import Row, Tile, accesses, runs
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree, accesses, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
-from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import Late, Program, Rows, Tasks, Tree, whole_groups
+from relaxpy.exec.native.tree import Late, Program, Tasks, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -67,13 +67,13 @@ def with_chains(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chain:
-    """The groups from the first contraction to the second one, of `count` trees.
+    """The parts from the first contraction to the second one, of `count` trees.
 
     `leading` are the axes of the dimensions that come first in all `buffers`; the last of them is
     that of the rows. Trees in between that do not use the buffers run `before`.
     """
 
-    groups: tuple[Group, ...]
+    parts: tuple[Run, ...]
     leading: Mapping[int, Axis]
     buffers: frozenset[Buffer]
     before: tuple[Tree, ...]
@@ -92,45 +92,47 @@ class _Finder:
     def chain(self, trees: Sequence[Tree]) -> _Chain | None:
         """The chain that begins with the first of `trees`."""
         first, *rest = trees
-        if not isinstance(first, Group) or product_of(first, self.root) is None:
+        if not isinstance(first, Run) or product_of(first, self.root) is None:
             return None
-        scores = (first.after or first.members)[-1]
-        groups, buffers, before = [first], {scores.target}, list[Tree]()
+        scores = (first.after or first.assignments)[-1]
+        parts, buffers, before = [first], {scores.target}, list[Tree]()
         for count, tree in enumerate(rest, 2):
-            found = list(whole_groups(tree))
+            found = list(whole_runs(tree))
             if not found:
                 return None
             if self._memory(found).isdisjoint(map(self.root, buffers)):
-                if not self._may_precede(found, groups):
+                if not self._may_precede(found, parts):
                     return None
                 before.append(tree)
                 continue
-            groups += found
+            parts += found
             if product_of(found[-1], self.root) is None:
-                buffers |= {m.target for g in found for m in g.members}
-            elif self._is_chain(groups, buffers):
-                return self._aligned(groups, scores, buffers, before, count)
+                buffers |= {m.target for r in found for m in r.assignments}
+            elif self._is_chain(parts, buffers):
+                return self._aligned(parts, scores, buffers, before, count)
             else:
                 return None
         return None
 
-    def _memory(self, groups: Iterable[Group]) -> set[Buffer]:
-        """The buffers whose memory the groups use."""
-        return {self.root(b) for g in groups for m in _members(g) for b, _ in m.accesses()}
+    def _memory(self, parts: Iterable[Run]) -> set[Buffer]:
+        """The buffers whose memory the parts use."""
+        return {self.root(b) for r in parts for m in _members(r) for b, _ in m.elements()}
 
-    def _may_precede(self, groups: Sequence[Group], others: Sequence[Group]) -> bool:
-        """Whether `groups`, which do not read what `others` store, store nothing they use."""
-        written = {self.root(m.target) for g in groups for m in _members(g)}
+    def _may_precede(self, parts: Sequence[Run], others: Sequence[Run]) -> bool:
+        """Whether `parts`, which do not read what `others` store, store nothing they use."""
+        written = {self.root(m.target) for r in parts for m in _members(r)}
         return written.isdisjoint(self._memory(others))
 
-    def _is_chain(self, groups: Sequence[Group], buffers: set[Buffer]) -> bool:
-        """Whether only these groups use the buffers, and they can run in blocks of rows."""
-        first, *inner, last = groups
-        if any(g.tests or g.is_ordered for g in groups) or any(g.after for g in inner):
+    def _is_chain(self, parts: Sequence[Run], buffers: set[Buffer]) -> bool:
+        """Whether only these parts use the buffers, and they can run in blocks of rows."""
+        first, *inner, last = parts
+        if any(r.tests or r.is_serial for r in parts) or any(r.after for r in inner):
             return False
-        if any(product_of(g, self.root) for g in inner):
+        if any(product_of(r, self.root) for r in inner):
             return False
-        if not all(m.initial is not None and m.always for m in (*first.members, *last.members)):
+        if not all(
+            m.initial is not None and m.always for m in (*first.assignments, *last.assignments)
+        ):
             return False
         memory = {self.root(b) for b in buffers}
         shared = self.program.plan.shared.items()
@@ -139,23 +141,23 @@ class _Finder:
             return False
         if any(self.root(m.target) in memory for m in _members(last)):
             return False
-        factors = {self.root(b) for m in last.members for b, _ in m.reads()}
+        factors = {self.root(b) for m in last.assignments for b, _ in m.read_elements()}
         if factors.isdisjoint(memory):
             return False  # only its epilogue reads what was computed
-        members = [m for g in groups for m in _members(g)]
-        uses = Counter(b for m in members for b in {b for b, _ in m.accesses()})
+        members = [m for r in parts for m in _members(r)]
+        uses = Counter(b for m in members for b in {b for b, _ in m.elements()})
         return all(uses[b] == self.uses[b] for b in buffers)
 
     def _aligned(
         self,
-        groups: Sequence[Group],
-        scores: Member,
+        parts: Sequence[Run],
+        scores: Assignment,
         buffers: set[Buffer],
         before: Sequence[Tree],
         count: int,
     ) -> _Chain | None:
-        """The chain with the same variables in all groups for the leading dimensions."""
-        axes = {a.var: a for a in groups[0].axes}
+        """The chain with the same variables in all parts for the leading dimensions."""
+        axes = {a.var: a for a in parts[0].axes}
         indices = scores.indices[:-1]
         leading = {n: axes[i] for n, i in enumerate(indices) if isinstance(i, Var) and i in axes}
         used = {a.var for a in leading.values()}
@@ -167,15 +169,15 @@ class _Finder:
             a.has_bounds_of(Axis(a.var, IntImm(INT64, 0), a.stop)) for a in leading.values()
         ):
             return None
-        renamed: list[Group] = []
-        for group in groups:
-            there = _leading_of(group, buffers, indices, leading)
+        renamed: list[Run] = []
+        for run in parts:
+            there = _leading_of(run, buffers, indices, leading)
             if there is None:
                 return None
-            renamed.append(_renamed(group, there))
+            renamed.append(_renamed(run, there))
         row = leading[max(leading)].var
-        for group in (renamed[0], renamed[-1]):
-            product = product_of(group, self.root)
+        for run in (renamed[0], renamed[-1]):
+            product = product_of(run, self.root)
             if product is None or not any(
                 all(not mentions(i, {row}) for i in operand.indices)
                 for operand in product.operands[1:3]
@@ -184,23 +186,23 @@ class _Finder:
         return _Chain(tuple(renamed), leading, frozenset(buffers), tuple(before), count)
 
 
-def _members(group: Group) -> tuple[Member, ...]:
-    return (*group.members, *group.after)
+def _members(run: Run) -> tuple[Assignment, ...]:
+    return (*run.assignments, *run.after)
 
 
 def _leading_of(
-    group: Group,
+    run: Run,
     buffers: set[Buffer],
     indices: Sequence[PrimExpr],
     leading: Mapping[int, Axis],
 ) -> dict[Var, Axis] | None:
-    """The axis of `leading` for each variable of a group in the dimensions that have one.
+    """The axis of `leading` for each variable of a run in the dimensions that have one.
 
     None if elements of the buffers are at other places than those of one row.
     """
-    axes = {a.var: a for a in group.axes}
+    axes = {a.var: a for a in run.axes}
     found: dict[Var, Axis] = {}
-    for buffer, there in (access for m in _members(group) for access in m.accesses()):
+    for buffer, there in (access for m in _members(run) for access in m.elements()):
         if buffer not in buffers:
             continue
         if len(there) < len(indices):
@@ -225,15 +227,15 @@ def _leading_of(
     return found
 
 
-def _renamed(group: Group, axes: Mapping[Var, Axis]) -> Group:
+def _renamed(run: Run, axes: Mapping[Var, Axis]) -> Run:
     values: dict[Var, PrimExpr] = {v: a.var for v, a in axes.items() if v is not a.var}
     names = {v: a.var for v, a in axes.items()}
     return replace(
-        group,
-        axes=tuple(axes.get(a.var, a) for a in group.axes),
-        independent=frozenset(names.get(v, v) for v in group.independent),
-        members=tuple(m.substituted(values) for m in group.members),
-        after=tuple(m.substituted(values) for m in group.after),
+        run,
+        axes=tuple(axes.get(a.var, a) for a in run.axes),
+        independent=frozenset(names.get(v, v) for v in run.independent),
+        statements=tuple(m.substituted(values) for m in run.assignments),
+        after=tuple(m.substituted(values) for m in run.after),
     )
 
 
@@ -262,18 +264,16 @@ class _Builder:
         extent = row.extent.constant
         exact = extent is not None and extent % size == 0
         block = Axis(row.var, first, (as_poly(first) + size).expr() if exact else end)
-        one, *inner, two = (self._in_block(group) for group in chain.groups)
-        single = Tile(block, start, stop, (), {}, frozenset())
+        one, *inner, two = (self._in_block(run) for run in chain.parts)
         body = (
             replace(one, axes=(block, *one.axes)),
-            Rows(single, 1, row.var, tuple(inner)),
+            Tile(block, start, stop, tuple(inner), {}, frozenset(), 1),
             replace(two, axes=(block, *two.axes)),
         )
         rows = dict.fromkeys(self.blocks.values(), Row(0, 0))
-        step = Tile(Axis(row.var, low, high), first, end, (), rows, frozenset(rows))
-        tree = Rows(step, size, Var(row.var.name, INT64), body)
-        whole = replace(tree, step=replace(step, axis=row))
-        time = time_of(whole, self.program.plan, [*outer, row])
+        axis = Axis(Var(row.var.name, INT64), low, high)
+        tree = Tile(axis, first, end, body, rows, frozenset(rows), size)
+        time = time_of(replace(tree, axis=row), self.program.plan, [*outer, row])
         return Tasks(tuple(outer), row, size, low, high, tree, time * size)
 
     def _size(self, row: Axis) -> int:
@@ -289,25 +289,18 @@ class _Builder:
         exact = (n for n in range(most, most // 2, -1) if extent % n == 0)
         return max(1, extent) if extent <= most else next(exact, most)
 
-    def _in_block(self, group: Group) -> Group:
-        """The group without its leading axes, with the rows of a block in place of the buffers."""
+    def _in_block(self, run: Run) -> Run:
+        """The run without its leading axes, with the rows of a block in place of the buffers."""
         leading = self.chain.leading.values()
-        axes = tuple(a for a in group.axes if all(a is not other for other in leading))
-        members, after = (tuple(map(self._member, ms)) for ms in (group.members, group.after))
-        return replace(group, axes=axes, members=members, after=after)
+        axes = tuple(a for a in run.axes if all(a is not other for other in leading))
+        members, after = (tuple(map(self._member, ms)) for ms in (run.assignments, run.after))
+        return replace(run, axes=axes, statements=members, after=after)
 
-    def _member(self, member: Member) -> Member:
+    def _member(self, member: Assignment) -> Assignment:
         target, indices = member.target, tuple(map(self._expr, member.indices))
         if target in self.blocks:
             target, indices = self.blocks[target], indices[self.row :]
-        return replace(
-            member,
-            target=target,
-            indices=indices,
-            value=self._expr(member.value),
-            guards=tuple(map(self._expr, member.guards)),
-            initial=None if member.initial is None else self._expr(member.initial),
-        )
+        return replace(member.rewritten(self._expr), target=target, indices=indices)
 
     def _expr(self, expr: PrimExpr) -> PrimExpr:
         def rule(node: Node) -> Node | None:

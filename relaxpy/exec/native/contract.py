@@ -1,4 +1,4 @@
-"""Recognises the groups of a kernel that are contractions of two factors, and emits them.
+"""Recognises the runs of a kernel that are contractions of two factors, and emits them.
 
 Axes with proportional strides are merged. They are sorted by the factors that have them: rows are
 in one factor only, columns, whose elements should be adjacent, in the other one only.
@@ -14,6 +14,8 @@ from functools import partial
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.blocking import PLACE_BYTES
 from relaxpy.exec.native.contraction import (
     Axis,
@@ -30,7 +32,6 @@ from relaxpy.exec.native.contraction import (
 )
 from relaxpy.exec.native.few_rows import MOST_ROWS, DotEmitter, SpanEmitter
 from relaxpy.exec.native.frame import storage_type, value_type
-from relaxpy.exec.native.groups import Group, Member
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.exec.native.maths.emit import narrow, widen
 from relaxpy.exec.native.packing import Packing
@@ -80,15 +81,15 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """A group that is a contraction.
+    """A run that is a contraction.
 
     The operands are the target, the factors with the rows and with the columns, the buffer of the
     initial values if they are loaded, and the `loads` of the stores `after` the sums; `starts` are
     the positions of their first elements.
     """
 
-    member: Member
-    after: tuple[Member, ...]
+    member: Assignment
+    after: tuple[Assignment, ...]
     loads: tuple[BufferLoad, ...]
     operands: tuple[Operand, ...]
     starts: tuple[IndexPoly, ...]
@@ -98,18 +99,18 @@ class Product:
     over: tuple[Dimension, ...]
 
 
-def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None:
-    """`group` as a contraction, or None if it is not one that runs in tiles.
+def product_of(run: Run, root: Callable[[Buffer], Buffer]) -> Product | None:
+    """`run` as a contraction, or None if it is not one that runs in tiles.
 
     `root` is the buffer whose memory a buffer uses.
     """
-    if len(group.members) != 1 or not group.over or not group.axes:
+    if len(run.statements) != 1 or not run.over or not run.axes:
         return None
-    [member] = group.members
+    [member] = run.assignments
     factors = _factors(member)
     if factors is None or member.combine != "add" or member.guards:
         return None
-    stored = group.after[-1] if group.after else member
+    stored = run.after[-1] if run.after else member
     operands = [Operand(stored.target, stored.indices), *factors]
     match member.initial:
         case None | IntImm() | FloatImm():
@@ -118,12 +119,12 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
             operands.append(Operand(buffer, indices))
         case _:
             return None
-    elements = _loads_after(group)
+    elements = _loads_after(run)
     operands += [Operand(x.buffer, x.indices) for x in elements]
     if any(root(o.buffer) is root(stored.target) for o in operands[1:]):
         return None
-    variables = {a.var for a in group.all_axes}
-    bounds = [b for a in group.all_axes for b in (a.start, a.stop)]
+    variables = {a.var for a in run.loops}
+    bounds = [b for a in run.loops for b in (a.start, a.stop)]
     if any(mentions(b, variables) for b in bounds):
         return None
     found = [affine(_position(o), variables) for o in operands]
@@ -135,15 +136,15 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
     zero = as_poly(0)
     dimensions = [
         Dimension(a.extent, tuple(x.coefficients.get(a.var, zero) for x in linear))
-        for a in group.all_axes
+        for a in run.loops
     ]
     starts = []
     for position in linear:
         start = position.offset
-        for axis in group.all_axes:
+        for axis in run.loops:
             start = start + position.coefficients.get(axis.var, zero) * as_poly(axis.start)
         starts.append(start)
-    spatial, over = dimensions[: len(group.axes)], dimensions[len(group.axes) :]
+    spatial, over = dimensions[: len(run.axes)], dimensions[len(run.axes) :]
     if not all(d.has(_TARGET) for d in spatial) or any(d.has(_TARGET) for d in over):
         return None
     if any(d.extent.constant is not None and d.extent.constant < 1 for d in dimensions):
@@ -151,15 +152,15 @@ def product_of(group: Group, root: Callable[[Buffer], Buffer]) -> Product | None
     if any(d.has(n) for n in range(_INITIAL, len(operands)) for d in over):
         return None
     product = Product(
-        member, group.after, elements, tuple(operands), tuple(starts), (), None, spatial[0], ()
+        member, run.after, elements, tuple(operands), tuple(starts), (), None, spatial[0], ()
     )
     return _sorted(product, _merged(spatial), over)
 
 
-def _loads_after(group: Group) -> tuple[BufferLoad, ...]:
+def _loads_after(run: Run) -> tuple[BufferLoad, ...]:
     """The elements that the stores after an accumulation read, apart from what they store."""
-    known = {m.target for m in (*group.members, *group.after)}
-    found = dict.fromkeys(x for m in group.after for x in loads(m.value))
+    known = {m.target for m in (*run.assignments, *run.after)}
+    found = dict.fromkeys(x for m in run.after for x in loads(m.value))
     return tuple(x for x in found if x.buffer not in known)
 
 
@@ -170,7 +171,7 @@ def _position(operand: Operand) -> IndexPoly:
     return total
 
 
-def _factors(member: Member) -> tuple[Operand, Operand] | None:
+def _factors(member: Assignment) -> tuple[Operand, Operand] | None:
     """The factors of a product whose sums native code can add."""
     dtype, target = member.value.dtype, member.target.dtype
     if dtype.is_float != target.is_float or dtype.bits < 32:

@@ -7,15 +7,14 @@ data come from the cache that is shared or from memory; others differ by less th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native.contract import product_of
-from relaxpy.exec.native.groups import Group, lane_axis
-from relaxpy.exec.native.tree import For, Late, Ordered, Rows, Tasks, Tree
+from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.tree import Late, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -46,18 +45,13 @@ _FUNCTIONS: frozenset[Node] = frozenset(
 def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
     """The time of `tree` in one iteration of the axes `without`."""
     match tree:
-        case Group():
-            iterations = _iterations(tree.all_axes, without)
-            return iterations * _of_group(tree, plan)
-        case Ordered(statement=statement, axes=axes):
-            time = _ITERATION + sum(map(_of_value, expressions_of(statement)))
-            return _iterations(axes, without) * time
+        case Run():
+            return _iterations(tree.loops, without) * _of_run(tree, plan)
         case For(axis=axis, body=body):
             return _iterations([axis], without) * _total(body, plan, without)
-        case Rows(step=step, body=body):
-            inner = [a for t in body for a in _axes(t) if a.start is step.low]
-            rows = _iterations([step.axis], without)
-            return rows * _total(body, plan, inner)
+        case Tile(axis=axis, low=low, body=body):
+            inner = [a for t in body for a in _axes(t) if a.start is low]
+            return _iterations([axis], without) * _total(body, plan, inner)
         case Tasks():
             return as_poly(0)
         case Late(obligations=required):
@@ -66,23 +60,23 @@ def time_of(tree: Tree, plan: Plan, without: Sequence[Axis]) -> IndexPoly:
             )
             return sum(times, as_poly(0))
         case _:
-            assert_never(tree)
+            raise AssertionError(f"an unknown tree: {tree}")
 
 
 def _total(trees: Iterable[Tree], plan: Plan, without: Sequence[Axis]) -> IndexPoly:
     return sum((time_of(tree, plan, without) for tree in trees), as_poly(0))
 
 
-def _axes(tree: Group | Ordered | Late | Rows) -> tuple[Axis, ...]:
+def _axes(tree: Tree) -> tuple[Axis, ...]:
     match tree:
-        case Group():
-            return tree.all_axes
-        case Ordered():
-            return tree.axes
+        case Run():
+            return tree.loops
         case Late(obligations=required):
             return tuple(axis for o in required for axis in o.axes)
-        case Rows(step=step):
-            return (step.axis,)
+        case Tile(axis=axis):
+            return (axis,)
+        case _:
+            return ()
 
 
 def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
@@ -100,19 +94,19 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
     return total
 
 
-def _of_group(group: Group, plan: Plan) -> int:
-    """The time of one iteration of all axes."""
-    if product_of(group, plan.root) is not None:
+def _of_run(run: Run, plan: Plan) -> int:
+    """The time of one iteration of all loops."""
+    if product_of(run, plan.root) is not None:
         return _PRODUCT
-    along = lane_axis(group)
+    along = None if run.is_scalar else lane_axis(run)
     if along is None:
-        values = sum(_of_value(e) for m in group.members for e in (m.value, *m.guards))
-        return _ITERATION + values
+        values = (e for statement in run.statements for e in expressions_of(statement))
+        return _ITERATION + sum(map(_of_value, values))
     total = 0
     seen: set[object] = set()
-    for member in group.members:
+    for member in run.assignments:
         total += sum(map(_of_value, (member.value, *member.guards)))
-        accesses = list(member.reads())
+        accesses = list(member.read_elements())
         if member.combine is None:
             accesses.append((member.target, member.indices))
         for buffer, indices in accesses:

@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree, accesses, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
-from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.interrupt import Interrupt
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import slots
 from relaxpy.exec.native.signature import Signature
-from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import Late, Program, Tasks
 from relaxpy.exec.native.tree_loops import TreeLoops
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -127,14 +126,14 @@ class KernelEmitter:
             match tree:
                 case Late():
                     return True
-                case Ordered(checked=checked):
+                case Run(checked=checked):
                     return checked
-                case For(body=body) | Rows(body=body):
+                case For(body=body) | Tile(body=body):
                     return any(map(tests, body))
                 case Tasks(body=inner):
                     return tests(inner)
-                case Group():
-                    return False
+                case _:
+                    raise AssertionError(f"an unknown tree: {tree}")
 
         return any(map(tests, self.program.trees))
 
@@ -222,7 +221,7 @@ class KernelEmitter:
             b: (tree, in_tasks)
             for t in self.program.trees
             for tree, in_tasks in _rows_in(t)
-            for b in tree.step.local
+            for b in tree.local
         }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
@@ -275,21 +274,20 @@ def _bytes(buffer: Buffer) -> IndexPoly:
     return _count(buffer, None) * (storage_type(buffer.dtype).bits // 8)
 
 
-def _count(buffer: Buffer, rows: Rows | None) -> IndexPoly:
+def _count(buffer: Buffer, rows: Tile | None) -> IndexPoly:
     """The number of elements of a local buffer; of its rows in one block if it is one of `rows`."""
-    count = as_poly(1)
-    for axis, size in enumerate(buffer.shape):
-        in_block = rows is not None and rows.step.rows[buffer].axis == axis
-        count = count * (as_poly(rows.size) if rows is not None and in_block else as_poly(size))
-    return count
+    sizes = [as_poly(size) for size in buffer.shape]
+    if rows is not None and rows.size is not None:
+        sizes[rows.rows[buffer].axis] = as_poly(rows.size)
+    return math.prod(sizes, start=as_poly(1))
 
 
-def _rows_in(tree: Tree) -> Iterator[tuple[Rows, bool]]:
+def _rows_in(tree: Tree) -> Iterator[tuple[Tile, bool]]:
     """The blocks of rows in `tree`, and whether they run in tasks."""
     match tree:
-        case Rows():
+        case Tile():
             yield tree, False
-        case Tasks(body=Rows() as rows):
+        case Tasks(body=Tile() as rows):
             yield rows, True
         case For(body=body):
             for inner in body:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.tree import accesses, runs
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
 from relaxpy.exec.native.contract import joins, product_of
-from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import For, Program, Rows, Tree
+from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children
@@ -20,7 +20,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 def with_epilogues(program: Program) -> Program:
-    """`program` with elementwise groups as epilogues of the contractions before them.
+    """`program` with elementwise runs_ as epilogues of the contractions before them.
 
     Their elements are those of the result of the contraction, which nothing else uses, so that it
     needs no memory.
@@ -52,22 +52,22 @@ class _Joiner:
         if last is not None:
             yield last
 
-    def _both(self, first: Tree, second: Tree) -> Group | None:
+    def _both(self, first: Tree, second: Tree) -> Run | None:
         """`first` with the epilogue `second`, or None."""
-        maps = _whole(second)
-        if not isinstance(first, Group) or maps is None or first.after or first.tests:
+        if not isinstance(first, Run) or first.after or first.tests:
             return None
-        root = self.program.plan.root
-        product = product_of(first, root)
-        if product is None or maps.reduces or maps.tests or maps.is_ordered:
+        root, found = self.program.plan.root, list(whole_runs(second))
+        if len(found) != 1 or product_of(first, root) is None:
             return None
-        [member] = first.members
+        [maps], [member] = found, first.assignments
+        if maps.over or maps.tests or maps.is_serial:
+            return None
         if member.initial is None or not member.always:
             return None
         renamed = _renamed(first, member, maps)
         if renamed is None:
             return None
-        after = tuple(m.substituted(renamed) for m in maps.members)
+        after = tuple(m.substituted(renamed) for m in maps.assignments)
         both = replace(first, after=after)
         joined = product_of(both, root) if self._is_elementwise(both) else None
         if joined is None or not joins(joined):
@@ -75,14 +75,14 @@ class _Joiner:
         self.elided |= {m.target for m in (member, *after[:-1])}
         return both
 
-    def _is_elementwise(self, group: Group) -> bool:
+    def _is_elementwise(self, run: Run) -> bool:
         """Whether an iteration of the epilogue only needs the sum of its element."""
-        [member], after = group.members, group.after
-        axes = {a.var for a in group.axes}
+        [member], after = run.assignments, run.after
+        axes = {a.var for a in run.axes}
         sources = [member, *after]
         for writer in sources[:-1]:
             users = sum(
-                writer.target is m.target or any(b is writer.target for b, _ in m.reads())
+                writer.target is m.target or any(b is writer.target for b, _ in m.read_elements())
                 for m in sources
             )
             if writer.target not in self.local or users != self.uses[writer.target]:
@@ -91,11 +91,11 @@ class _Joiner:
         for m in after:
             if m.guards or m.combine is not None or m.target in known:
                 return False
-            if not all(self._inside(group, *a) for a in ((m.target, m.indices), *m.reads())):
+            if not all(self._inside(run, *a) for a in ((m.target, m.indices), *m.read_elements())):
                 return False
             if any(
                 not _same(indices, known[buffer])
-                for buffer, indices in m.reads()
+                for buffer, indices in m.read_elements()
                 if buffer in known
             ):
                 return False
@@ -105,36 +105,18 @@ class _Joiner:
             known[m.target] = m.indices
         return True
 
-    def _inside(self, group: Group, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
+    def _inside(self, run: Run, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
         """Whether all elements that the iterations access are in their buffer."""
         shape_vars = self.program.plan.shape_vars
         pairs = zip(indices, buffer.shape, strict=True)
-        return all(is_inside(index, size, group.axes, shape_vars) for index, size in pairs)
+        return all(is_inside(index, size, run.axes, shape_vars) for index, size in pairs)
 
 
-def _whole(tree: Tree) -> Group | None:
-    """An elementwise group, also one in blocks of rows, as a group of whole axes."""
-    if isinstance(tree, Group):
-        return tree
-    if not isinstance(tree, Rows) or len(tree.body) != 1:
-        return None
-    [group] = tree.body
-    if not isinstance(group, Group) or group.reduces:
-        return None
-    whole = tree.step.axis
-    if not any(a.start is tree.step.low for a in group.axes):
-        # What only needs the sum of its element needs no order of the rows.
-        independent = group.independent | {whole.var}
-        return replace(group, axes=(whole, *group.axes), independent=independent)
-    axes = tuple(
-        Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a for a in group.axes
-    )
-    return replace(group, axes=axes)
-
-
-def _renamed(first: Group, member: Member, maps: Group) -> Mapping[Var, PrimExpr] | None:
+def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr] | None:
     """The variables of `maps` as those of `first`, so that both mean the same element."""
-    load = next((i for m in maps.members for b, i in m.reads() if b is member.target), None)
+    load = next(
+        (i for m in maps.assignments for b, i in m.read_elements() if b is member.target), None
+    )
     if load is None:
         return None
     found: dict[Var, PrimExpr] = {}

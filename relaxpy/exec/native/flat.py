@@ -1,4 +1,4 @@
-"""Joins neighbouring axes of elementwise groups, so that rows of few elements fill vectors."""
+"""Joins neighbouring axes of elementwise parts, so that rows of few elements fill vectors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import cast
 
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.groups import Group, Member
-from relaxpy.exec.native.tree import Program, Rows, Tree, whole_groups
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
+from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
@@ -30,9 +31,9 @@ def with_flat_axes(program: Program) -> Program:
     trees = list(program.trees)
     shared, elided = dict(program.plan.shared), set(program.elided)
     for number, tree in enumerate(trees):
-        group = _alone(tree, program)
-        while group is not None and (joiner := _joiner(group)) is not None:
-            trees[number] = group = joiner.group()
+        run = _alone(tree, program)
+        while run is not None and (joiner := _joiner(run)) is not None:
+            trees[number] = run = joiner.run()
             for old, new in joiner.buffers.items():
                 if old in elided:
                     elided.add(new)
@@ -49,34 +50,34 @@ def with_flat_axes(program: Program) -> Program:
     )
 
 
-def _alone(tree: Tree, program: Program) -> Group | None:
-    """The group that is all of a tree; blocks of rows are of no use to one without memory."""
-    if isinstance(tree, Rows) and not program.elided.issuperset(tree.step.local):
+def _alone(tree: Tree, program: Program) -> Run | None:
+    """The run that is all of a tree; blocks of rows are of no use to one without memory."""
+    if isinstance(tree, Tile) and not program.elided.issuperset(tree.local):
         return None
-    groups = list(whole_groups(tree))
-    return groups[0] if len(groups) == 1 else None
+    parts = list(whole_runs(tree))
+    return parts[0] if len(parts) == 1 else None
 
 
-def _joiner(group: Group) -> _Joiner | None:
-    """What joins the two innermost axes of a group; None if they cannot be joined."""
-    if group.over or group.after or group.tests or group.is_ordered or len(group.axes) < 2:
+def _joiner(run: Run) -> _Joiner | None:
+    """What joins the two innermost axes of a run; None if they cannot be joined."""
+    if run.over or run.after or run.tests or run.is_serial or len(run.axes) < 2:
         return None
-    outer, inner = group.axes[-2:]
+    outer, inner = run.axes[-2:]
     extent = inner.extent.constant
     if extent is not None and extent >= _LONG:
         return None
     if not all(as_poly(axis.start).same(0) for axis in (outer, inner)):
         return None
-    joiner = _Joiner(group, outer, inner)
-    accesses = (access for m in group.members for access in m.accesses())
+    joiner = _Joiner(run, outer, inner)
+    accesses = (access for m in run.assignments for access in m.elements())
     return joiner if all(joiner.admits(*access) for access in accesses) and joiner.fits() else None
 
 
 class _Joiner:
     """Joins the axes `outer` and `inner`; `buffers` has the new buffers by the old ones."""
 
-    def __init__(self, group: Group, outer: Axis, inner: Axis) -> None:
-        self.old, self.outer, self.inner = group, outer, inner
+    def __init__(self, run: Run, outer: Axis, inner: Axis) -> None:
+        self.old, self.outer, self.inner = run, outer, inner
         self.pair = {outer.var, inner.var}
         self.buffers: dict[Buffer, Buffer] = {}
         self._dimension: dict[Buffer, int] = {}
@@ -107,27 +108,25 @@ class _Joiner:
         """Whether the axes occur in these accesses only."""
         return bool(self.buffers) and not any(
             mentions(expr, self.pair)
-            for m in self.group().members
+            for m in self.run().assignments
             for expr in (*m.indices, m.value, *m.guards)
         )
 
-    def group(self) -> Group:
-        """The group with one axis."""
+    def run(self) -> Run:
+        """The run with one axis."""
         old = self.old
         return replace(
             old,
             axes=(*old.axes[:-2], self.axis),
-            members=tuple(map(self._member, old.members)),
+            statements=tuple(map(self._member, old.assignments)),
             independent=(old.independent - self.pair) | {self.axis.var},
         )
 
-    def _member(self, member: Member) -> Member:
+    def _member(self, member: Assignment) -> Assignment:
         return replace(
-            member,
+            member.rewritten(self._expr),
             target=self.buffers.get(member.target, member.target),
             indices=self._indices(member.target, member.indices),
-            value=self._expr(member.value),
-            guards=tuple(map(self._expr, member.guards)),
         )
 
     def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:

@@ -14,7 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.bounds import is_inside
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.native.groups import LONGEST_STEP
+from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import (
     BOOL,
     I64,

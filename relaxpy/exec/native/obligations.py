@@ -128,6 +128,8 @@ def _of_trees(
                 yield from _of_trees(body, outer, shape_vars)
             case Run(statement=statement):
                 yield tree, list(_of_statement(statement, outer, shape_vars))
+            case _:
+                pass
 
 
 def _of_statement(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Memory, Size, ceil_div, combine, convert, load
-from relaxpy.exec.native.groups import LONGEST_STEP
+from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import I64, POINTER, VOID, Function, Type, Value
 
 _AHEAD = 4

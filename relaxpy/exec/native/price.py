@@ -10,7 +10,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
-from relaxpy.exec.native.groups import group_of
+from relaxpy.exec.native.lanes import with_best_order
 from relaxpy.exec.native.llvm import Function
 from relaxpy.exec.native.machine import host
 from relaxpy.exec.native.tree import Program
@@ -38,13 +38,13 @@ def check_price(program: Program) -> None:
         raise RefusedError("NumPy has a faster function for powers")
     for run in members:
         match run:
-            case Run(accumulation=Assignment() as statement, idiom=Contraction() as product):
+            case Run(accumulation=Assignment(), idiom=Contraction() as product):
                 pass
             case _:
                 continue
         if not _reuses(product, run.axes):
             continue
-        if product_of(group_of(run, statement, (), frozenset()), program.plan.root):
+        if product_of(with_best_order(run), program.plan.root):
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:

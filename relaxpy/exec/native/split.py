@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.accumulate import identity_of
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
-from relaxpy.exec.native.groups import Group, Member, lane_axis
-from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.tree import Program, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
@@ -53,7 +54,7 @@ def in_tasks(program: Program) -> Program:
 
 
 def _outermost(tree: Tree, plan: Plan, partial: list[Buffer]) -> Iterator[Tree]:
-    if isinstance(tree, Group):
+    if isinstance(tree, Run):
         stretches = _stretches(tree, plan)
         if stretches is not None:
             tasks, buffers, total = stretches
@@ -66,28 +67,26 @@ def _outermost(tree: Tree, plan: Plan, partial: list[Buffer]) -> Iterator[Tree]:
 
 def _divided(tree: Tree, plan: Plan) -> Tree:
     match tree:
-        case For(axis=axis, body=body):
-            return For(axis, tuple(_divided(inner, plan) for inner in body))
-        case Rows(step=step, size=size):
-            low, high, axis = *_block(), step.axis
+        case For(body=body):
+            return replace(tree, body=tuple(_divided(inner, plan) for inner in body))
+        case Tile(axis=axis, size=int(size)):
+            low, high = _block()
             time = time_of(tree, plan, [axis])
             if not _is_worth(time * axis.extent):
                 return tree
-            rows = replace(tree, step=replace(step, axis=Axis(axis.var, low, high)))
+            rows = replace(tree, axis=Axis(axis.var, low, high))
             return Tasks((), axis, size, low, high, rows, time * size)
-        case Group() | Ordered():
+        case Run():
             return _of_axes(tree, plan)
-        case Tasks() | Late():
+        case _:
             return tree
 
 
-def _of_axes(tree: Group | Ordered, plan: Plan) -> Tree:
-    """The loops of a group, or of statements in order, in tasks."""
-    along = None
-    if isinstance(tree, Group):
-        if product_of(tree, plan.root) is not None:
-            return tree
-        along = lane_axis(tree)
+def _of_axes(tree: Run, plan: Plan) -> Tree:
+    """The loops of a run in tasks."""
+    if product_of(tree, plan.root) is not None:
+        return tree
+    along = None if tree.is_scalar else lane_axis(tree)
     choice = _choice(_free_axes(tree), along)
     if choice is None:
         return tree
@@ -97,8 +96,12 @@ def _of_axes(tree: Group | Ordered, plan: Plan) -> Tree:
         return tree
     low, high = _block()
     block = Axis(axis.var, low, high)
-    axes = tuple(block if a is axis else a for a in tree.axes if all(a is not o for o in outer))
-    return Tasks(tuple(outer), axis, size, low, high, replace(tree, axes=axes), time * size)
+    axes, ordered = (
+        tuple(block if a is axis else a for a in loops if all(a is not o for o in outer))
+        for loops in (tree.axes, tree.ordered)
+    )
+    body = replace(tree, axes=axes, ordered=ordered)
+    return Tasks(tuple(outer), axis, size, low, high, body, time * size)
 
 
 def _is_worth(time: IndexPoly) -> bool:
@@ -110,10 +113,10 @@ def _block() -> tuple[Var, Var]:
     return Var("lo", INT64), Var("hi", INT64)
 
 
-def _free_axes(tree: Group | Ordered) -> list[Axis]:
+def _free_axes(tree: Run) -> list[Axis]:
     """The axes that can be divided: they run in any order, and their bounds are known before."""
-    variables = {a.var for a in (tree.all_axes if isinstance(tree, Group) else tree.axes)}
-    return [a for a in tree.axes if a.var in tree.independent and _is_fixed(a, variables)]
+    variables, loops = {a.var for a in tree.loops}, (*tree.axes, *tree.ordered)
+    return [a for a in loops if a.var in tree.independent and _is_fixed(a, variables)]
 
 
 def _is_fixed(axis: Axis, variables: Iterable[Var]) -> bool:
@@ -144,37 +147,37 @@ def _extent(axis: Axis) -> int:
     return _UNKNOWN if extent is None else max(extent, 1)
 
 
-def _stretches(group: Group, plan: Plan) -> tuple[Tasks, list[Buffer], Group] | None:
+def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
     """An accumulation in stretches, the buffers of their results, and how these are combined.
 
     None if the results themselves can be divided, or if there is too little to accumulate.
     """
-    if not group.reduces or product_of(group, plan.root) is not None:
+    if not run.accumulations or product_of(run, plan.root) is not None:
         return None
-    axes, along = group.axes, lane_axis(group)
-    variables = {a.var for a in group.all_axes}
-    if not all(_is_fixed(a, variables) for a in group.all_axes) or group.is_ordered:
+    axes, along = run.axes, lane_axis(run)
+    variables = {a.var for a in run.loops}
+    if not all(_is_fixed(a, variables) for a in run.loops) or run.is_serial:
         return None
-    if not all(_can_split(m, group, plan) for m in group.members):
+    if not all(_can_split(m, run, plan) for m in run.assignments):
         return None
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
         results //= _COLUMNS
-    axis = next((a for a in group.over if _extent(a) >= _FEW and a is not along), group.over[-1])
-    if results > _FEW or axis.var not in group.independent:
+    axis = next((a for a in run.over if _extent(a) >= _FEW and a is not along), run.over[-1])
+    if results > _FEW or axis.var not in run.independent:
         return None
-    time = time_of(group, plan, [axis])
+    time = time_of(run, plan, [axis])
     size, extent = _size(axis, along, time.constant), axis.extent.constant
     if not _is_worth(time * axis.extent) or (extent is not None and extent <= size):
         return None
-    return _split(group, axis, size, time * size)
+    return _split(run, axis, size, time * size)
 
 
-def _can_split(member: Member, group: Group, plan: Plan) -> bool:
+def _can_split(member: Assignment, run: Run, plan: Plan) -> bool:
     """Whether a member can run in stretches of a loop of accumulations."""
     if member.combine is None:
         return True
-    inner = group.over
+    inner = run.over
     is_certain = all(a.extent.is_at_least(1, plan.shape_vars) for a in inner)
     return member.always or is_certain
 
@@ -189,19 +192,17 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
     return -(-size // unit) * unit
 
 
-def _split(
-    group: Group, axis: Axis, size: int, time: IndexPoly
-) -> tuple[Tasks, list[Buffer], Group]:
+def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, list[Buffer], Run]:
     """The stretches of `size` iterations of `axis`, each of which takes that time."""
     low, high = _block()
     count = ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
-    shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in group.axes))]
+    shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in run.axes))]
     number, every = (Axis(Var("stretch", INT64), IntImm(INT64, 0), shape[0]) for _ in range(2))
-    members: list[Member] = []
-    totals: list[Member] = []
+    members: list[Assignment] = []
+    totals: list[Assignment] = []
     buffers: list[Buffer] = []
-    position = [(as_poly(a.var) - as_poly(a.start)).expr() for a in group.axes]
-    for member in group.members:
+    position = [(as_poly(a.var) - as_poly(a.start)).expr() for a in run.axes]
+    for member in run.assignments:
         if member.combine is None:
             members.append(member)
             continue
@@ -215,9 +216,9 @@ def _split(
         members.append(part)
         totals.append(replace(member, value=BufferLoad(buffer, (every.var, *position)), guards=()))
     block = Axis(axis.var, low, high)
-    over = tuple(block if a is axis else a for a in group.over)
-    body = replace(group, over=over, members=tuple(members))
+    over = tuple(block if a is axis else a for a in run.over)
+    body = replace(run, over=over, statements=tuple(members))
     tasks = Tasks((), axis, size, low, high, body, time, number)
-    independent = group.independent | {every.var}
-    total = replace(group, over=(every,), members=tuple(totals), independent=independent)
+    independent = run.independent | {every.var}
+    total = replace(run, over=(every,), statements=tuple(totals), independent=independent)
     return tasks, buffers, total

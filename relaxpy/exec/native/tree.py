@@ -1,28 +1,21 @@
-"""The loop tree of a kernel: its steps as loops, groups of statements, and statements in order."""
+"""The program of a kernel: the trees of its plan, joined, and with tests and tasks."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar, cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.domain import tests_within
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
-from relaxpy.exec.kernel.plan import tree as plans
+from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.blocking import in_tiles
-from relaxpy.exec.kernel.plan.statements import Assignment, Statement
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Tile, accesses, runs
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, accesses, runs
 from relaxpy.exec.native.contract import product_of
-from relaxpy.exec.native.groups import (
-    Group,
-    Member,
-    fused,
-    group_of,
-    in_lanes,
-    lane_axis,
-)
+from relaxpy.exec.native.fusion import fused
+from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer
@@ -30,22 +23,7 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ordered:
-    """A statement in each iteration of `axes`, in order, if the `tests` hold.
-
-    The order of the axes in `independent` makes no difference. If the statement is `checked`, its
-    obligations are tested where they arise.
-    """
-
-    statement: Statement
-    axes: tuple[Axis, ...]
-    tests: tuple[PrimExpr, ...]
-    independent: frozenset[Var] = frozenset()
-    checked: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Late:
+class Late(Tree):
     """Obligations of the tree that follows, which are tested here if the `tests` hold."""
 
     obligations: tuple[Obligation, ...]
@@ -53,29 +31,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class For:
-    """`body` for each value of `axis`, in order."""
-
-    axis: Axis
-    body: tuple[Tree, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """`body` for each block of `size` iterations of the axis of `step`, in any order.
-
-    The variables of the step have the bounds of the block. In a block of one row, no group has the
-    axis: `row` is its variable.
-    """
-
-    step: Tile
-    size: int
-    row: Var
-    body: tuple[Group | Ordered | Late | Rows, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tasks:
+class Tasks(Tree):
     """`body` in parallel: in each iteration of `outer` for each block of iterations of `axis`.
 
     A block has `size` iterations, from `low` to below `high`, and takes `cost` picoseconds. One
@@ -87,13 +43,9 @@ class Tasks:
     size: int
     low: Var
     high: Var
-    body: Group | Ordered | Rows
+    body: Run | Tile
     cost: IndexPoly
     number: Axis | None = None
-
-
-Tree: TypeAlias = Ordered | For | Rows | Group | Tasks | Late
-_T = TypeVar("_T", bound="Tree")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +78,8 @@ def program_of(plan: Plan) -> Program:
     local = {entry.buffer for entry in plan.nest.local}
     uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
     uses += Counter(b for o in found.late.values() for b in {b for x in o for b in x.reads()})
-    elided = {b for g in _groups(trees) for b in _temporaries(g, uses) if b in local}
+    joined = (run for run in runs(trees) if not run.is_scalar)
+    elided = {b for run in joined for b in _temporaries(run, uses) if b in local}
     return Program(plan, trees, frozenset(elided), owners, found.early)
 
 
@@ -144,44 +97,48 @@ class _Reader:
     """Reads the trees of a plan; `late` are the obligations that they have to test."""
 
     plan: Plan
-    late: Mapping[plans.Tree, tuple[Obligation, ...]]
+    late: Mapping[Tree, tuple[Obligation, ...]]
 
-    def trees(self, trees: Sequence[plans.Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
-        """The trees, of which neighbouring groups are fused."""
-        read = [inner for tree in trees for inner in self._tree(tree, serial)]
-        yield from _fused_runs(read, self.plan)
+    def trees(self, trees: Sequence[Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
+        """The trees, of which neighbouring runs are fused."""
+        read = (inner for tree in trees for inner in self._tree(tree, serial))
+        for tree in fused(read, self.plan.root):
+            yield in_lanes(tree) if isinstance(tree, Run) and tree.ordered else tree
 
-    def _tree(self, tree: plans.Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
+    def _tree(self, tree: Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
         match tree:
-            case plans.For(axis=axis, body=body):
+            case For(axis=axis, body=body):
                 if late := self._late(tree, (), serial):
                     yield Late(late, ())
-                yield For(axis, tuple(self.trees(body, (*serial, axis))))
+                yield replace(tree, body=tuple(self.trees(body, (*serial, axis))))
             case Tile():
-                yield self._rows(tree, serial)
+                yield self._tile(tree, serial)
             case Run():
                 yield from self._run(tree, serial)
+            case _:
+                pass
 
-    def _run(self, run: Run, serial: tuple[Axis, ...]) -> Iterator[Group | Ordered | Late]:
-        statement = run.statement
+    def _run(self, run: Run, serial: tuple[Axis, ...]) -> Iterator[Run | Late]:
+        statement, root = run.statement, self.plan.root
         late = self._late(run, run.loops, serial)
         tests = tests_within(statement.axes, serial)
         free = self.plan.independent(run, serial)
-        if isinstance(statement, Assignment) and run.loops and not run.ordered:
-            writes = self.plan.root(statement.target)
-            if run.store and any(self.plan.root(b) is writes for o in late for b in o.reads()):
-                # An iteration needs what those before it store.
-                yield Ordered(statement, run.axes, tests, checked=True)
-                return
-            if late:
-                yield Late(late, tests)
-            yield group_of(run, statement, tests, free)
+        run = replace(run, tests=tests, independent=free)
+        if isinstance(statement, Compound) or run.ordered or not run.loops:
+            yield replace(run, axes=(), ordered=run.loops, checked=bool(late))
             return
-        group = None if late else in_lanes(statement, run.loops, tests, free)
-        yield group or Ordered(statement, run.loops, tests, free, checked=bool(late))
+        written = {root(w.buffer) for w in statement.writes}
+        if run.store and any(root(b) in written for o in late for b in o.reads()):
+            # An iteration needs what those before it store.
+            none = frozenset[Var]()
+            yield replace(run, axes=(), ordered=run.loops, checked=True, independent=none)
+            return
+        if late:
+            yield Late(late, tests)
+        yield with_best_order(run)
 
     def _late(
-        self, tree: plans.Tree, own: Sequence[Axis], serial: Sequence[Axis]
+        self, tree: Tree, own: Sequence[Axis], serial: Sequence[Axis]
     ) -> tuple[Obligation, ...]:
         """The obligations of `tree` in its `own` loops, which may be those of a block."""
         loops, outer = {a.var: a for a in own}, {a.var for a in serial}
@@ -190,114 +147,76 @@ class _Reader:
             for o in self.late.get(tree, ())
         )
 
-    def _rows(self, step: Tile, serial: tuple[Axis, ...]) -> Tree:
-        body: list[Group | Ordered | Late] = []
+    def _tile(self, tile: Tile, serial: tuple[Axis, ...]) -> Tile:
+        body = [inner for run in runs(tile.body) for inner in self._run(run, serial)]
+        members = list(runs(body))
         counts: list[int] = []
-        for run in step.body:
-            for tree in self._run(run, serial):
-                body.append(tree)
-                count = 1
-                for axis in _axes_of(tree):
-                    if axis.start is not step.low:
-                        extent = axis.extent.constant
-                        count *= _ROW_ELEMENTS if extent is None else max(extent, 1)
-                counts.append(count)
+        for run in members:
+            extents = (a.extent.constant for a in run.loops if a.start is not tile.low)
+            counts.append(math.prod(_ROW_ELEMENTS if n is None else max(n, 1) for n in extents))
         elements = max(counts)
         size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
-        if any(isinstance(t, Group) and product_of(t, self.plan.root) for t in body):
+        if any(product_of(run, self.plan.root) for run in members):
             size = max(size, _PRODUCT_ROWS)
-        longest = (t for t, count in zip(body, counts, strict=True) if count == elements)
-        if any(isinstance(t, Group) and _has_lanes_of(t, step) for t in longest):
+        longest = (run for run, count in zip(members, counts, strict=True) if count == elements)
+        if any(_has_lanes_of(run, tile) for run in longest):
             size = max(size, _COLUMNS)
-        row = step.axis.var
-        others = (a.var for t in body for a in _axes_of(t) if a.start is not step.low)
-        if any(var is row for var in others):  # as where a member sums over this loop
-            row = Var(row.name, row.dtype)
+        row = tile.axis
+        if any(a.var is row.var and a.start is not tile.low for run in members for a in run.loops):
+            # A member sums over this loop.
+            row = replace(row, var=Var(row.var.name, row.var.dtype))
         if size == 1:
-            body = [_of_one_row(t, step, row) if isinstance(t, Group) else t for t in body]
-        return Rows(step, size, row, tuple(_fused_runs(body, self.plan)))
+            body = [_of_one_row(t, tile, row.var) if isinstance(t, Run) else t for t in body]
+        return replace(tile, axis=row, body=tuple(fused(body, self.plan.root)), size=size)
 
 
-def whole_groups(tree: Tree) -> Iterator[Group]:
-    """The groups of a tree with whole axes; none if it has other trees."""
-    if isinstance(tree, Group):
-        yield tree
+def whole_runs(tree: Tree) -> Iterator[Run]:
+    """The runs of a tree with whole axes; none if it has others than these."""
+    members = tree.body if isinstance(tree, Tile) else (tree,)
+    if not all(isinstance(inner, Run) and not inner.is_scalar for inner in members):
         return
-    if not isinstance(tree, Rows) or not all(isinstance(inner, Group) for inner in tree.body):
-        return
-    whole = tree.step.axis
-    for group in cast("tuple[Group, ...]", tree.body):
-        axes = tuple(
-            Axis(a.var, whole.start, whole.stop) if a.start is tree.step.low else a
-            for a in group.axes
-        )
-        if tree.size == 1:
-            axes = (Axis(tree.row, whole.start, whole.stop), *axes)
-        independent = group.independent | {tree.row}
-        yield replace(group, axes=axes, independent=independent)
-
-
-def _axes_of(tree: Group | Ordered | Late) -> tuple[Axis, ...]:
-    match tree:
-        case Group():
-            return tree.all_axes
-        case Ordered():
-            return tree.axes
-        case Late():
-            return ()
-
-
-def _has_lanes_of(group: Group, step: Tile) -> bool:
-    """Whether the consecutive elements of a group are those of the rows."""
-    along = lane_axis(group)
-    return along is not None and along.start is step.low
-
-
-def _fused_runs(trees: Iterable[_T], plan: Plan) -> Iterator[_T | Group]:
-    run: list[Group] = []
-    for tree in trees:
-        if isinstance(tree, Group) and not tree.alone and product_of(tree, plan.root) is None:
-            run.append(tree)
+    for run in runs(members):
+        if not isinstance(tree, Tile):
+            yield run
             continue
-        yield from fused(run, plan.root)
-        run = []
-        yield tree
-    yield from fused(run, plan.root)
+        whole = tree.axis
+        axes = tuple(
+            Axis(a.var, whole.start, whole.stop) if a.start is tree.low else a for a in run.axes
+        )
+        axes = (whole, *axes) if tree.size == 1 else axes
+        yield replace(run, axes=axes, independent=run.independent | {whole.var})
 
 
-def _of_one_row(group: Group, step: Tile, row: Var) -> Group:
-    """The group in a block of one row, whose number is `row`."""
-    values: Mapping[Var, PrimExpr] = {a.var: row for a in group.all_axes if a.start is step.low}
-    axes, over = (tuple(a for a in s if a.start is not step.low) for s in (group.axes, group.over))
-    return replace(
-        group, axes=axes, over=over, members=tuple(m.substituted(values) for m in group.members)
-    )
+def _has_lanes_of(run: Run, tile: Tile) -> bool:
+    """Whether the consecutive elements of a run are those of the rows."""
+    along = None if run.is_scalar else lane_axis(run)
+    return along is not None and along.start is tile.low
 
 
-def _groups(trees: Iterable[Tree]) -> Iterator[Group]:
-    for tree in trees:
-        match tree:
-            case Group():
-                yield tree
-            case For(body=body) | Rows(body=body):
-                yield from _groups(body)
-            case Ordered() | Tasks() | Late():
-                pass
+def _of_one_row(run: Run, tile: Tile, row: Var) -> Run:
+    """The run in a block of one row, whose number is `row`."""
+    if run.is_scalar:
+        return run
+    values: Mapping[Var, PrimExpr] = {a.var: row for a in run.loops if a.start is tile.low}
+    axes, over = (tuple(a for a in s if a.start is not tile.low) for s in (run.axes, run.over))
+    statements = tuple(s.substituted(values) for s in run.assignments)
+    return replace(run, axes=axes, over=over, statements=statements)
 
 
-def _temporaries(group: Group, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
-    """The buffers that only this group uses, which stores an element before it reads it."""
+def _temporaries(run: Run, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
+    """The buffers that only this run uses, which stores an element before it reads it."""
     counts: Counter[Buffer] = Counter()
-    first: dict[Buffer, Member] = {}
-    for member in group.members:
-        buffers = {b for b, _ in member.reads()} | {member.target}
-        if member.initial is not None:
-            buffers |= {load.buffer for load in loads(member.initial)}
-        for buffer in buffers:
+    first: dict[Buffer, Assignment] = {}
+    for member in run.assignments:
+        for buffer in {b for b, _ in member.elements()}:
             counts[buffer] += 1
             first.setdefault(buffer, member)
     for buffer, count in counts.items():
         member = first[buffer]
         stores = member.target is buffer and member.combine is None and not member.guards
-        if count == uses[buffer] and stores and all(b is not buffer for b, _ in member.reads()):
+        if (
+            count == uses[buffer]
+            and stores
+            and not any(b is buffer for b, _ in member.read_elements())
+        ):
             yield buffer

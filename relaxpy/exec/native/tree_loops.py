@@ -1,29 +1,28 @@
-"""Emits loop trees: groups, statements in order, loops, and blocks of rows."""
+"""Emits loop trees: runs, loops, blocks of rows, and tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
 from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.contraction import Size, ceil_div, combine, digits, total
 from relaxpy.exec.native.frame import storage_type
-from relaxpy.exec.native.group_loops import GroupLoops
-from relaxpy.exec.native.groups import Group
 from relaxpy.exec.native.items import Items
 from relaxpy.exec.native.llvm import I8, I64, Function, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
-from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.run_loops import RunLoops
+from relaxpy.exec.native.tree import Late, Program, Tasks
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer
 
 
-class TreeLoops(GroupLoops):
+class TreeLoops(RunLoops):
     """Emits the loop trees of a kernel.
 
     `scratch` has the local buffers of tasks: the number of elements of those that a task allocates,
@@ -37,18 +36,19 @@ class TreeLoops(GroupLoops):
     def tree(self, tree: Tree) -> None:
         """Emit one tree."""
         match tree:
-            case Group():
-                self.where(tree.tests, lambda: self.group(tree))
-            case Ordered():
-                self.where(tree.tests, lambda: self._ordered(tree))
+            case Run():
+                emit = self._scalar if tree.is_scalar else self.run
+                self.where(tree.tests, lambda: emit(tree))
             case For(axis=axis, body=body):
                 self.loop(axis, lambda: self._sequence(body))
-            case Rows():
-                self._rows(tree)
+            case Tile():
+                self._tile(tree)
             case Tasks():
                 self._tasks(tree)
             case Late(obligations=required):
                 self.where(tree.tests, lambda: self._late(required))
+            case _:
+                raise AssertionError(f"an unknown tree: {tree}")
 
     def _sequence(self, trees: Sequence[Tree]) -> None:
         for tree in trees:
@@ -60,51 +60,51 @@ class TreeLoops(GroupLoops):
             for obligation in required:
                 self.frame.fail(self.failed(obligation, obligation.axes))
 
-    def _ordered(self, tree: Ordered) -> None:
+    def _scalar(self, run: Run) -> None:
         """A statement in each iteration, one after the other."""
-        statement = tree.statement
-        written = {w.buffer for w in statement.writes}
+        written = {w.buffer for w in run.statement.writes}
         with self.frame.writing(self.aliases(written)):
-            self.iterations(tree.axes, lambda: self._statement(tree))
+            self.iterations(run.loops, lambda: self._statement(run))
 
-    def _statement(self, tree: Ordered) -> None:
-        statement = tree.statement
-        items = Items(self, checked=tree.checked)
+    def _statement(self, run: Run) -> None:
+        statement = run.statement
+        items = Items(self, checked=run.checked)
         if isinstance(statement, Assignment):
             store = Store(statement.target, statement.indices, statement.value)
             items.guarded(statement.guards, store)
         else:
             items.items(statement.items)
 
-    def _rows(self, tree: Rows) -> None:
+    def _tile(self, tile: Tile) -> None:
         """The blocks of rows, one after the other."""
-        step, frame, f = tree.step, self.frame, self.function
-        start, stop = self.bounds(step.axis)
-        for buffer in step.local:
-            row = step.rows[buffer]
+        frame, f = self.frame, self.function
+        count = tile.size
+        assert count is not None
+        start, stop = self.bounds(tile.axis)
+        for buffer in tile.local:
+            row = tile.rows[buffer]
             strides: list[IndexPoly] = []
             stride = as_poly(1)
             for axis, size in reversed(list(enumerate(buffer.shape))):
                 strides.insert(0, stride)
-                stride = stride * (as_poly(tree.size) if axis == row.axis else as_poly(size))
-            first = (as_poly(step.low) + row.offset) * strides[row.axis] * -1
+                stride = stride * (as_poly(count) if axis == row.axis else as_poly(size))
+            first = (as_poly(tile.low) + row.offset) * strides[row.axis] * -1
             frame.blocks[buffer] = strides, first
         self.share()
-        self.proofs[step.low] = self.proofs.get(step.axis.start, step.axis)
+        self.proofs[tile.low] = self.proofs.get(tile.axis.start, tile.axis)
 
         def block(index: Value) -> None:
-            end = index + tree.size
-            if tree.size > 1:
+            end = index + count
+            if count > 1:
                 last = f.index(stop)
                 end = f.select(f.compare("slt", end, last), end, last)
-            known = {step.low: index, tree.row: index, step.high: end}
-            with frame.level(known), self.opened(replace(step.axis, var=tree.row)):
-                for inner in tree.body:
-                    self.tree(inner)
+            known = {tile.low: index, tile.axis.var: index, tile.high: end}
+            with frame.level(known), self.opened(tile.axis):
+                self._sequence(tile.body)
 
-        f.loop(start, stop, tree.size, (), lambda index: block(index))
+        f.loop(start, stop, count, (), lambda index: block(index))
         frame.forget()
-        del self.proofs[step.low]
+        del self.proofs[tile.low]
 
     def share(self) -> None:
         """Let buffers use the memory of others, as the plan says."""
@@ -138,7 +138,7 @@ class TreeLoops(GroupLoops):
                 return value(outer) if isinstance(outer, Value) else outer
 
             pointers = {buffer: value(pointer) for buffer, pointer in frame.pointers.items()}
-            local = tree.body.step.local if isinstance(tree.body, Rows) else frozenset()
+            local = tree.body.local if isinstance(tree.body, Tile) else frozenset()
             for buffer, count in self.scratch.items():
                 if buffer not in local:
                     continue

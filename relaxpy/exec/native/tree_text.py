@@ -20,9 +20,9 @@ from relaxpy.exec.kernel.nest.nodes import (
     WhileLoop,
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Statement
-from relaxpy.exec.native.groups import Group, Member
+from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native.obligations import Obligation
-from relaxpy.exec.native.tree import For, Late, Ordered, Program, Rows, Tasks, Tree
+from relaxpy.exec.native.tree import Late, Program, Tasks
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 
@@ -47,25 +47,25 @@ def _tree(tree: Tree) -> Iterator[str]:
         case For(axis=axis, body=body):
             yield f"for {_axis(axis)}:"
             yield from _indented(line for inner in body for line in _tree(inner))
-        case Rows(step=step, size=size, body=body):
-            blocks = f" in blocks of {size}" if size > 1 else ""
-            yield f"each {_axis(step.axis)}{blocks}:"
+        case Tile(axis=axis, size=size, body=body):
+            blocks = f" in blocks of {size}" if size != 1 else ""
+            yield f"each {_axis(axis)}{blocks}:"
             yield from _indented(line for inner in body for line in _tree(inner))
         case Tasks(outer=outer, axis=axis, size=size, body=inner):
             blocks = f" in blocks of {size}" if size > 1 else ""
             yield f"tasks of {', '.join(map(_axis, (*outer, axis)))}{blocks}:"
             yield from _indented(_tree(inner))
-        case Group():
-            yield from _group(tree)
-        case Ordered(statement=statement, axes=axes, tests=tests):
-            yield _head("for", axes, (), tests)
-            yield from _indented(_statement(statement))
+        case Run() if tree.is_scalar:
+            yield _head("for", tree.loops, (), tree.tests)
+            yield from _indented(_statement(tree.statement))
+        case Run():
+            yield from _run(tree)
         case Late(obligations=required, tests=tests):
             for obligation in required:
                 yield _head("each", obligation.axes, (), tests)
                 yield from _indented((_obligation(obligation),))
         case _:
-            assert_never(tree)
+            pass
 
 
 def _obligation(obligation: Obligation) -> str:
@@ -75,11 +75,11 @@ def _obligation(obligation: Obligation) -> str:
     return f"test {test}" + (f" where {_all(obligation.path)}" if obligation.path else "")
 
 
-def _group(group: Group) -> Iterator[str]:
-    yield _head("for" if group.is_ordered else "each", group.axes, group.over, group.tests)
-    yield from _indented(map(_member, group.members))
-    if group.after:
-        yield from _indented(["then:", *_indented(map(_member, group.after))])
+def _run(run: Run) -> Iterator[str]:
+    yield _head("for" if run.is_serial else "each", run.axes, run.over, run.tests)
+    yield from _indented(map(_assignment, run.assignments))
+    if run.after:
+        yield from _indented(["then:", *_indented(map(_assignment, run.after))])
 
 
 def _head(word: str, axes: Sequence[Axis], over: Sequence[Axis], tests: Sequence[PrimExpr]) -> str:
@@ -89,20 +89,18 @@ def _head(word: str, axes: Sequence[Axis], over: Sequence[Axis], tests: Sequence
     return f"{', '.join(loops) or 'once'}{condition}:"
 
 
-def _member(member: Member) -> str:
-    target, value = _element(member.target, member.indices), str(member.value)
-    where = f" where {_all(member.guards)}" if member.guards else ""
-    if member.combine is None:
+def _assignment(statement: Assignment) -> str:
+    target, value = _element(statement.target, statement.indices), str(statement.value)
+    where = f" where {_all(statement.guards)}" if statement.guards else ""
+    if statement.combine is None:
         return f"{target} = {value}{where}"
-    start = "" if member.initial is None else f", from {member.initial}"
-    return f"{target} = {member.combine}({target}, {value}){where}{start}"
+    start = "" if statement.initial is None else f", from {statement.initial}"
+    return f"{target} = {statement.combine}({target}, {value}){where}{start}"
 
 
 def _statement(statement: Statement) -> Iterator[str]:
     if isinstance(statement, Assignment):
-        where = f" where {_all(statement.guards)}" if statement.guards else ""
-        target = _element(statement.target, statement.indices)
-        yield f"{target} = {statement.value}{where}"
+        yield _assignment(statement)
     else:
         yield from _items(statement.items)
 

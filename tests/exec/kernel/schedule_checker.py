@@ -10,6 +10,8 @@ It shares no code with the analysis of dependences, nor with the scheduler.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +56,13 @@ from tests.exec.kernel.schedule_text import (
 Memory: TypeAlias = tuple[object, int]
 """An element in the plan: the owner of the memory, and the position in it."""
 SCRATCH = "an intermediate result"
+COMBINED: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "add": ("+", operator.add),
+    "mul": ("*", operator.mul),
+    "min": ("min", min),
+    "max": ("max", max),
+}
+"""What the text calls the accumulations of plans, and what they do."""
 
 
 class OrderError(Exception):
@@ -79,14 +88,14 @@ def first_fault(
     """
     text = TextRun(func, args) if text is None else text
     try:
-        _PlanRun(in_tiles(make_plan(func, "kernel")) if plan is None else plan, text).whole()
+        PlanRun(in_tiles(make_plan(func, "kernel")) if plan is None else plan, text).whole()
     except OrderError as error:
         return str(error)
     return None
 
 
-@dataclass
-class _Ready:
+@dataclass(eq=False)
+class Ready:
     """A store whose operands have been read."""
 
     stored: Stored
@@ -96,7 +105,9 @@ class _Ready:
 
 
 @dataclass
-class _PlanRun:
+class PlanRun:
+    """The replay of a plan."""
+
     plan: Plan
     text: TextRun
     values: dict[Memory, Any] = field(default_factory=dict)
@@ -145,7 +156,16 @@ class _PlanRun:
                 yield stored
 
     def whole(self) -> None:
+        """Replay the trees.
+
+        Errors:
+            OrderError: they violate a dependence.
+        """
         self.trees(self.plan.trees)
+        self.complete()
+
+    def complete(self) -> None:
+        """Compare what the trees have left with what the text leaves."""
         for stored in self.text.stores:
             if stored.number not in self.done:
                 raise OrderError(f"{stored} is never executed")
@@ -193,8 +213,7 @@ class _PlanRun:
             own = self.text.shapes.get(name)
             if own is None:
                 raise UnsupportedError(f"the buffer {name}, which the text does not have")
-            inner = indices[len(indices) - len(own) :]  # without the dimensions of loops
-            where = sum(map(int.__mul__, inner, compact(own)))
+            where = offset % max(1, math.prod(own))  # without the dimensions of loops
         return (name, where), (self.owner(buffer), offset)
 
     def index(self, expr: PrimExpr) -> int:
@@ -204,10 +223,13 @@ class _PlanRun:
 
     # -- one store
 
-    def operands(self, store: Assignment | Store, target: Buffer) -> _Ready:
+    def operands(self, store: Assignment | Store, target: Buffer) -> Ready:
         """Read the operands of a store in this iteration, and compare them with the text."""
         own = BufferLoad(target, store.indices)
-        kind = accumulated(store.value, own)
+        combine = store.combine if isinstance(store, Assignment) else None
+        if combine is not None and combine not in COMBINED:
+            raise UnsupportedError(f"an accumulation by {combine}")
+        kind = COMBINED[combine][0] if combine else accumulated(store.value, own)
         found: dict[Cell, Token] = {}
         read = self.reader(found, None if kind is None else own)
         indices = tuple(evaluate(i, self.env, read) for i in store.indices)
@@ -226,7 +248,10 @@ class _PlanRun:
             found.pop(cell, None)
         self.compare(stored, found)
         if kind is None:
-            return _Ready(stored, memory, lambda _: wrapped(value, target.dtype))
+            return Ready(stored, memory, lambda _: wrapped(value, target.dtype))
+        if combine is not None:
+            function = COMBINED[combine][1]
+            return Ready(stored, memory, lambda old: wrapped(function(old, value), target.dtype))
         env = dict(self.env)
 
         def combined(current: Any) -> Any:
@@ -234,7 +259,7 @@ class _PlanRun:
             again: Read = lambda load, _: current if load is own else next(left)  # noqa: E731
             return wrapped(evaluate(store.value, env, again), target.dtype)
 
-        return _Ready(stored, memory, combined)
+        return Ready(stored, memory, combined)
 
     def match(self, position: str, cell: Cell, sources: frozenset[Cell]) -> Stored:
         queue = self.left[position, cell, sources]
@@ -276,7 +301,7 @@ class _PlanRun:
 
         return read
 
-    def write(self, ready: _Ready) -> None:
+    def write(self, ready: Ready) -> None:
         number, memory = ready.stored.number, ready.memory
         if ready.stored.kind is None:
             self.tokens[memory] = number
@@ -366,7 +391,7 @@ class _PlanRun:
             case Assignment():
                 self.map(statement, run.axes)
 
-    def at_once(self, statement: Assignment, axes: Sequence[Axis]) -> list[_Ready]:
+    def at_once(self, statement: Assignment, axes: Sequence[Axis]) -> list[Ready]:
         """The stores of many iterations, whose operands are all read first."""
         return [
             self.operands(statement, statement.target)
@@ -393,19 +418,20 @@ class _PlanRun:
         some = any(True for _ in self.iterations(run.over))
         if statement.initial is not None and (statement.always or some):
             for _ in self.iterations(run.axes):
-                found: dict[Cell, Token] = {}
-                value = wrapped(
-                    evaluate(statement.initial, self.env, self.reader(found)),
-                    statement.target.dtype,
-                )
-                indices = tuple(map(self.index, statement.indices))
-                cell, memory = self.locate(statement.target, indices)
-                earliest = next((r.stored for r in ready if r.memory == memory), None)
-                stored = self.initial(cell, earliest)
-                self.compare(stored, found)
-                self.write(_Ready(stored, memory, lambda _, value=value: value))
+                self.begin(statement, statement.initial, ready)
         for one in ready:
             self.write(one)
+
+    def begin(self, statement: Assignment, initial: PrimExpr, ready: Sequence[Ready]) -> None:
+        """Store the initial value of the accumulation of `ready` into one element."""
+        found: dict[Cell, Token] = {}
+        value = evaluate(initial, self.env, self.reader(found))
+        indices = tuple(map(self.index, statement.indices))
+        cell, memory = self.locate(statement.target, indices)
+        earliest = next((r.stored for r in ready if r.memory == memory), None)
+        stored = self.initial(cell, earliest)
+        self.compare(stored, found)
+        self.write(Ready(stored, memory, lambda _: wrapped(value, statement.target.dtype)))
 
     def initial(self, cell: Cell, first: Stored | None) -> Stored:
         """The store of the initial value of the accumulation that contains `first`."""

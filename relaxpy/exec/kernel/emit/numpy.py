@@ -42,6 +42,7 @@ from relaxpy.exec.kernel.plan.tree import (
     Tile,
     Tree,
     accesses,
+    runs,
 )
 from relaxpy.exec.kernel.plan.updates import Combine, Update, reduction_identity
 from relaxpy.exec.python_ast import (
@@ -204,6 +205,8 @@ class NumpyEmitter:
                 return self._tile(tree)
             case Run():
                 return self._arrays(tree) if tree.loops else self._scalar(tree.statement)
+            case _:
+                raise AssertionError(f"a tree of another back end: {tree}")
 
     def _for(self, tree: For) -> list[ast.stmt]:
         start, stop = self.scope.index(tree.axis.start), self.scope.index(tree.axis.stop)
@@ -261,11 +264,16 @@ class NumpyEmitter:
                 # The initialisation also runs if the reduction has no iteration.
                 outer = tuple(a for a in statement.axes if a not in run.over)
                 init = replace(
-                    statement, axes=outer, value=statement.initial, guards=(), initial=None
+                    statement,
+                    axes=outer,
+                    value=statement.initial,
+                    guards=(),
+                    combine=None,
+                    initial=None,
                 )
                 return [
-                    *self._arrays(Run(init, run.axes)),
-                    *self._arrays(replace(run, statement=replace(statement, initial=None))),
+                    *self._arrays(Run((init,), run.axes)),
+                    *self._arrays(replace(run, statements=(replace(statement, initial=None),))),
                 ]
         arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(run)}
         lines = concise(self._lines(run), arrays)
@@ -552,7 +560,7 @@ class NumpyEmitter:
             body.append(self._block_rows(owner, rows, empty if owner in tile.local else None))
             self.scope.buffers[buffer] = self.scope.buffer(owner)
             self.rows[owner] = self.rows[buffer] = rows
-        for run in tile.body:
+        for run in runs(tile.body):
             [blocked] = [a.var for a in run.axes if a.start is tile.low]
             self.proof = {**outer[1], blocked: replace(tile.axis, var=blocked)}
             body += self._arrays(run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -13,7 +12,6 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, accesses, runs
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import Mul, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -106,11 +104,8 @@ def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
     along = total.over[0].var
     if not all(_is_row(factor, along, everywhere) for factor in factors):
         return None
-    factored = Mul(*factors)
-    summed = cast(
-        "PrimExpr", rewrite(summing.value, lambda node: factored if node is load else None)
-    )
-    return replace(total, statement=replace(summing, value=summed), idiom=Contraction(factors))
+    summing = replace(summing, value=Mul(*factors))
+    return replace(total, statements=(summing,), idiom=Contraction(factors))
 
 
 def _renamed(

@@ -219,7 +219,7 @@ def row_bytes(tile: Tile, plan: Plan) -> IndexPoly:
     """The bytes that one iteration accesses in memory that has a row for it."""
     total = as_poly(0)
     seen: set[Buffer] = set()
-    for run in tile.body:
+    for run in runs(tile.body):
         [var] = (a.var for a in run.axes if a.start is tile.low)
         for access in accesses(run):
             using = {n for n, i in enumerate(access.indices) if mentions(i, {var})}

@@ -40,7 +40,8 @@ def fold_initial(
                 init = _initial(result, tree, update, shape_vars, roots, serial)
                 if init is not None:
                     position, value, always = init
-                    tree = replace(tree, statement=replace(update, initial=value, always=always))
+                    update = replace(update, initial=value, always=always)
+                    tree = replace(tree, statements=(update,))
                     del result[position]
             case _:
                 pass

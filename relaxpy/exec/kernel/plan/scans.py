@@ -40,7 +40,7 @@ def scan_of(
     if {v for m in affine_maps for v in m.coefficients} != variables:
         return None
     others = tuple(a for a in axes if a is not axis)
-    return Run(statement, others, ordered=(axis,), idiom=Scan(update, before))
+    return Run((statement,), others, ordered=(axis,), idiom=Scan(update, before))
 
 
 def _recurrence_axis(

@@ -100,7 +100,7 @@ class _Scheduler:
         levels = [n for n in range(common) if statements[0].axes[n].var not in serial_vars]
         if not levels:
             for statement in statements:
-                yield Run(statement)
+                yield Run((statement,))
             return
         allowed = [n for n in levels if self._may_be_outermost(n, levels, statements, inside)]
         best = min(allowed, key=lambda n: (self._cycle_sizes(n, levels, component, inside), n))
@@ -145,13 +145,13 @@ class _Scheduler:
             extreme = arg_extreme_of(statement)
             if extreme is not None and extreme.axis in axes:
                 others = tuple(a for a in axes if a is not extreme.axis)
-                return Run(statement, others, ordered=(extreme.axis,), idiom=extreme)
-            tree: Tree = Run(statement)
+                return Run((statement,), others, ordered=(extreme.axis,), idiom=extreme)
+            tree: Tree = Run((statement,))
             for axis in reversed(axes):
                 tree = For(axis, (tree,), statement.reason)
             return tree
         if not axes:
-            return Run(statement)
+            return Run((statement,))
         direct = classify(statement, axes, self.shape_vars)
         simpler = classify(*coalesced(statement, axes, self.shape_vars), self.shape_vars)
         return direct if simpler.ordered else simpler
@@ -166,18 +166,19 @@ def classify(statement: Assignment, axes: tuple[Axis, ...], shape_vars: Containe
     update = statement.update
     maps = [m for m in _maps(statement, variables) if m is not None]
     if len(maps) < len(statement.indices):
-        return Run(statement, ordered=axes)
+        return Run((statement,), ordered=axes)
     if update is None:
-        return Run(statement, axes)
+        return Run((statement,), axes)
     if not is_one_to_one(maps, axes, shape_vars):
-        return Run(statement, ordered=axes)
+        return Run((statement,), ordered=axes)
     inside = {v for m in maps for v in m.coefficients}
     spatial = tuple(a for a in axes if a.var in inside)
     over = tuple(a for a in axes if a.var not in inside)
     product = None
     if over and update.combine == "add" and not statement.guards:
         product = _contraction(statement, spatial, over, update.operand)
-    return Run(statement, spatial, over, idiom=product)
+    statement = statement.accumulating() if over else statement
+    return Run((statement,), spatial, over, idiom=product)
 
 
 def _maps(statement: Assignment, variables: Container[Var]) -> list[Affine | None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass
@@ -42,7 +43,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     walk_items,
 )
 from relaxpy.exec.kernel.plan.initialisation import reduction_loops, with_initialisation
-from relaxpy.exec.kernel.plan.updates import Update, update_of
+from relaxpy.exec.kernel.plan.updates import Combine, Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
@@ -70,16 +71,16 @@ _UNKNOWN_MEMORY = Access(decl_buffer((), "uint8", "elsewhere"), (), ())
 """The effects of external functions, which are called in the order of the text."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Assignment:
     """`target[indices] = value` over a box, where all `guards` hold.
 
     `axes` are the enclosing loops, outermost first. The variable of an axis with one iteration is
     replaced by its start in all expressions. The axes in `ordered` may not be reordered.
 
-    If the value combines the target with an operand, that is its `update`. It then starts from
-    `initial`, or without one from the present value of the target. If the accumulation has no
-    iteration, the target becomes `initial` if it `always` does; else it does not change.
+    An accumulation has a function to `combine` the target with the value. It starts from `initial`,
+    or without one from the present value of the target. If it has no iteration, the target becomes
+    `initial` if it `always` does; else it does not change.
     """
 
     axes: tuple[Axis, ...]
@@ -90,23 +91,68 @@ class Assignment:
     ordered: frozenset[Var]
     block: str | None
     span: Span | None
+    combine: Combine | None = None
     initial: PrimExpr | None = None
     always: bool = True
-    update: Update | None = field(init=False)
-    write: Access = field(init=False)
-    reads: tuple[Access, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        variables = {a.var for a in self.axes}
-        update = update_of(self.value, BufferLoad(self.target, self.indices), self.axes)
-        object.__setattr__(self, "update", update)
-        object.__setattr__(self, "write", access(self.target, self.indices, variables))
-        object.__setattr__(self, "reads", tuple(_reads(expressions_of(self), variables)))
+    @cached_property
+    def update(self) -> Update | None:
+        """How the target is combined with an operand, if it is."""
+        if self.combine is not None:
+            return Update(self.combine, self.value)
+        return update_of(self.value, BufferLoad(self.target, self.indices), self.axes)
+
+    @cached_property
+    def write(self) -> Access:
+        """The element that an iteration stores."""
+        return access(self.target, self.indices, {a.var for a in self.axes})
 
     @property
     def writes(self) -> tuple[Access, ...]:
         """The write: one element in each iteration."""
         return (self.write,)
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """What an iteration reads, with the bounds of the loops."""
+        found = _reads(expressions_of(self), {a.var for a in self.axes})
+        present = () if self.combine is None or self.initial is not None else (self.write,)
+        return (*present, *found)
+
+    def read_elements(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+        """The buffers and indices that an iteration of an accumulation or store reads."""
+        sources = (self.value, *self.guards, *self.indices)
+        for load in (load for source in sources for load in loads(source)):
+            yield load.buffer, load.indices
+
+    def elements(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+        """The same with the element of the target, and what the initial value reads."""
+        yield from self.read_elements()
+        yield self.target, self.indices
+        if self.initial is not None:
+            yield from ((load.buffer, load.indices) for load in loads(self.initial))
+
+    def accumulating(self) -> Assignment:
+        """The statement as an accumulation, which its `update` describes."""
+        assert self.update is not None
+        return replace(self, value=self.update.operand, combine=self.update.combine)
+
+    def rewritten(self, change: Callable[[PrimExpr], PrimExpr]) -> Assignment:
+        """The same with other expressions."""
+        return replace(
+            self,
+            indices=tuple(map(change, self.indices)),
+            value=change(self.value),
+            guards=tuple(map(change, self.guards)),
+            initial=None if self.initial is None else change(self.initial),
+        )
+
+    def substituted(self, values: Mapping[Var, PrimExpr]) -> Assignment:
+        """The same with `values`, converted to their datatypes, for variables."""
+        if not values:
+            return self
+        values = {var: ops.cast_to(value, var.dtype) for var, value in values.items()}
+        return self.rewritten(lambda expr: substitute(expr, values))
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis, Nest
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.dependence import independent_axes
-from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -61,20 +61,62 @@ class Search:
 Idiom: TypeAlias = Contraction | Scan | Search | ArgExtreme
 
 
+class Tree:
+    """A part of a kernel: a `Run`, a `For`, a `Tile`, or what a back end adds to these."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Run(Tree):
     """A statement in the loops around it, apart from those that enclose it in the tree.
 
     The iterations of `axes` may run at once, where all loads precede all stores. In each of them,
     those of `over` accumulate into one element, in an order that a back end chooses, or those of
     `ordered` run in the order of the text. A library may have a function for the `idiom`.
+
+    A back end may join several assignments, which then run in turn in each iteration, and let each
+    iteration of `axes` end with the stores `after` the only accumulation. It notes the `tests` that
+    enclosing loops have to pass, the axes that are `independent`, as their iterations may be in any
+    order, and whether what must hold is `checked` in each iteration.
     """
 
-    statement: Statement
+    statements: tuple[Statement, ...]
     axes: tuple[Axis, ...] = ()
     over: tuple[Axis, ...] = ()
     ordered: tuple[Axis, ...] = ()
     idiom: Idiom | None = None
+    tests: tuple[PrimExpr, ...] = ()
+    independent: frozenset[Var] = frozenset()
+    after: tuple[Assignment, ...] = ()
+    checked: bool = False
+
+    @property
+    def statement(self) -> Statement:
+        """The only statement."""
+        [statement] = self.statements
+        return statement
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """The statements that are assignments."""
+        return tuple(s for s in self.statements if isinstance(s, Assignment))
+
+    @property
+    def accumulations(self) -> tuple[Assignment, ...]:
+        """The assignments that accumulate."""
+        return tuple(s for s in self.assignments if s.combine is not None)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it runs element by element: in order, with checks, or a compound statement."""
+        has_compound = any(isinstance(s, Compound) for s in self.statements)
+        return bool(self.ordered) or self.checked or has_compound
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether some of its loops run in the order of the text."""
+        return bool(self.ordered) or any(a.var not in self.independent for a in self.axes)
 
     @property
     def loops(self) -> tuple[Axis, ...]:
@@ -94,7 +136,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class For:
+class For(Tree):
     """`body` for each value of `axis`, in order."""
 
     axis: Axis
@@ -111,22 +153,23 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tile:
+class Tile(Tree):
     """`body` over blocks of `axis`, which may run in any order and in parallel.
 
     In each run one axis is from `low` to below `high`, the variables of a block. `rows` are the
     buffers of which only those rows are accessed; the live range of those in `local` is one block.
+
+    Where a back end has chosen the `size` of blocks, one of size 1 has no such axes: the variable
+    of `axis` takes their place.
     """
 
     axis: Axis
     low: Var
     high: Var
-    body: tuple[Run, ...]
+    body: tuple[Tree, ...]
     rows: Mapping[Buffer, Row]
     local: frozenset[Buffer]
-
-
-Tree: TypeAlias = Run | For | Tile
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,10 +220,13 @@ class Plan:
 def runs(trees: Iterable[Tree]) -> Iterator[Run]:
     """The statements of `trees` in their own loops, in order."""
     for tree in trees:
-        if isinstance(tree, Run):
-            yield tree
-        else:
-            yield from runs(tree.body)
+        match tree:
+            case Run():
+                yield tree
+            case For(body=body) | Tile(body=body):
+                yield from runs(body)
+            case _:
+                pass
 
 
 def accesses(tree: Tree) -> Iterator[Access]:

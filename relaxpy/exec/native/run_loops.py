@@ -1,4 +1,4 @@
-"""Emits groups: loops in which stores and accumulations run side by side, in vectors."""
+"""Emits runs: loops in which stores and accumulations run side by side, in vectors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.accumulate import combined, identity
 from relaxpy.exec.native.contract import Operand, emit_product, product_of
 from relaxpy.exec.native.frame import Lanes, storage_type, value_type
-from relaxpy.exec.native.groups import Group, Member, lane_axis
+from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -27,25 +29,25 @@ _SEARCHED = 64
 """The elements that a search looks at together, one for each bit of an integer."""
 
 
-class GroupLoops(Loops):
-    """Emits groups of statements."""
+class RunLoops(Loops):
+    """Emits runs of assignments."""
 
-    def group(self, group: Group) -> None:
-        """Emit the loops of a group."""
-        written = {m.target for m in (*group.members, *group.after)}
+    def run(self, run: Run) -> None:
+        """Emit the loops of a run."""
+        written = {m.target for m in (*run.assignments, *run.after)}
         with self.frame.writing(self.aliases(written)):
-            product = product_of(group, self.program.plan.root)
+            product = product_of(run, self.program.plan.root)
             if product is not None and all(map(self._has_whole_rows, product.operands)):
                 emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()
                 return
-            along = lane_axis(group)
-            if along is not None and any(along is a for a in group.axes):
-                rest = tuple(a for a in group.axes if a is not along)
-                columns = self._sweep if _is_swept(group) else self._columns
-                self.iterations(rest, lambda: columns(group, along))
+            along = lane_axis(run)
+            if along is not None and any(along is a for a in run.axes):
+                rest = tuple(a for a in run.axes if a is not along)
+                columns = self._sweep if _is_swept(run) else self._columns
+                self.iterations(rest, lambda: columns(run, along))
             else:
-                self.iterations(group.axes, lambda: self._element(group, along))
+                self.iterations(run.axes, lambda: self._element(run, along))
 
     def _has_whole_rows(self, operand: Operand) -> bool:
         """Whether the strides of an operand are those of its buffer, also in a block of rows."""
@@ -59,29 +61,31 @@ class GroupLoops(Loops):
         owners = {root.get(b, b) for b in written}
         return frozenset({*owners, *(b for b, owner in root.items() if owner in owners)})
 
-    def count(self, group: Group) -> int:
-        """The number of lanes for the values of a group."""
-        buffers = {b for m in group.members for b in (m.target, *(b for b, _ in m.reads()))}
+    def count(self, run: Run) -> int:
+        """The number of lanes for the values of a run."""
+        buffers = {
+            b for m in run.assignments for b in (m.target, *(b for b, _ in m.read_elements()))
+        }
         bits = max(storage_type(b.dtype).bits for b in buffers)
         return LANE_BITS // max(bits, 16)
 
-    def _columns(self, group: Group, along: Axis) -> None:
+    def _columns(self, run: Run, along: Axis) -> None:
         """The iterations of `along` as lanes; accumulations run inside these."""
 
         def chunk(lanes: Lanes, number: int) -> Sequence[Value]:
             with self.frame.level(lanes=lanes):
-                sums = self._starts(group, lanes.count)
-                sums = self.nested(group.over, lambda *c: self._body(group, c), sums)
-                self._finish(group, sums)
+                sums = self._starts(run, lanes.count)
+                sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
+                self._finish(run, sums)
             return ()
 
-        self.chunks(along, self.count(group), 1, chunk, ())
+        self.chunks(along, self.count(run), 1, chunk, ())
 
-    def _sweep(self, group: Group, along: Axis) -> None:
+    def _sweep(self, run: Run, along: Axis) -> None:
         """As `_columns`, but row by row in the order of memory, with the targets as sums."""
-        frame, f, count = self.frame, self.function, self.count(group)
-        members = [m for m in group.members if m.combine is not None]
-        [row] = group.over
+        frame, f, count = self.frame, self.function, self.count(run)
+        members = run.accumulations
+        [row] = run.over
 
         def begin(lanes: Lanes, number: int) -> Sequence[Value]:
             with frame.level(lanes=lanes):
@@ -99,7 +103,7 @@ class GroupLoops(Loops):
                     frame.pin(sums)
                     for index in numbers:
                         with frame.level({row.var: index}), self.opened(row):
-                            sums = self._body(group, sums)
+                            sums = self._body(run, sums)
                     for member, total in zip(members, sums, strict=True):
                         self._store_value(member, total)
                 return ()
@@ -123,33 +127,33 @@ class GroupLoops(Loops):
         f.loop(blocks, stop, 1, (), lambda index: rows([index]))
         frame.forget()
 
-    def _element(self, group: Group, along: Axis | None) -> None:
+    def _element(self, run: Run, along: Axis | None) -> None:
         """One iteration of the axes; accumulations run with `along` as lanes."""
         if along is None:
-            sums = self._starts(group, 1)
-            sums = self.nested(group.over, lambda *c: self._body(group, c), sums)
-            self._finish(group, sums)
+            sums = self._starts(run, 1)
+            sums = self.nested(run.over, lambda *c: self._body(run, c), sums)
+            self._finish(run, sums)
             return
-        condition = _searched(group)
+        condition = _searched(run)
         if condition is not None:
-            self._search(group, condition)
+            self._search(run, condition)
             return
-        count = self.count(group)
-        rest = tuple(a for a in group.over if a is not along)
-        unroll = 4 if group.reduces and len(group.members) == 1 else 2
-        width = len(self._starts(group, count))
+        count = self.count(run)
+        rest = tuple(a for a in run.over if a is not along)
+        unroll = 4 if run.accumulations and len(run.assignments) == 1 else 2
+        width = len(self._starts(run, count))
 
         def row(*carried: Value) -> Sequence[Value]:
             def body(lanes: Lanes, number: int, *sums: Value) -> Sequence[Value]:
                 mine = slice(number * width, (number + 1) * width)
                 with self.frame.level(lanes=lanes):
-                    updated = self._body(group, sums[mine])
+                    updated = self._body(run, sums[mine])
                 return [*sums[: mine.start], *updated, *sums[mine.stop :]]
 
             return self.chunks(along, count, unroll, body, carried)
 
-        sums = self.nested(rest, row, self._starts(group, count) * unroll)
-        members = [m for m in group.members if m.combine is not None]
+        sums = self.nested(rest, row, self._starts(run, count) * unroll)
+        members = run.accumulations
         totals: list[Value] = []
         for number, member in enumerate(members):
             parts = sums[number::width]
@@ -159,12 +163,12 @@ class GroupLoops(Loops):
             dtype = member.target.dtype
             totals.append(self.function.fold_lanes(total, partial(combined, combine, dtype)))
         self.frame.pin(totals)
-        self._finish(group, totals)
+        self._finish(run, totals)
 
-    def _search(self, group: Group, condition: PrimExpr) -> None:
+    def _search(self, run: Run, condition: PrimExpr) -> None:
         """The first iteration of the only axis of accumulation in which the condition holds."""
         f, frame = self.function, self.frame
-        [axis], [member] = group.over, group.members
+        [axis], [member] = run.over, run.assignments
         start, stop = map(f.index, self.bounds(axis))
 
         def hits(index: Value, mask: Value | None) -> list[Value]:
@@ -200,7 +204,7 @@ class GroupLoops(Loops):
         self._store_value(member, f.select(f.compare("eq", bits, 0), missing, place))
         frame.forget()
 
-    def _tree(self, member: Member, values: Sequence[Value]) -> Value:
+    def _tree(self, member: Assignment, values: Sequence[Value]) -> Value:
         assert member.combine is not None
         values = list(values)
         while len(values) > 1:
@@ -210,20 +214,20 @@ class GroupLoops(Loops):
             ]
         return values[0]
 
-    def _starts(self, group: Group, lanes: int) -> list[Value]:
+    def _starts(self, run: Run, lanes: int) -> list[Value]:
         return [
             identity(self.function, m.combine, m.target.dtype, lanes)
-            for m in group.members
+            for m in run.assignments
             if m.combine is not None
         ]
 
-    def _body(self, group: Group, sums: Sequence[Value]) -> list[Value]:
+    def _body(self, run: Run, sums: Sequence[Value]) -> list[Value]:
         """One iteration of the members; the accumulators afterwards."""
         frame = self.frame
         outer, frame.stored = frame.stored, dict(frame.stored)
         remaining = list(sums)
         results: list[Value] = []
-        for member in group.members:
+        for member in run.assignments:
             if member.combine is None:
                 self._store_member(member)
             else:
@@ -231,13 +235,13 @@ class GroupLoops(Loops):
         frame.stored = outer
         return results
 
-    def _condition(self, member: Member) -> Value | None:
+    def _condition(self, member: Assignment) -> Value | None:
         condition: Value | None = None
         for guard in member.guards:
             condition = self.frame.both(condition, self.frame.value(guard))
         return condition
 
-    def _store_member(self, member: Member) -> None:
+    def _store_member(self, member: Assignment) -> None:
         frame = self.frame
         target, indices = member.target, member.indices
         if target in self.program.elided:
@@ -258,7 +262,7 @@ class GroupLoops(Loops):
         if condition is None:
             frame.stored[target, indices] = value
 
-    def _accumulated(self, member: Member, total: Value) -> Value:
+    def _accumulated(self, member: Assignment, total: Value) -> Value:
         frame, f = self.frame, self.function
         condition = self._condition(member)
         lanes = total.type.lanes
@@ -273,23 +277,23 @@ class GroupLoops(Loops):
         frame.pin([result])
         return result
 
-    def _finish(self, group: Group, totals: Sequence[Value]) -> None:
+    def _finish(self, run: Run, totals: Sequence[Value]) -> None:
         """Store the results of the accumulations."""
         frame = self.frame
-        members = [m for m in group.members if m.combine is not None]
+        members = run.accumulations
         for member, total in zip(members, totals, strict=True):
             if member.initial is None or member.always:
                 self._store_total(member, total)
                 continue
             tests = [
                 ops.convert(as_poly(a.start).expr() < as_poly(a.stop).expr())
-                for a in group.over
+                for a in run.over
                 if not a.extent.is_at_least(1, self.plan.shape_vars)
             ]
             self.where(tests, partial(self._store_total, member, total))
         frame.forget()
 
-    def _store_total(self, member: Member, total: Value) -> None:
+    def _store_total(self, member: Assignment, total: Value) -> None:
         frame = self.frame
         dtype = member.target.dtype
         initial = member.initial
@@ -301,12 +305,12 @@ class GroupLoops(Loops):
         result = frame.rounded(sum_, dtype)
         self._store_value(member, result)
 
-    def _present(self, member: Member) -> Value:
+    def _present(self, member: Assignment) -> Value:
         """The value of the target of an accumulation."""
         load = BufferLoad(member.target, member.indices)
         return self.frame.widened(self.frame.load(load), member.target.dtype)
 
-    def _store_value(self, member: Member, value: Value) -> None:
+    def _store_value(self, member: Assignment, value: Value) -> None:
         """Store the value of an accumulation, unless the element is outside."""
         frame, target = self.frame, member.target
         inside = frame.unproved(target, member.indices)
@@ -322,11 +326,15 @@ class GroupLoops(Loops):
         self.function.branch(inside, perform)
 
 
-def _searched(group: Group) -> PrimExpr | None:
-    """The condition of which a group computes the first position along a long axis."""
-    match group.members, group.over:
+def _searched(run: Run) -> PrimExpr | None:
+    """The condition of which a run computes the first position along a long axis."""
+    match run.assignments, run.over:
         case (
-            [Member(combine="min", initial=IntImm(value=start), always=True, guards=()) as member],
+            [
+                Assignment(
+                    combine="min", initial=IntImm(value=start), always=True, guards=()
+                ) as member
+            ],
             [axis],
         ) if axis.extent.constant is None or axis.extent.constant >= _SEARCHED:
             match member.value:
@@ -338,12 +346,12 @@ def _searched(group: Group) -> PrimExpr | None:
     return None
 
 
-def _is_swept(group: Group) -> bool:
+def _is_swept(run: Run) -> bool:
     """Whether accumulations over one axis may keep their sums in the targets."""
-    if len(group.over) != 1 or (group.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
+    if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
         return False
-    members = [m for m in group.members if m.combine is not None]
-    return not group.is_ordered and all(
+    members = run.accumulations
+    return not run.is_serial and all(
         (m.initial is None or m.always)
         and not (m.target.dtype.is_float and m.target.dtype.bits < 32)
         for m in members

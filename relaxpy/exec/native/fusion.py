@@ -1,0 +1,108 @@
+"""Joins neighbouring runs over the same loops, which then run in turn in each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import TypeAlias
+
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Run, Tree
+from relaxpy.exec.native.contract import product_of
+from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions, substitute
+
+
+def fused(trees: Iterable[Tree], root: Callable[[Buffer], Buffer]) -> Iterator[Tree]:
+    """The trees, with neighbouring runs joined where each iteration only meets its own elements.
+
+    `root` is the buffer whose memory a buffer uses.
+    """
+    last: Tree | None = None
+    for tree in trees:
+        both = None
+        if isinstance(last, Run) and isinstance(tree, Run):
+            both = _joined(last, tree, root)
+        if both is None and last is not None:
+            yield last
+        last = both or tree
+    if last is not None:
+        yield last
+
+
+def _joined(first: Run, second: Run, root: Callable[[Buffer], Buffer]) -> Run | None:
+    """One run of both, or None if that changes a result, or if one is a product of matrices."""
+    if first.is_scalar or second.is_scalar:
+        return None
+    if len(first.loops) != len(second.loops) or len(first.tests) != len(second.tests):
+        return None
+    if not all(a is b for a, b in zip(first.tests, second.tests, strict=True)):
+        return None
+    reduces = bool(second.over)
+    if first.over and reduces and len(first.axes) != len(second.axes):
+        return None
+    pairs = list(zip(first.loops, second.loops, strict=True))
+    renamed = {b.var: a.var for a, b in pairs if a.var is not b.var}
+    if any(a.var.dtype != b.var.dtype for a, b in pairs):
+        return None
+    if not all(
+        as_poly(x).same(as_poly(substitute(y, renamed)))
+        for a, b in pairs
+        for x, y in ((a.start, b.start), (a.stop, b.stop))
+    ):
+        return None
+    later = [s.substituted(renamed) for s in second.assignments]
+    variables = {a.var for a in first.loops}
+    before = [(s, list(s.elements())) for s in first.assignments]
+    after = [(s, list(s.elements())) for s in later]
+    for one, other in product(before, after):
+        if not all(_needs_own(*pair, root, variables) for pair in ((one, other), (other, one))):
+            return None
+    if product_of(first, root) is not None or product_of(second, root) is not None:
+        return None
+    count = len(second.axes if reduces else first.axes)
+    axes, over = first.loops[:count], first.loops[count:]
+    independent = first.independent & {renamed.get(v, v) for v in second.independent}
+    statements = (*first.statements, *later)
+    return Run(statements, axes, over, tests=first.tests, independent=independent)
+
+
+_Used: TypeAlias = tuple[Assignment, Sequence[tuple[Buffer, tuple[PrimExpr, ...]]]]
+
+
+def _needs_own(
+    writer: _Used, other: _Used, root: Callable[[Buffer], Buffer], variables: Iterable[Var]
+) -> bool:
+    """Whether an iteration of `other` needs what the same iteration of `writer` stores, at most."""
+    one = writer[0]
+    written = root(one.target)
+    member, accesses = other
+    for buffer, indices in accesses:
+        if root(buffer) is not written:
+            continue
+        if one.combine is not None or (member.combine is not None and buffer is member.target):
+            return False
+        if not _same_element(one, buffer, indices, variables):
+            return False
+    return True
+
+
+def _same_element(
+    writer: Assignment, buffer: Buffer, indices: Sequence[PrimExpr], variables: Iterable[Var]
+) -> bool:
+    """Whether an access is that of the element which `writer` stores, one for each iteration."""
+    if buffer.ndim != writer.target.ndim or writer.guards:
+        return False
+    if not all(a is b for a, b in zip(indices, writer.indices, strict=True)):
+        return False
+    if not all(any(mentions(i, {v}) for i in writer.indices) for v in variables):
+        return False
+    target = writer.target
+    same = all(a is b for a, b in zip(buffer.shape, target.shape, strict=True))
+    if same and not buffer.strides and not target.strides:
+        return True
+    strides = zip(strides_of(buffer), strides_of(target), strict=True)
+    return all(as_poly(a).same(as_poly(b)) for a, b in strides)

@@ -1,0 +1,133 @@
+"""Which loop of a run should be the lanes of vectors, and the order of its loops for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Contraction, Run
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.substitution import mentions
+
+_REVERSED = 2
+_GATHER = 12
+"""The cost of elements that are not consecutive, in terms of consecutive ones."""
+LONGEST_STEP = 4
+"""Up to this distance, elements are loaded as vectors, at the cost of as many."""
+
+
+def with_best_order(run: Run) -> Run:
+    """A run of one assignment, with its loops in the order of the elements of its target.
+
+    Sums of products of 16 bits are rounded once.
+    """
+    [statement] = run.assignments
+    value = statement.value
+    if not run.over:
+        return run if run.is_serial else replace(run, axes=_in_target_order(statement, run.axes))
+    if isinstance(run.idiom, Contraction) and value.dtype.is_float and value.dtype.bits == 16:
+        wide = reduce(ops.mul, (ops.cast_to(f, "float32") for f in run.idiom.factors))
+        return replace(run, statements=(replace(statement, value=wide),))
+    return run
+
+
+def in_lanes(run: Run) -> Run:
+    """A run in order with an independent loop as lanes, if one is suited; else the same run."""
+    variables = {a.var for a in run.ordered}
+    if (
+        run.checked
+        or not run.assignments
+        or any(mentions(bound, variables) for a in run.ordered for bound in (a.start, a.stop))
+    ):
+        return run
+    order = sorted(run.ordered, key=lambda axis: axis.var in run.independent)
+    vectors = replace(run, axes=tuple(order), ordered=())
+    along = lane_axis(vectors)
+    if along is None or along.var not in run.independent:
+        return run
+    [statement] = run.assignments
+    return vectors if any(mentions(i, {along.var}) for i in statement.indices) else run
+
+
+def _in_target_order(statement: Assignment, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes in the order in which the target's indices mention them."""
+
+    def place(axis: Axis) -> int:
+        found = [n for n, i in enumerate(statement.indices) if mentions(i, {axis.var})]
+        return found[0] if found else -1
+
+    independent = {a.var for a in axes}
+    if any(mentions(b, independent) for a in axes for b in (a.start, a.stop)):
+        return axes
+    return tuple(sorted(axes, key=place))
+
+
+def lane_axis(run: Run) -> Axis | None:
+    """The axis whose iterations should be the lanes of vectors; None if no axis is suited."""
+    best: tuple[float, Axis | None] = (1.0, None)
+    dependent = {
+        a.var
+        for a in run.loops
+        for b in run.loops
+        if any(mentions(bound, {a.var}) for bound in (b.start, b.stop))
+    }
+    accesses = [*_accesses(run)]
+    for number, axis in enumerate(run.loops, 1):
+        is_last = number == len(run.loops)
+        if axis.var in dependent or not (axis.var in run.independent or is_last):
+            continue
+        cost = _cost(run, axis, accesses)
+        if cost <= best[0]:
+            best = cost, axis
+    return best[1]
+
+
+def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:
+    """The elements that an iteration reads, and the target, which is marked, with its member."""
+    for member in run.assignments:
+        for buffer, indices in member.read_elements():
+            yield member, False, _position(buffer, indices)
+        yield member, True, _position(member.target, member.indices)
+
+
+def _position(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
+    position = as_poly(0)
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        position = position + as_poly(index) * as_poly(stride)
+    return position
+
+
+def _cost(run: Run, axis: Axis, accesses: Sequence[tuple[Assignment, bool, IndexPoly]]) -> float:
+    """The cost of an iteration with `axis` as lanes, where 1 is that of scalars."""
+    lanes = 8.0
+    extent = axis.extent.constant
+    if extent is not None:
+        lanes = min(lanes, max(extent, 1))
+    is_summed = any(axis is a for a in run.over)
+    costs = [
+        _access_cost(position, axis.var, is_target=is_target)
+        for member, is_target, position in accesses
+        if not (is_target and is_summed and member.combine is not None)
+    ]
+    if _GATHER in costs:  # the time of distant elements, such as those of stores, decides
+        costs = [_GATHER if cost > _REVERSED else cost for cost in costs]
+    return (sum(costs) + 1) / (len(costs) + 1) / lanes
+
+
+def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:
+    if not position.mentions({var}):
+        return 0.5
+    linear = affine(position, {var})
+    step = None if linear is None else linear.constant(var)
+    if step == -1:
+        return _REVERSED
+    if step is not None and 2 <= step <= LONGEST_STEP and not is_target:
+        return step
+    return 1.0 if step == 1 else _GATHER
