@@ -1,7 +1,8 @@
 """Random kernels that collide, recur and share memory: their results, and the order of their plans.
 
 `python -m tests.fuzz.schedules COUNT [SEED]` compiles and runs COUNT kernels, compares them with
-their text performed in its order, and holds their plans against the checker of schedules.
+their text performed in its order, and holds their plans and the programs for native code against
+the checker of schedules.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from relaxpy.exec.kernel import compile_kernel
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.script import from_source
+from tests.exec.kernel.program_checker import program_fault
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import function_of
@@ -35,7 +37,8 @@ def perform(text: str, rows: int, places: int, seed: object) -> None:
     """Run a kernel on random numbers, with so many rows of U and elements of P.
 
     Errors:
-        AssertionError: it does not do what its text says, or its plan is in no legal order.
+        AssertionError: it does not do what its text says, or its plan or the program of that for
+            native code is in no legal order.
     """
     func = from_source(text)
     rng = np.random.default_rng(Random(str(seed)).getrandbits(32))
@@ -50,6 +53,8 @@ def perform(text: str, rows: int, places: int, seed: object) -> None:
         expected = [wanted.values[(name, place), 0] for place in range(found.size)]
         assert found.reshape(-1).tolist() == expected, name
     fault = first_fault(func, arguments, in_tiles(kernel.plan), wanted)
+    assert fault is None, fault
+    fault = program_fault(func, arguments, kernel.plan, wanted)
     assert fault is None, fault
 
 

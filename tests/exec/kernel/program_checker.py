@@ -1,0 +1,201 @@
+"""Replays the programs of native code as `schedule_checker` replays plans.
+
+Where the order of iterations makes no difference, according to a program, they run backwards. Each
+statement runs in all lanes of a vector before the next one does, and there are few lanes or many.
+What is in registers is lost after the lanes. What a stretch of a loop accumulates into memory of
+the program is accumulated into the element where the program combines the stretches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relaxpy.exec.kernel.nest.nodes import Axis, Store
+from relaxpy.exec.kernel.plan.statements import Assignment, Compound
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
+from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.epilogues import with_epilogues
+from relaxpy.exec.native.flat import with_flat_axes
+from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.split import in_tasks
+from relaxpy.exec.native.tree import Late, Program, Tasks, program_of
+from relaxpy.ir.core.dtype import INT64
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import IntImm, Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from tests.exec.kernel.schedule_checker import OrderError, PlanRun, Ready
+from tests.exec.kernel.schedule_text import TextRun
+
+
+def program_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan, text: TextRun) -> str | None:
+    """A description of the first dependence that the program of a plan violates, or None.
+
+    There is no program of views and pointers.
+    """
+    if plan.views or plan.nest.pointers or plan.nest.constants:
+        return None
+    program = in_tasks(with_flat_axes(with_epilogues(program_of(plan))))
+    for lanes in (2, 64):
+        try:
+            ProgramRun(program.plan, text, program=program, lanes=lanes).whole()
+        except OrderError as error:
+            return str(error)
+    return None
+
+
+@dataclass
+class ProgramRun(PlanRun):
+    """The replay of a program in vectors of so many lanes."""
+
+    program: Program = field(kw_only=True)
+    lanes: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.numbers = 0
+        self.results: dict[Buffer, Assignment] = {}
+        self.parts: dict[Buffer, list[Ready]] = {}
+        for run in runs(self.program.trees):
+            for statement in run.assignments:
+                if (source := self.part(statement)) is not None:
+                    self.results[source], self.parts[source] = statement, []
+
+    def whole(self) -> None:
+        self.trees(self.program.trees)
+        self.complete()
+
+    def owner(self, buffer: Buffer) -> object:
+        if buffer in self.program.elided:
+            return "a register", buffer.name, self.numbers
+        return super().owner(buffer)
+
+    def part(self, statement: Assignment) -> Buffer | None:
+        """The buffer of the results of stretches that a statement combines."""
+        match statement.value:
+            case BufferLoad(buffer=buffer) if buffer in self.program.partial:
+                return buffer
+            case _:
+                return None
+
+    def operands(self, store: Assignment | Store, target: Buffer) -> Ready:
+        result = self.results.get(target)
+        if result is None or not isinstance(store, Assignment):
+            return super().operands(store, target)
+        target, indices = result.target, result.indices
+        return super().operands(replace(store, target=target, indices=indices), target)
+
+    # -- trees
+
+    def tree(self, tree: Tree) -> None:
+        match tree:
+            case Run() if self.holds(tree.tests):
+                emit = self.scalar if tree.is_scalar else self.joined
+                emit(tree)
+            case Tile(axis=axis, body=body, local=local, size=int(size)):
+                outer = self.block
+                low, high = self.bound(axis.start), self.bound(axis.stop)
+                for first in reversed(range(low, high, size)):
+                    self.env[tree.low] = self.env[axis.var] = first
+                    self.env[tree.high] = min(first + size, high)
+                    self.block = local, first
+                    self.trees(body)
+                self.block = outer
+            case Tasks(outer=outer_axes, axis=axis, size=size, body=body, number=number):
+                low, high = self.bound(axis.start), self.bound(axis.stop)
+                starts = range(low, high, size)
+                for _ in self.anyhow(outer_axes, frozenset(a.var for a in outer_axes)):
+                    for count in reversed(range(len(starts))):
+                        self.env[tree.low] = starts[count]
+                        self.env[tree.high] = min(starts[count] + size, high)
+                        if number is not None:
+                            self.env[number.var] = count
+                        self.tree(body)
+            case For():
+                super().tree(tree)
+            case Late():
+                pass
+
+    def anyhow(self, axes: Sequence[Axis], independent: frozenset[Var]) -> Iterator[None]:
+        """The iterations, those of `independent` axes backwards."""
+        if not axes:
+            yield
+            return
+        first, *rest = axes
+        values = range(self.bound(first.start), self.bound(first.stop))
+        for n in reversed(values) if first.var in independent else values:
+            self.iterate(first.var, n)
+            yield from self.anyhow(rest, independent)
+
+    def scalar(self, run: Run) -> None:
+        """One iteration after the other."""
+        for _ in self.anyhow(run.loops, run.independent):
+            match run.statement:
+                case Compound(items=items):
+                    self.items(items)
+                case Assignment() as statement if self.holds(statement.guards):
+                    self.write(self.operands(statement, statement.target))
+
+    def joined(self, run: Run) -> None:
+        """The statements in turn, in vectors if there is an axis for them."""
+        if any(self.part(statement) for statement in run.assignments):
+            for statement in run.assignments:
+                source = self.part(statement)
+                assert source is not None
+                self.total(run, statement, run.axes, self.parts[source])
+            return
+        if product_of(run, self.plan.root) is not None:
+            self.vector(run, run.axes, run.over)
+            return
+        axis = lane_axis(run)
+        outside = tuple(a for a in run.axes if a is not axis)
+        for _ in self.anyhow(outside, run.independent):
+            if axis is None or axis in run.over:
+                self.vector(run, (), () if axis is None else (axis,))
+                continue
+            for lanes in self.vectors(axis, run.independent):
+                self.vector(run, (lanes,), ())
+
+    def vectors(self, axis: Axis, independent: frozenset[Var]) -> Iterator[Axis]:
+        """Parts of an axis with as many iterations as there are lanes."""
+        low, high = self.bound(axis.start), self.bound(axis.stop)
+        starts = range(low, high, self.lanes)
+        for first in reversed(starts) if axis.var in independent else starts:
+            yield Axis(axis.var, IntImm(INT64, first), IntImm(INT64, min(first + self.lanes, high)))
+
+    def vector(self, run: Run, lanes: Sequence[Axis], over: Sequence[Axis]) -> None:
+        """One vector of elements, and accumulations into them with those of `over` as lanes."""
+        totals: dict[Assignment, list[Ready]] = {s: [] for s in run.accumulations}
+        for _ in self.anyhow([a for a in run.over if a not in over], run.independent):
+            parts = self.vectors(over[0], run.independent) if len(over) == 1 else [over]
+            for part in parts:
+                for statement in run.assignments:
+                    inner = (part,) if isinstance(part, Axis) else part
+                    ready = self.at_once(statement, (*lanes, *inner))
+                    if statement in totals:
+                        totals[statement] += ready
+                        continue
+                    for one in ready:
+                        self.write(one)
+                self.numbers += 1
+        for statement, ready in totals.items():
+            self.total(run, statement, lanes, ready)
+        for statement in run.after:
+            for one in self.at_once(statement, lanes):
+                self.write(one)
+        self.numbers += 1
+
+    def total(
+        self, run: Run, statement: Assignment, along: Sequence[Axis], ready: list[Ready]
+    ) -> None:
+        """Write the results of an accumulation."""
+        if statement.target in self.results:
+            self.parts[statement.target] += ready
+            return
+        some = any(True for _ in self.iterations(run.over))
+        if statement.initial is not None and (statement.always or some):
+            for _ in self.iterations(along):
+                self.begin(statement, statement.initial, ready)
+        for one in ready:
+            self.write(one)
