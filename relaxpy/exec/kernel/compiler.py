@@ -68,7 +68,7 @@ class Kernel:
         unchecked = emitted.unchecked(self._unchecked_name)
         if unchecked is not None and self.is_native:
             # Native code checks its arguments in no time, so that there is no other function.
-            unchecked = replace(unchecked, name=self.name, sizes=(), may_warn=False)
+            unchecked = replace(unchecked, name=self.name, sizes=(), is_native=True)
         return emitted.whole(), unchecked
 
     @property

@@ -518,7 +518,7 @@ class CallLowering(ABC):
         passed = [sizes[var] for var in unchecked.sizes]
         run = ast.Expr(py.call(unchecked.name, *args, *passed))
         self._out.append(run)
-        if unchecked.may_warn:
+        if not unchecked.is_native:
             self._may_warn.append(run)
         return run
 

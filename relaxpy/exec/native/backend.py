@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.kernel import Kernel, plan_kernel
-from relaxpy.exec.kernel.nest.nodes import expressions, external_calls, walk_items
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import report_of
 from relaxpy.exec.native.chains import with_chains
@@ -85,8 +84,7 @@ class NativeBackend:
             RefusedError: it has none.
         """
         plan, name = kernel.plan, kernel.name
-        sources = (e for item in walk_items(plan.nest.items) for e in expressions(item))
-        if any(True for source in sources for _ in external_calls(source)):
+        if plan.calls_functions:
             raise RefusedError("it calls functions")
         if plan.views or plan.nest.pointers or plan.nest.constants:
             raise RefusedError("it has views of memory, pointers or constants")

@@ -14,15 +14,15 @@ class Unchecked:
     """The work of a kernel without checks, for callers that know that the arguments are valid.
 
     `tree` takes the parameters and then `sizes`; these and scalar parameters are 64-bit integers.
-    Buffers that it writes must not share memory with other arguments. If it `may_warn`, the caller
-    suppresses NumPy's warnings. `entry` checks the arguments and calls it.
+    Buffers that it writes must not share memory with other arguments. Unless it `is_native`, the
+    caller suppresses NumPy's warnings. `entry` checks the arguments and calls it.
     """
 
     name: str
     sizes: tuple[Var, ...]
-    may_warn: bool
     tree: ast.FunctionDef
     entry: ast.FunctionDef
+    is_native: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,6 @@ class Emitted:
     params: list[str]
     checks: list[ast.stmt]
     work: list[ast.stmt]
-    may_warn: bool
     size_names: dict[Var, str] | None
     calls_external: bool = False
 
@@ -56,7 +55,7 @@ class Emitted:
         summary = docstring(f"{self.summary} of arguments that are known to fit")
         tree = function(name, params, [summary, *self.work], [])
         entry = self._entry([ast.Return(call(name, *params))])
-        return Unchecked(name, tuple(sizes), self.may_warn, tree, entry)
+        return Unchecked(name, tuple(sizes), tree, entry)
 
     def _entry(self, work: list[ast.stmt]) -> ast.FunctionDef:
         # The results of overflow and division by zero are correct values, so NumPy must not warn.
@@ -65,6 +64,5 @@ class Emitted:
             if self.calls_external
             else path("rt.without_warnings")
         )
-        without_warnings = [silent] if self.may_warn else []
         body = [docstring(self.summary), *self.checks, *work]
-        return function(self.name, self.params, body, without_warnings)
+        return function(self.name, self.params, body, [silent])

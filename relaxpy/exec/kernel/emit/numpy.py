@@ -19,7 +19,6 @@ from relaxpy.exec.kernel.emit.extremes import searched_condition
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.layout import layout_of
-from relaxpy.exec.kernel.emit.may_warn import calls_external, may_warn
 from relaxpy.exec.kernel.emit.row_products import row_products
 from relaxpy.exec.kernel.emit.scalar import ScalarEmitter
 from relaxpy.exec.kernel.emit.scope import KernelScope, dtype_name, literal, title
@@ -129,9 +128,8 @@ class NumpyEmitter:
             entry.params,
             checks,
             work,
-            may_warn(self.plan),
             entry.size_names(),
-            calls_external(self.plan),
+            self.plan.calls_functions,
         )
 
     def _begin(self) -> tuple[Entry, list[ast.stmt]]:
@@ -183,11 +181,7 @@ class NumpyEmitter:
         lines += ScalarEmitter(self.scope, self.plan.name).items(items)
         written = [target for target, _, _ in exclusions(self.plan)]
         names = text(f"{self.plan.name}: {', '.join(target.name for target in written)}")
-        contexts = [call("rt.rollback", names, *map(self.scope.buffer, written))]
-        if not may_warn(self.plan):
-            # NumPy warns of scalar integers that wrap, but not of arrays.
-            contexts.append(call("np.errstate", all=text("ignore")))
-        lines = [within(contexts, lines)]
+        lines = [within([call("rt.rollback", names, *map(self.scope.buffer, written))], lines)]
         return [when(condition, [*lines, ast.Return(None)])]
 
     # ---- trees

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.nodes import Axis, Nest
+from relaxpy.exec.kernel.nest.nodes import Axis, Nest, expressions, external_calls, walk_items
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.dependence import independent_axes
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement
@@ -204,6 +204,12 @@ class Plan:
         outer = {axis.var for axis in serial}
         reduces = bool(run.over) or isinstance(run.idiom, ArgExtreme)
         return independent_axes(run.statement, outer, self.shape_vars, self.shared, reduces=reduces)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether the kernel calls external functions."""
+        sources = (e for item in walk_items(self.nest.items) for e in expressions(item))
+        return any(True for source in sources for _ in external_calls(source))
 
     @property
     def fixed(self) -> frozenset[Buffer]:
