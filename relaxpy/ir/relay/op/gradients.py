@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.op import Op as RelaxOp
 from relaxpy.ir.relax import nodes as rx
@@ -100,35 +102,45 @@ class _Forward:
         self.bindings.append((var, value))
         return var
 
-    def _bound(self, var: rx.Var) -> rx.Var:
-        """Enter a variable that the operator has emitted, after those that it refers to."""
+    def _bound(self, var: rx.Var) -> rx.Expr:
+        """Enter a variable that the operator has emitted, after those that it refers to.
+
+        A variable that is another name of something else is replaced by that.
+        """
         value = self.builder.lookup_binding(var)
         match value:
             case rx.Call(args=args):
-                parts: tuple[rx.Expr, ...] = args
+                value = replace(value, args=tuple(map(self.atom, args)))
             case rx.TupleGetItem(tuple_value=whole):
-                parts = (whole,)
+                value = replace(value, tuple_value=self.atom(whole))
+            case rx.Var() | rx.Tuple():
+                return self.atom(value)
             case _:
                 return var
-        for part in parts:
-            self.atom(part)
         self.bindings.append((var, value))
         return var
 
 
-for _name in list_op_names():
-    _record = Op.get(_name).record
-    if (_record.translate or _record.emit) and not _record.is_stateful:
-        Op.enter(
-            OpRecord(
-                _name + GRADIENT,
-                (*_record.operands, "gradient"),
-                attributes=_record.attributes,
-                maker_defaults=_record.maker_defaults,
-                relation=_relation(_name),
-                emit=lambda builder, args, attrs, record=_record: _emit(  # type: ignore[misc]
-                    builder, record, args, attrs
-                ),
-                description=f"The gradients of the operands of `{_name}`, from that of its result.",
-            )
+def enter_gradient(name: str) -> None:
+    """Register the operator that computes the gradients of the operands of another, if it has any.
+
+    That operator may itself be one that computes gradients.
+    """
+    record = Op.get(name).record
+    if not (record.translate or record.emit) or record.is_stateful:
+        return
+    Op.enter(
+        OpRecord(
+            name + GRADIENT,
+            (*record.operands, "gradient"),
+            attributes=record.attributes,
+            maker_defaults=record.maker_defaults,
+            relation=_relation(name),
+            emit=lambda builder, args, attrs: _emit(builder, record, args, attrs),
+            description=f"The gradients of the operands of `{name}`, from that of its result.",
         )
+    )
+
+
+for _name in list_op_names():
+    enter_gradient(_name)

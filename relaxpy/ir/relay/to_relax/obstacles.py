@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from relaxpy.errors import Diagnostic, Span
-from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope, scope_roots
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.ty import RefType, TypeCall, TypeKind
+from relaxpy.ir.relay.transform.eta_expand import is_polymorphic
+from relaxpy.ir.relay.ty import RefType, TypeCall
 
 
 def obstacles(function: rl.Function) -> list[Diagnostic]:
@@ -17,13 +17,6 @@ def obstacles(function: rl.Function) -> list[Diagnostic]:
     for node in Scopes(function).nodes:
         found += _of_node(node, is_local=node is not function)
     return found
-
-
-def is_polymorphic(expr: Node) -> bool:
-    """Return whether an expression is a function with parameters that stand for any type."""
-    return isinstance(expr, rl.Function) and any(
-        param.kind is TypeKind.Type for param in expr.type_params
-    )
 
 
 def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:

@@ -9,22 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from relaxpy.errors import MisuseError, RelayTypeError
-from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.errors import RelayTypeError
+from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
-from relaxpy.ir.relay.analysis.variables import bound_vars, free_type_vars, free_vars
+from relaxpy.ir.relay.analysis.variables import free_type_vars, free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
-from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.to_relax.obstacles import is_polymorphic, obstacles
-from relaxpy.ir.relay.transform.eta_expand import eta_expanded
+from relaxpy.ir.relay.to_relax.obstacles import obstacles
+from relaxpy.ir.relay.transform.eta_expand import is_polymorphic, values_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
+from relaxpy.ir.relay.transform.lets import with_fresh_variables
 from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import map_functions
-from relaxpy.ir.relay.ty import FuncType, Type, TypeKind, TypeVar
+from relaxpy.ir.relay.ty import Type, TypeKind, TypeVar
 
 MAX_DEPTH: Final = 12
 """The number of branches and local functions inside each other in a function of Relax."""
@@ -41,7 +41,7 @@ def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
     """
     result = _inferred(module, defused)
     with suppress(RelayTypeError):  # the use of a value does not say its whole type
-        result = _inferred(result, partial(_expanded, module=result))
+        result = _inferred(result, partial(values_expanded, module=result))
     result = _inferred(result, _specialised)
     outlining = _Outlining(result)
     return outlining.result(), outlining.owners
@@ -51,67 +51,6 @@ def _inferred(module: RelayModule, transform: Callable[[rl.Function], rl.RelayEx
     """Return the typed module of transformed functions; the given one if none changed."""
     new = map_functions(module, transform)
     return module if new is module else infer_module(new)
-
-
-# Functions as values
-
-
-def _expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
-    """Return a function in which values that are operators or polymorphic are `fn`s."""
-    polymorphic = {
-        node.var
-        for node in walk(function)
-        if isinstance(node, rl.Let) and is_polymorphic(node.value)
-    }
-
-    def value(node: Any) -> Any:
-        match node:
-            case Op(record=record) as op:
-                try:
-                    attrs = Attrs(record.text_attrs({}))
-                except MisuseError:  # an attribute that has no default
-                    return op
-                return _function_of(op, len(record.operands), attrs)
-            case rl.GlobalVar(name_hint=name) if name in module and is_polymorphic(module[name]):
-                return _function_of(node, len(module[name].params), Attrs())
-            case rl.Var() if node in polymorphic and isinstance(node.checked_type_, FuncType):
-                return _function_of(node, len(node.checked_type_.arg_types), Attrs())
-            case rl.Function(params=params) if is_polymorphic(node):
-                return _function_of(node, len(params), Attrs())
-            case _:
-                return node
-
-    def rule(node: Node) -> Node | None:
-        match node:
-            case rl.Call(args=args):
-                new = tuple(map(value, args))
-                same = all(a is b for a, b in zip(new, args, strict=True))
-                return None if same else replace(node, args=new)
-            case rl.Let(var=var, value=bound, body=body):
-                new_value = bound if isinstance(bound, rl.Function) else value(bound)
-                new_body, ty = value(body), var.type_annotation
-                if new_value is not bound and isinstance(ty, FuncType) and ty.type_params:
-                    new_value = eta_expanded(bound, ty)
-                same = new_value is bound and new_body is body
-                return None if same else replace(node, value=new_value, body=new_body)
-            case rl.Function():
-                new_body = value(node.body)
-                return None if new_body is node.body else replace(node, body=new_body)
-            case rl.Pattern():
-                return None
-            case rl.RelayExpr() | rl.Clause():
-                return map_children(value, node)
-            case _:
-                return None
-
-    result = rewrite(function, rule)
-    assert isinstance(result, rl.RelayExpr)
-    return result
-
-
-def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:
-    params = tuple(rl.Var(f"a{number}") for number in range(count))
-    return rl.Function(params, rl.Call(callee, params, attrs, span=callee.span), span=callee.span)
 
 
 # Instances of local functions
@@ -261,11 +200,7 @@ def _instance(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
     }
     rest = tuple(param for param in function.type_params if param not in types)
     mono = rename(replace(function, type_params=rest, checked_type_=None), types)
-    variables = {
-        var: rl.Var(var.name_hint, var.type_annotation, span=var.span) for var in bound_vars(mono)
-    }
-    inside = [n for n in walk(mono) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
-    return rename(mono, variables, inside)
+    return with_fresh_variables(mono)
 
 
 def _others(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:

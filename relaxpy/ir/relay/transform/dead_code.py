@@ -23,6 +23,9 @@ from relaxpy.ir.relay.ty import Type
 class DeadCodeElimination(RelayPass):
     """Remove lets whose variable is not used and whose value touches no cell (RLY-108).
 
+    The value may be one whose evaluation would fail (RLY-55, RLY-88) or not end: only the use of
+    cells is an effect (RLY-1), as in TVM, so that a program may succeed that failed before.
+
     With `inline_once`, a variable that is used once, in the same function, is replaced by its
     value. With `ignore_impurity`, unused lets go whatever their values do.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -15,8 +16,13 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule, as_function
+from relaxpy.ir.relay.op.gradients import enter_gradient
 from relaxpy.ir.relay.op.registry import GRADIENT, GRADIENT_COLUMN, Op, is_op_name
-from relaxpy.ir.relay.transform.lets import replace_lets
+from relaxpy.ir.relay.transform.higher_order import (
+    HigherOrderGradient,
+    prepared_for_gradient,
+)
+from relaxpy.ir.relay.transform.lets import replace_lets, with_fresh_variables
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
 from relaxpy.ir.relay.ty import TensorType, TupleType, Type
 
@@ -50,18 +56,18 @@ def gradient(
     `expr` is a function, or a global function of `mod`. The gradients by the parameters are those
     of the sum of all elements of the result. In the mode "first_order", the body consists of calls
     of operators, tuples and lets; PartialEvaluate removes calls of known functions, and branches
-    and matches that are known.
+    and matches that are known. In the mode "higher_order" the body is any, but the parameters and
+    the result are tensors or tuples of tensors; differentiated versions of the functions and data
+    types that it refers to are added to `mod`, in which the result runs.
 
     Errors:
         RelayTypeError: the program is not well-typed.
         MisuseError (also ValueError): there is no such mode.
         TransformError: the body contains anything else, or an operator without a gradient.
     """
-    if mode != "first_order":
+    if mode not in ("first_order", "higher_order"):
         raise MisuseError(
-            f'the mode is "first_order", found {mode!r:.60}',
-            hint="evaluate what is known by PartialEvaluate, and use first_order",
-            about=mode,
+            f'the mode is "first_order" or "higher_order", found {mode!r:.60}', about=mode
         )
     module = RelayModule() if mod is None else mod.clone()
     if isinstance(expr, rl.GlobalVar):
@@ -70,9 +76,27 @@ def gradient(
         name = "main"
         while name in module:
             name += "_"
-        module[name] = as_function(expr)
+        module[name] = with_fresh_variables(as_function(expr))
+    if mode == "higher_order":
+        return _higher_order(module, name, mod)
     module[name] = _graph_form(infer_module(module)[name])
     module[name] = _Differentiation(infer_module(module)[name]).result()
+    result: rl.Function = infer_module(module)[name]
+    return result
+
+
+def _higher_order(module: RelayModule, name: str, target: RelayModule | None) -> rl.Function:
+    """Return the gradient of a function of a module; what it needs is added to `target`."""
+    prepared = prepared_for_gradient(module)
+    differentiation = HigherOrderGradient(prepared, operand_gradients)
+    module[name] = differentiation.result(prepared[name])
+    tables = (module,) if target is None else (module, target)
+    for table in tables:
+        for data in differentiation.data_types:
+            if data.header.name_hint not in table.definitions_by_name:
+                table[data.header] = data
+        for other, function in differentiation.functions.items():
+            table[other] = function
     result: rl.Function = infer_module(module)[name]
     return result
 
@@ -106,6 +130,41 @@ def _graph_form(function: rl.Function) -> rl.RelayExpr:
 def _is_differentiable(node: rl.RelayExpr) -> bool:
     is_call = isinstance(node, rl.Call) and isinstance(node.op, Op)
     return is_call or isinstance(node, (rl.Tuple, rl.TupleGetItem, rl.Let))
+
+
+def operand_gradients(
+    call: rl.Call, gradient: rl.RelayExpr, emit: Callable[[rl.RelayExpr, str], rl.Var]
+) -> list[rl.RelayExpr]:
+    """Return the gradients of the operands of a call of an operator, from that of its result.
+
+    Errors:
+        TransformError: the operator has no gradient.
+    """
+    op = call.op
+    assert isinstance(op, Op)
+    rule: Any = op.get_attr(GRADIENT_COLUMN)
+    if rule is not None:
+        results = list(rule(call, gradient))
+        if len(results) != len(call.args):
+            raise TransformError(
+                f"the gradient of {op.name} returned {len(results)} expressions for "
+                f"{len(call.args)} operands",
+                about=op,
+            )
+        return results
+    if op.name.endswith(GRADIENT) and not is_op_name(op.name + GRADIENT):
+        enter_gradient(op.name)
+    if not is_op_name(op.name + GRADIENT):
+        raise TransformError(
+            f"the operator {op.name} has no gradient",
+            rule="RLY-28",
+            span=call.span,
+            hint=f'register one: relay.op.register_gradient("{op.name}", function)',
+            about=op,
+        )
+    operator = Op.get(op.name + GRADIENT)
+    both = emit(replace(call, op=operator, args=(*call.args, gradient)), "g")
+    return [rl.TupleGetItem(both, index) for index in range(len(call.args))]
 
 
 class _Differentiation:
@@ -179,30 +238,9 @@ class _Differentiation:
 
     def _gradients(self, call: rl.Call, gradient: rl.RelayExpr) -> list[rl.RelayExpr]:
         """Return the gradients of the operands of a call of an operator."""
-        op = call.op
-        assert isinstance(op, Op)
-        new = rl.Call(op, tuple(map(self._value, call.args)), call.attrs, span=call.span)
-        rule: Any = op.get_attr(GRADIENT_COLUMN)
-        if rule is not None:
-            results = list(rule(new, gradient))
-            if len(results) != len(call.args):
-                raise TransformError(
-                    f"the gradient of {op.name} returned {len(results)} expressions for "
-                    f"{len(call.args)} operands",
-                    about=op,
-                )
-            return results
-        if not is_op_name(op.name + GRADIENT):
-            raise TransformError(
-                f"the operator {op.name} has no gradient",
-                rule="RLY-28",
-                span=call.span,
-                hint=f'register one: relay.op.register_gradient("{op.name}", function)',
-                about=op,
-            )
-        operator = Op.get(op.name + GRADIENT)
-        both = self._emit(replace(new, op=operator, args=(*new.args, gradient)), "g")
-        return [rl.TupleGetItem(both, index) for index in range(len(call.args))]
+        args = tuple(map(self._value, call.args))
+        new = rl.Call(call.op, args, call.attrs, span=call.span)
+        return operand_gradients(new, gradient, self._emit)
 
     # Adjoints
 

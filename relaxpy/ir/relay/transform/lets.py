@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, walk
+from relaxpy.ir.core.traverse import children, map_children, rename, walk
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.analysis.variables import free_vars_of_functions
+from relaxpy.ir.relay.analysis.scopes import is_atom
+from relaxpy.ir.relay.analysis.variables import bound_vars, free_vars_of_functions
 from relaxpy.ir.relay.ty import Type, UnknownDim
 
 
@@ -27,6 +28,16 @@ def is_cast(annotation: Type | None, actual: Type | None) -> bool:
         return False
     is_open = any(isinstance(part, UnknownDim) for ty in (annotation, actual) for part in walk(ty))
     return is_open and annotation != actual
+
+
+def with_fresh_variables(function: rl.Function) -> rl.Function:
+    """Return a copy of a function that shares neither variables nor other expressions with it."""
+    variables = {
+        var: rl.Var(var.name_hint, var.type_annotation, span=var.span)
+        for var in bound_vars(function)
+    }
+    inside = [n for n in walk(function) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
+    return rename(function, variables, inside)
 
 
 def replace_lets(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy import relay
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, RuntimeCheckError
 from relaxpy.ir import structural_equal
 from relaxpy.relay import transform
 from tests.relay_programs import LIST, PROGRAMS, prelude, result_of
@@ -318,3 +318,29 @@ def test_normalisations_are_written_out(text: str, name: str, axis: int) -> None
     expected = relay.create_executor(mod=module).evaluate()(*args)
     actual = relay.create_executor(mod=result).evaluate()(*args)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.rule("RLY-1")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "(let %e: List[int32] = Nil; match? (%e) { Cons(%x, _) => %x + 1 })",
+        "(fn(%v: Tensor[(?,), int32]) -> Tensor[(3,), int32] { %v })(Constant(1, (2,), int32))",
+    ],
+)
+def test_dead_code_may_be_a_value_that_fails(value: str) -> None:
+    """Failing is no effect: a program that failed may succeed without the unused value."""
+    module = relay.parse(f"{LIST} let %unused = {value}; 2")
+    with pytest.raises(RuntimeCheckError):
+        result_of(module)
+    assert result_of(relay.transform.DeadCodeElimination()(module)) == 2
+
+
+@pytest.mark.rule("RLY-108")
+def test_dead_code_that_touches_cells_stays() -> None:
+    module = relay.parse(
+        LIST + "let %r = ref(1); let %f = fn(%l: List[int32]) { ref_write(%r, 2);"
+        "match? (%l) { Cons(%x, _) => %x } }; let %unused = %f(Nil); ref_read(%r)"
+    )
+    with pytest.raises(RuntimeCheckError):
+        result_of(relay.transform.DeadCodeElimination()(module))
