@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from relaxpy.errors import RelayTypeError
+from relaxpy.errors import RelayTypeError, Span
 from relaxpy.exec.relay.build import build
 from relaxpy.exec.relay.executor import create_executor
 from relaxpy.exec.relay.values import ConstructorValue, RefValue
@@ -15,6 +15,7 @@ from relaxpy.ir.relay.expr import (
     Constructor,
     Function,
     GlobalVar,
+    Id,
     If,
     Let,
     Match,
@@ -102,6 +103,7 @@ __all__ = [
     "GlobalTypeVar",
     "GlobalVar",
     "IRModule",
+    "Id",
     "If",
     "IncompleteType",
     "Let",
@@ -122,6 +124,7 @@ __all__ = [
     "RelayTypeError",
     "ScopeBuilder",
     "ShapeVar",
+    "Span",
     "TempExpr",
     "TensorType",
     "Tuple",

@@ -22,7 +22,11 @@ from relaxpy.ir.relay.analysis.variables import (
     free_type_vars,
     free_vars,
 )
-from relaxpy.ir.relay.analysis.well_formed import post_order_visit, well_formed
+from relaxpy.ir.relay.analysis.well_formed import (
+    extract_intermdeiate_expr,
+    post_order_visit,
+    well_formed,
+)
 from relaxpy.ir.relay.to_relax.translation import untranslatable
 from relaxpy.ir.relay.transform.fold_constant import check_constant
 from relaxpy.ir.relay.transform.normal_forms import check_basic_block_normal_form
@@ -42,6 +46,7 @@ __all__ = [
     "count_layers",
     "detect_feature",
     "extract_fused_functions",
+    "extract_intermdeiate_expr",
     "free_type_vars",
     "free_vars",
     "get_total_mac_number",

@@ -218,7 +218,24 @@ class RelayModule(Node):
 
     def with_attr(self, key: str, value: object) -> RelayModule:
         """Return a copy with the attribute `key` set."""
-        return self.with_fields(attrs=self.attrs.updated({key: value}))
+        return self.with_attrs({key: value})
+
+    def with_attrs(self, attrs: Mapping[str, object]) -> RelayModule:
+        """Return a copy with these attributes set."""
+        return self.with_fields(attrs=self.attrs.updated(attrs))
+
+    def without_attr(self, key: str) -> RelayModule:
+        """Return a copy without the attribute `key`."""
+        kept = {name: value for name, value in self.attrs.items() if name != key}
+        return self.with_fields(attrs=as_attrs(kept))
+
+    def get_attr(self, key: str) -> object | None:
+        """Return the value of the attribute `key`, or None."""
+        return self.attrs.get(key)
+
+    def update_func(self, var: GlobalVar, func: Function) -> None:
+        """Set the function of a name."""
+        self[var] = func
 
     @override
     def __copy__(self) -> RelayModule:

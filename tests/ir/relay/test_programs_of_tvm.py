@@ -375,6 +375,27 @@ def test_analyses_of_expressions() -> None:
     assert relay.analysis.well_formed(form)
 
 
+def test_intermediate_expressions_are_extracted() -> None:
+    mod = relay.parse("fn(%x: Tensor[(2,), float32]) { exp(log(%x)) }")
+    texts = []
+    while len(texts) < 5:
+        try:
+            mod_i = relay.analysis.extract_intermdeiate_expr(mod, len(texts))
+        except RelaxpyError:
+            break
+        texts.append(mod_i["main"].body.astext(annotate=lambda _: "").splitlines()[-1])
+    assert "log(%x)" in texts
+    assert texts[-1].startswith("exp(")
+
+
+def test_attributes_of_modules() -> None:
+    mod = relay.parse("fn(%x: int32) { %x }").with_attrs({"a": 1, "b": 2}).without_attr("a")
+    assert (mod.get_attr("a"), mod.get_attr("b")) == (None, 2)
+    x = relay.var("x", "int32")
+    mod.update_func(mod.get_global_var("main"), relay.Function([x], x + x))
+    assert run(mod["main"], 4, mod=mod) == 8
+
+
 def test_cases_that_no_clause_fits() -> None:
     mod = relay.Prelude(tvm.IRModule()).mod
     _, cons, nil = mod.get_type("List")

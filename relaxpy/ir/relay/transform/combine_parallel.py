@@ -127,6 +127,22 @@ class CombineParallelDense(CombineParallel):
 
     With `to_batch` it is a product of batches, and the layers have weights of the same shape;
     without it, it is a dense layer of more units.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(1, 2), int8], %w: Tensor[(3, 2), int8])"
+        ...                   " { nn.dense(%x, %w) - nn.dense(%x, %w) }")
+        >>> new = relay.transform.CombineParallelDense(2, to_batch=False)(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(1, 2), int8], %w: Tensor[(3, 2), int8]) -> Tensor[(1, 3), int8] {
+          %0 = (%w, %w);
+          %1 = concatenate(%0);
+          %2 = nn.dense(%x, %1, units=6);
+          %3 = strided_slice(%2, begin=[0], end=[3], axes=[1]);
+          %4 = strided_slice(%2, begin=[3], end=[6], axes=[1]);
+          subtract(%3, %4)
+        }
+
     """
 
     to_batch: bool = True

@@ -38,8 +38,22 @@ class ConvertLayout(RelayPass):
     transformed, and what is between them is computed in the new layout, as far as it is
     elementwise; transforms that cancel each other are removed.
 
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(1, 2, 4, 4), int8])"
+        ...                   " { nn.relu(nn.global_max_pool2d(%x)) }")
+        >>> new = relay.transform.ConvertLayout({"nn.global_max_pool2d": ["NHWC"]})(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(1, 2, 4, 4), int8]) -> Tensor[(1, 2, 1, 1), int8] {
+          %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NHWC");
+          %1 = nn.global_max_pool2d(%0, layout="NHWC");
+          %2 = nn.relu(%1);
+          layout_transform(%2, src_layout="NHWC", dst_layout="NCHW")
+        }
+
     Errors:
         MisuseError: an operator or layout is not one of these.
+
     """
 
     desired_layouts: Mapping[str, Sequence[str]]

@@ -22,6 +22,17 @@ class DynamicToStatic(RelayPass):
 
     Shapes of tensors whose dimensions are known are constants, too, and constants are folded,
     until nothing changes.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(2, 3), float32])"
+        ...                   " { dyn.reshape(%x, Constant(6, (1,), int64)) }")
+        >>> new = relay.transform.DynamicToStatic()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(2, 3), float32]) -> Tensor[(?,), float32] {
+          reshape(%x, newshape=[6])
+        }
+
     """
 
     @override

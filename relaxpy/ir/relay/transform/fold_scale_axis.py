@@ -31,6 +31,18 @@ class BackwardFoldScaleAxis(CallRewriter):
 
     So with dense. Factors are names and constants, and the convolution has no other use. Results
     may differ in the last bits.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(1, 2), float32], %w: Tensor[(3, 2), float32])"
+        ...                   " { nn.dense(%x, %w) * 2f }")
+        >>> new = relay.transform.BackwardFoldScaleAxis()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(1, 2), float32], %w: Tensor[(3, 2), float32]) -> Tensor[(1, 3), float32] {
+          %0 = multiply(%w, 2f);
+          nn.dense(%x, %0)
+        }
+
     """
 
     @override
@@ -56,6 +68,18 @@ class ForwardFoldScaleAxis(CallRewriter):
 
     So with dense. Factors are names and constants, and the convolution has no groups. Results may
     differ in the last bits.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(1, 2), float32], %w: Tensor[(3, 2), float32])"
+        ...                   " { nn.dense(%x * 2f, %w) }")
+        >>> new = relay.transform.ForwardFoldScaleAxis()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(1, 2), float32], %w: Tensor[(3, 2), float32]) -> Tensor[(1, 3), float32] {
+          %0 = multiply(%w, 2f);
+          nn.dense(%x, %0)
+        }
+
     """
 
     @override
@@ -122,5 +146,5 @@ def _scaled(
     if any(size != 1 for place, size in enumerate(whole) if place != channels):
         return None
     along = tuple(whole[channels] if place == axis else 1 for place in range(len(sizes)))
-    reshaped = factor if along == shape else build("reshape", factor, newshape=along)
+    reshaped = factor if shape in ((), along) else build("reshape", factor, newshape=along)
     return typed(weight.checked_type_, "multiply", weight, reshaped)

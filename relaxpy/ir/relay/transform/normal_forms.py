@@ -90,7 +90,7 @@ def basic_block_normal_form(expr: rl.RelayExpr, effects: Effects) -> rl.RelayExp
 @user_facing
 def check_basic_block_normal_form(expr: rl.RelayExpr) -> bool:
     """Return whether no branch, clause, let or function shares a value with what is around it."""
-    return basic_block_normal_form(expr, RelayModule()) is expr
+    return basic_block_normal_form(expr, Effects(RelayModule())) is expr
 
 
 def _all_scopes(scopes: Scopes) -> list[Scope]:

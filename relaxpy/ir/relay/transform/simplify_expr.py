@@ -34,6 +34,17 @@ class SimplifyExpr(CallRewriter):
     `reshape(reshape(x, a), b)` becomes `reshape(x, b)`. Products and quotients by one and
     differences with zero are their operand, and sums of integers with zero. Results are the same
     bit by bit.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(2, 3), float32])"
+        ...                   " { transpose(transpose(%x)) / 1f }")
+        >>> new = relay.transform.SimplifyExpr()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {
+          %x
+        }
+
     """
 
     @override
@@ -171,7 +182,18 @@ _SIMPLER: Final[dict[str, Callable[[rl.Call], rl.RelayExpr | None]]] = {
 
 @dataclass(frozen=True)
 class FastMath(CallRewriter):
-    """Replace exp, tanh, erf and softmax by the operators that may approximate them."""
+    """Replace exp, tanh, erf and softmax by the operators that may approximate them.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: float32) { exp(%x) }")
+        >>> new = relay.transform.FastMath()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: float32) -> float32 {
+          fast_exp(%x)
+        }
+
+    """
 
     @override
     def rewritten(self, call: rl.Call, name: str, uses: Uses) -> rl.RelayExpr | None:
@@ -189,7 +211,19 @@ _FAST: Final = {
 
 @dataclass(frozen=True)
 class CanonicalizeOps(CallRewriter):
-    """Replace bias_add by a sum with the bias, which gets dimensions of size 1."""
+    """Replace bias_add by a sum with the bias, which gets dimensions of size 1.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(2, 3), float32], %b: Tensor[(3,), float32])"
+        ...                   " { nn.bias_add(%x, %b) }")
+        >>> new = relay.transform.CanonicalizeOps()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(2, 3), float32], %b: Tensor[(3,), float32]) -> Tensor[(2, 3), float32] {
+          add(%x, %b)
+        }
+
+    """
 
     @override
     def rewritten(self, call: rl.Call, name: str, uses: Uses) -> rl.RelayExpr | None:
@@ -210,6 +244,21 @@ class CanonicalizeCast(CallRewriter):
     """Give each call that uses a cast with several uses a cast of its own.
 
     FuseOps then puts each cast into the function of its user.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse('fn(%n: int32)'
+        ...                   ' { %0 = cast(%n, dtype="float32"); (exp(%0), log(%0)) }')
+        >>> new = relay.transform.CanonicalizeCast()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%n: int32) -> (float32, float32) {
+          %0 = cast(%n, dtype="float32");
+          %1 = exp(%0);
+          %2 = cast(%n, dtype="float32");
+          %3 = log(%2);
+          (%1, %3)
+        }
+
     """
 
     @override
@@ -227,6 +276,16 @@ class DivToMul(CallRewriter):
     """Replace quotients by a constant of floats by products with its reciprocal.
 
     Results may differ in the last bit, unless the constant is a power of two.
+
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: float32) { %x / 4f }")
+        >>> new = relay.transform.DivToMul()(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: float32) -> float32 {
+          multiply(%x, 0.25f)
+        }
+
     """
 
     @override
@@ -243,8 +302,22 @@ class DivToMul(CallRewriter):
 class SplitArgs(CallRewriter):
     """Write concatenations of many tensors as concatenations of concatenations.
 
+    Example:
+        >>> from relaxpy import relay
+        >>> mod = relay.parse("fn(%x: Tensor[(2,), int8]) { concatenate((%x, %x, %x)) }")
+        >>> new = relay.transform.SplitArgs(2)(mod)
+        >>> print(new["main"].astext(annotate=lambda _: ""))
+        fn (%x: Tensor[(2,), int8]) -> Tensor[(6,), int8] {
+          %0 = (%x, %x);
+          %1 = concatenate(%0);
+          %2 = annotation.stop_fusion(%1);
+          %3 = (%2, %x);
+          concatenate(%3)
+        }
+
     Errors:
         MisuseError (also ValueError): `max_function_args` is less than 2.
+
     """
 
     max_function_args: int
