@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
@@ -21,8 +20,6 @@ from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.tree import Late, Program, Tasks, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
@@ -293,20 +290,11 @@ class _Builder:
         """The run without its leading axes, with the rows of a block in place of the buffers."""
         leading = self.chain.leading.values()
         axes = tuple(a for a in run.axes if all(a is not other for other in leading))
-        members, after = (tuple(map(self._member, ms)) for ms in (run.assignments, run.after))
+        members, after = (
+            tuple(m.relocated(self._place) for m in ms) for ms in (run.assignments, run.after)
+        )
         return replace(run, axes=axes, statements=members, after=after)
 
-    def _member(self, member: Assignment) -> Assignment:
-        target, indices = member.target, tuple(map(self._expr, member.indices))
-        if target in self.blocks:
-            target, indices = self.blocks[target], indices[self.row :]
-        return replace(member.rewritten(self._expr), target=target, indices=indices)
-
-    def _expr(self, expr: PrimExpr) -> PrimExpr:
-        def rule(node: Node) -> Node | None:
-            if not isinstance(node, BufferLoad) or node.buffer not in self.blocks:
-                return None
-            indices = tuple(map(self._expr, node.indices))
-            return BufferLoad(self.blocks[node.buffer], indices[self.row :])
-
-        return cast("PrimExpr", rewrite(expr, rule))
+    def _place(self, load: BufferLoad) -> BufferLoad:
+        block = self.blocks.get(load.buffer)
+        return load if block is None else BufferLoad(block, load.indices[self.row :])

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from relaxpy.exec.kernel.nest.nodes import Axis
-from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
 from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.ops import cast_to
@@ -118,30 +114,17 @@ class _Joiner:
         return replace(
             old,
             axes=(*old.axes[:-2], self.axis),
-            statements=tuple(map(self._member, old.assignments)),
+            statements=tuple(s.relocated(self._place) for s in old.assignments),
             independent=(old.independent - self.pair) | {self.axis.var},
         )
 
-    def _member(self, member: Assignment) -> Assignment:
-        return replace(
-            member.rewritten(self._expr),
-            target=self.buffers.get(member.target, member.target),
-            indices=self._indices(member.target, member.indices),
-        )
-
-    def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-        place = self._dimension.get(buffer)
-        if place is None:
-            return tuple(indices)
-        return (*indices[:place], self.axis.var, *indices[place + 2 :])
-
-    def _expr(self, expr: PrimExpr) -> PrimExpr:
-        def rule(node: Node) -> Node | None:
-            if not isinstance(node, BufferLoad) or node.buffer not in self.buffers:
-                return None
-            return BufferLoad(self.buffers[node.buffer], self._indices(node.buffer, node.indices))
-
-        return cast("PrimExpr", rewrite(expr, rule))
+    def _place(self, load: BufferLoad) -> BufferLoad:
+        buffer = self.buffers.get(load.buffer)
+        if buffer is None:
+            return load
+        place = self._dimension[load.buffer]
+        indices = (*load.indices[:place], self.axis.var, *load.indices[place + 2 :])
+        return BufferLoad(buffer, indices)
 
 
 def _product(first: PrimExpr, second: PrimExpr) -> PrimExpr:

@@ -140,3 +140,21 @@ def test_two_loops_of_negative_extent_are_not_one_of_their_product(k: int, m: in
         result = np.full(2, 7, np.float32)
         relaxpy.compile(count, target=target)["count"](k, m, result)
         assert result.tolist() == [max(k, 0) * max(m, 0)] * 2
+
+
+@T.prim_func
+def repeated(x: T.handle, c: T.int32):
+    n = T.int64()
+    X = T.match_buffer(x, (n,), "float32")
+    for i in range(c // c):
+        for k in range(n):
+            X[k] = X[k] + T.min(T.log1p(T.Cast("float32", k)), T.Cast("float32", i))
+
+
+@pytest.mark.parametrize("target", ["numpy", "native", "reference"])
+@pytest.mark.rule("PX-3")
+def test_bounds_stop_the_program_also_around_loops_without_iterations(target: str) -> None:
+    kernel = relaxpy.compile(repeated, target=target)["repeated"]
+    for n in (0, 3):
+        with pytest.raises(RuntimeCheckError, match="division by zero"):
+            kernel(np.ones(n, np.float32), 0)

@@ -37,9 +37,10 @@ from relaxpy.exec.kernel.nest.nodes import (
     Return,
     Store,
     WhileLoop,
+    callee_name,
     is_external,
 )
-from relaxpy.exec.kernel.plan.statements import Assignment, callee_name
+from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.python_ast import (
     Code,
     assign,

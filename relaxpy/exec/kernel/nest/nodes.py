@@ -11,8 +11,9 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
+from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
-from relaxpy.ir.tir.expr import Call, PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm, Var
 from relaxpy.ir.tir.substitution import substitute
 
 if TYPE_CHECKING:
@@ -291,6 +292,14 @@ def external_calls(expr: Node) -> Iterator[Call]:
 def is_external(call: Call) -> bool:
     """Whether `call` calls a registered function or a function of the module."""
     return call.op in EXTERNAL_CALLS or not isinstance(call.op, Op)
+
+
+def callee_name(call: Call) -> str:
+    """The name of the external function that `call` calls."""
+    if isinstance(call.op, GlobalVar):
+        return call.op.name_hint
+    symbol = call.args[0]
+    return symbol.value if isinstance(symbol, StringImm) else str(symbol)
 
 
 def passed_memory(expr: Node) -> Iterator[Memory]:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from relaxpy.dataclass import dataclass
+from relaxpy.exec.kernel.nest.bounds import may_fail
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.statements import Access, Assignment, Statement
@@ -89,6 +90,8 @@ class _Rows:
             return False
         if isinstance(run.idiom, Contraction) and not _is_row_wise(run.idiom, run.axes):
             return False
+        if any(may_fail(b, (), self.plan.shape_vars) for a in run.loops for b in (a.start, a.stop)):
+            return False  # what stops the program does so without blocks, too
         written = self.written.union(_memory(self.plan, b) for b in writes)
         for axis in run.axes:
             common = not self.axes or axis.has_bounds_of(self.axes[0])

@@ -34,6 +34,7 @@ from relaxpy.exec.kernel.nest.nodes import (
     Return,
     Store,
     WhileLoop,
+    callee_name,
     expressions,
     external_calls,
     jumps,
@@ -48,10 +49,9 @@ from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
-from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import EQ, Call, PrimExpr, StringImm, Var
+from relaxpy.ir.tir.expr import EQ, Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 if TYPE_CHECKING:
@@ -146,6 +146,20 @@ class Assignment:
             guards=tuple(map(change, self.guards)),
             initial=None if self.initial is None else change(self.initial),
         )
+
+    def relocated(self, place: Callable[[BufferLoad], BufferLoad]) -> Assignment:
+        """The same with the elements of buffers in other places, of other buffers."""
+
+        def rule(node: Node) -> Node | None:
+            if not isinstance(node, BufferLoad):
+                return None
+            return place(BufferLoad(node.buffer, tuple(map(change, node.indices))))
+
+        def change(expr: PrimExpr) -> PrimExpr:
+            return cast("PrimExpr", rewrite(expr, rule))
+
+        target = place(BufferLoad(self.target, tuple(map(change, self.indices))))
+        return replace(self.rewritten(change), target=target.buffer, indices=target.indices)
 
     def substituted(self, values: Mapping[Var, PrimExpr]) -> Assignment:
         """The same with `values`, converted to their datatypes, for variables."""
@@ -527,14 +541,6 @@ def _call_reason(item: Item) -> str | None:
     calls = (call for expr in expressions(item) for call in external_calls(expr))
     called = next(calls, None)
     return None if called is None else f"calls {callee_name(called)}"
-
-
-def callee_name(call: Call) -> str:
-    """The name of the external function that `call` calls."""
-    if isinstance(call.op, GlobalVar):
-        return call.op.name_hint
-    symbol = call.args[0]
-    return symbol.value if isinstance(symbol, StringImm) else str(symbol)
 
 
 def _is_triangular(box: Box) -> bool:
