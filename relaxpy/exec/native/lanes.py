@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -69,8 +69,11 @@ def _in_target_order(statement: Assignment, axes: tuple[Axis, ...]) -> tuple[Axi
     return tuple(sorted(axes, key=place))
 
 
-def lane_axis(run: Run) -> Axis | None:
-    """The axis whose iterations should be the lanes of vectors; None if no axis is suited."""
+def lane_axis(run: Run, whole: Mapping[PrimExpr, Axis] | None = None) -> Axis | None:
+    """The axis whose iterations should be the lanes of vectors; None if no axis is suited.
+
+    `whole` has the axes of which others are blocks, by the start of these.
+    """
     best: tuple[float, Axis | None] = (1.0, None)
     dependent = {
         a.var
@@ -83,7 +86,7 @@ def lane_axis(run: Run) -> Axis | None:
         is_last = number == len(run.loops)
         if axis.var in dependent or not (axis.var in run.independent or is_last):
             continue
-        cost = _cost(run, axis, accesses)
+        cost = _cost(run, axis, (whole or {}).get(axis.start, axis).extent, accesses)
         if cost <= best[0]:
             best = cost, axis
     return best[1]
@@ -104,10 +107,15 @@ def _position(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
     return position
 
 
-def _cost(run: Run, axis: Axis, accesses: Sequence[tuple[Assignment, bool, IndexPoly]]) -> float:
-    """The cost of an iteration with `axis` as lanes, where 1 is that of scalars."""
+def _cost(
+    run: Run,
+    axis: Axis,
+    most: IndexPoly,
+    accesses: Sequence[tuple[Assignment, bool, IndexPoly]],
+) -> float:
+    """The cost of an iteration with `axis`, of at most so many, as lanes; scalars cost 1."""
     lanes = 8.0
-    extent = axis.extent.constant
+    extent = most.constant
     if extent is not None:
         lanes = min(lanes, max(extent, 1))
     is_summed = any(axis is a for a in run.over)

@@ -41,7 +41,7 @@ class RunLoops(Loops):
                 emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()
                 return
-            along = lane_axis(run)
+            along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
                 rest = tuple(a for a in run.axes if a is not along)
                 columns = self._sweep if _is_swept(run) else self._columns
