@@ -1,4 +1,4 @@
-"""Models beside NumPy as an expert writes it, and beside ONNX Runtime and JAX where installed.
+"""Models beside NumPy as an expert writes it, and beside its peers where they are installed.
 
 `PYTHONPATH=. python benchmarks/models.py` prints, for each model, the least time of NumPy, and the
 ratios of relaxpy's least time to those of the others; then the times of compilation, and the memory

@@ -380,7 +380,8 @@ class Frame(ABC):
         if mask is not None:
             mask = self._turned(self.wide(mask, address.lanes), address)
         vector = Type(type.element, address.lanes)
-        found = None if offsets is None or inside is not None else self._every(load)
+        every_other = offsets is not None and inside is None
+        found = self._every(buffer, load.indices) if every_other else None
         if found is not None:
             step, first = found
             place = self._element(pointer, first, type)
@@ -405,13 +406,15 @@ class Frame(ABC):
         order = range(address.lanes)[::-1]
         return self.apply("reverse", lambda x: self.function.shuffle(x, None, order), value)
 
-    def _every(self, load: BufferLoad) -> tuple[int, Value] | None:
+    def _every(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[int, Value] | None:
         """The short distance of the elements of the lanes, and the position of the first one."""
         assert self.lanes is not None
-        linear = affine(self.position(load.buffer, load.indices), {self.lanes.var})
+        linear = affine(self.position(buffer, indices), {self.lanes.var})
         step = None if linear is None else linear.constant(self.lanes.var)
         if linear is None or step is None or not 2 <= step <= LONGEST_STEP:
             return None
+        if step > 4 and self.lanes.count * storage_type(buffer.dtype).bits > 512:
+            return None  # vectors of several registers, of which each result needs all
         start = self.integer("mul", self.lanes.start, self.function.const(I64, step))
         return step, self.integer("add", self.index(linear.offset), start)
 
@@ -440,13 +443,33 @@ class Frame(ABC):
         mask = self.both(self.lanes.mask, condition)
         if mask is not None:
             mask = self._turned(self.wide(mask, address.lanes), address)
-        if address.offsets is not None:
+        found = self._every(buffer, indices) if address.offsets is not None else None
+        if found is not None:
+            step, first = found
+            _store_every(f, value, step, f.element(address.pointer, first, value.type), mask)
+        elif address.offsets is not None:
             f.scatter(value, address.pointer, address.offsets, mask)
         elif mask is None:
             f.store(value, address.pointer)
         else:
             f.masked_store(value, address.pointer, mask)
         self.forget()
+
+
+def _store_every(f: Function, value: Value, step: int, at: Value, mask: Value | None) -> None:
+    """Store the active lanes at multiples of `step`, by masks that leave out what is between."""
+    type = value.type
+    lanes = type.lanes
+    for first in range(0, lanes * step, lanes):
+        sources = [-(-(first + n) // step) for n in range(lanes)]
+        stored = [(first + n) % step == 0 for n in range(lanes)]
+        spread = f.shuffle(value, None, [min(n, lanes - 1) for n in sources])
+        bits = ", ".join(f"i1 {int(one)}" for one in stored)
+        active = Value(f, Type("i1", lanes), f"<{bits}>")
+        if mask is not None:
+            others = f.shuffle(mask, None, [min(n, lanes - 1) for n in sources])
+            active = f.arithmetic("and", others, active)
+        f.masked_store(spread, f.element(at, first, type), active)
 
 
 def storage_type(dtype: DataType) -> Type:

@@ -19,7 +19,7 @@ from relaxpy.ir.tir.substitution import mentions
 _REVERSED = 2
 _GATHER = 12
 """The cost of elements that are not consecutive, in terms of consecutive ones."""
-LONGEST_STEP = 4
+LONGEST_STEP = 8
 """Up to this distance, elements are loaded as vectors, at the cost of as many."""
 
 

@@ -25,7 +25,7 @@ def test_slices(dtype: str | type, n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("step", [3, 4, 5])
+@pytest.mark.parametrize("step", [3, 5, 8, 9])
 def test_steps(dtype: str | type, step: int) -> None:
     name = np.dtype(dtype).name
     for n in (1, step, 6 * step + 1, 17 * step - 1, 16 * step + 1, 129 * step):
@@ -34,6 +34,36 @@ def test_steps(dtype: str | type, step: int) -> None:
             f'x: R.Tensor(({n},), "{name}")', f"R.strided_slice(x, [0], [0], [{n}], [{step}])"
         )
         np.testing.assert_array_equal(run(text, x), x[::step])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("step", [2, 3, 8, 9])
+def test_stores(dtype: str | type, step: int) -> None:
+    name = np.dtype(dtype).name
+    text = f"""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "{name}")
+    C = T.match_buffer(c, (n * {step} + 5,), "{name}")
+    for i in range(n):
+        C[{step} * i + 3] = A[i]
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    for n in (0, 1, 2, 15, 16, 33, 150):
+        x, found = numbers((n,), dtype), numbers((n * step + 5,), dtype)
+        wanted = found.copy()
+        wanted[3 : n * step + 3 : step] = x
+        main(x, found)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_columns_side_by_side(columns: int) -> None:
+    x, y = numbers((100, columns)), numbers((100, 1))
+    args = f'x: R.Tensor({x.shape}, "float32"), y: R.Tensor({y.shape}, "float32")'
+    found = run(graph(args, "R.concat((x, y), axis=1)"), x, y)
+    np.testing.assert_array_equal(found, np.concatenate([x, y], 1))
 
 
 @pytest.mark.parametrize("channels", [3, 4])
