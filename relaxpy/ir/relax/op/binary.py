@@ -132,6 +132,11 @@ def fit_numbers(arguments: dict[str, Any]) -> None:
             )
 
 
+def _is_zero(operand: Expr) -> bool:
+    """Whether a scalar is the literal 0."""
+    return isinstance(operand, PrimValue) and getattr(operand.value, "value", None) == 0
+
+
 def _legalization(name: str) -> Legalize:
     """A scalar literal becomes part of the kernel; a call on two known scalars is evaluated."""
 
@@ -151,6 +156,8 @@ def _legalization(name: str) -> Legalize:
             )
         assert isinstance(result, TensorStructInfo)
         args: list[object] = list(call.args)
+        if name in _DIVISIONS and _is_zero(call.args[1]):
+            args[1] = const(0, operands[1].dtype)  # type: ignore[attr-defined]
         for k in (1, 0):
             value = scalar_literal(call.args[k])
             if k == 1 and name in _DIVISIONS and getattr(value, "value", None) == 0:
@@ -245,18 +252,18 @@ BINARY = family(
     _arithmetic(
         "mod",
         "the remainder of x1 / x2 rounded toward zero, with the sign of x1",
-        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.trunc(a / b)),
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.round((a - y) / b)),
     ),
     _arithmetic(
         "floor_mod",
         "the remainder of x1 / x2 rounded down, with the sign of x2",
-        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.floor(a / b)),
+        gradient=elementwise(lambda g, a, b, y: g, lambda g, a, b, y: -g * R.floor_divide(a, b)),
     ),
     _arithmetic(
         "log_add_exp",
         "log(exp(x1) + exp(x2)), without overflow",
         gradient=elementwise(
-            lambda g, a, b, y: g * R.exp(a - y), lambda g, a, b, y: g * R.exp(b - y)
+            lambda g, a, b, y: g * R.sigmoid(a - b), lambda g, a, b, y: g * R.sigmoid(b - a)
         ),
     ),
     _arithmetic(

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
-from relaxpy.ir.core.dtype import FLOAT32, INT64, DataType
+from relaxpy.ir.core.dtype import FLOAT32, FLOAT64, INT64, DataType
 from relaxpy.ir.relax.nodes import (
     Call,
     Expr,
@@ -76,7 +76,28 @@ def _gradient_full(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) 
     return [R.grad.no_grad(shape), R.astype(total, sinfo.dtype)]
 
 
-@register("relax.full", pure=True, legalize=_legalize_full, gradient=_gradient_full)
+def _fit_fill_value(arguments: dict[str, Any]) -> None:
+    """Convert a number that a literal without a datatype rounds to the datatype of the result."""
+    value, dtype = arguments["fill_value"], arguments["dtype"]
+    if isinstance(value, Expr) or not isinstance(value, numbers.Real):
+        return
+    if dtype is None and isinstance(arguments.get("x"), Expr):
+        sinfo = sinfo_of(arguments["x"])
+        dtype = None if sinfo is None or sinfo.dtype.is_void else sinfo.dtype
+    is_wide = dtype is not None and DataType(dtype) in (FLOAT64, INT64)
+    if is_wide and isinstance(value, numbers.Integral) >= DataType(dtype).is_int:
+        arguments["fill_value"] = const(value, dtype)
+
+
+_fill: dict[str, Any] = {
+    "pure": True,
+    "legalize": _legalize_full,
+    "adapt": _fit_fill_value,
+    "gradient": _gradient_full,
+}
+
+
+@register("relax.full", **_fill)
 def full(
     shape: ShapeStructInfo, fill_value: TensorStructInfo, call: Call, dtype: DataType | None = None
 ) -> TensorStructInfo:
@@ -93,7 +114,7 @@ def full(
     return tensor(sizes, dtype or fill_value.dtype, fill_value.vdevice, shape.ndim)
 
 
-@register("relax.full_like", pure=True, legalize=_legalize_full, gradient=_gradient_full)
+@register("relax.full_like", **_fill)
 def full_like(
     x: TensorStructInfo, fill_value: TensorStructInfo, dtype: DataType | None = None
 ) -> TensorStructInfo:
@@ -162,7 +183,8 @@ def _complete_range(arguments: dict[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, (numbers.Real, PrimExpr, Expr)):
             raise MisuseError(f"{name} is a number, found {value!r:.60}", about=value)
         if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-            value = FloatImm(FLOAT32, float(value))
+            wide = arguments["dtype"] is not None and DataType(arguments["dtype"]) == FLOAT64
+            value = FloatImm(FLOAT64 if wide else FLOAT32, float(value))
         elif isinstance(value, np.integer):
             value = int(value)
         expr = arguments[name] = convert_to_expr(value)

@@ -17,7 +17,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     const,
 )
-from relaxpy.ir.relax.op.definition.gradients import of_operand
+from relaxpy.ir.relax.op.definition.gradients import of_operand, tuple_fields
 from relaxpy.ir.relax.op.definition.registry import R, register
 from relaxpy.ir.relax.op.definition.rules import (
     differ,
@@ -30,6 +30,7 @@ from relaxpy.ir.relax.op.definition.rules import (
     te_kernel,
     tensor,
 )
+from relaxpy.ir.relax.op.grid_derivatives import second_gradients
 from relaxpy.ir.te import topi
 from relaxpy.ir.te.topi.shapes import is_const, shape_text
 from relaxpy.ir.tir import ops
@@ -179,7 +180,16 @@ def _legalize_backward(builder: BlockBuilder, call: Call) -> Expr:
     return Tuple(tuple(builder.emit(kernel) for kernel in kernels))
 
 
-@register("relax.grad.grid_sample_backward", pure=True, legalize=_legalize_backward)
+def _gradient_backward(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    return second_gradients(builder, call, *tuple_fields(gradient, 2))
+
+
+@register(
+    "relax.grad.grid_sample_backward",
+    pure=True,
+    legalize=_legalize_backward,
+    gradient=_gradient_backward,
+)
 def grid_sample_backward(
     output_grad: TensorStructInfo,
     data: TensorStructInfo,

@@ -86,17 +86,29 @@ def _gradient_scatter(
         case "add":
             return [gradient, gather(gradient)]
         case "mul":
-            scaled = scatter(gradient, updates, "mul")
-            return [scaled, gather(gradient * var) / updates]
+            return [
+                scatter(gradient, updates, "mul"),
+                gather(gradient) * _other_factors(data, updates, scatter, gather),
+            ]
         case "mean":
             count = scatter(R.ones_like(data), R.ones_like(updates), "add")
             share = R.divide(gradient, count)
             return [share, gather(share)]
-        case _:
-            return [
-                masked(gradient, R.equal(data, var)),
-                masked(gather(gradient), R.equal(updates, gather(var))),
-            ]
+        case _:  # equal extremes share the gradient
+            dtype = cast("TensorStructInfo", data.struct_info).dtype
+            in_data = R.astype(R.equal(data, var), dtype)
+            in_updates = R.astype(R.equal(updates, gather(var)), dtype)
+            share = gradient / scatter(in_data, in_updates, "add")
+            return [share * in_data, gather(share) * in_updates]
+
+
+def _other_factors(data: Expr, updates: Any, scatter: Any, gather: Any) -> Any:
+    """The product of an element of data and its updates without the update, also if some are 0."""
+    is_zero = R.equal(updates, 0)
+    nonzero = R.where(is_zero, R.ones_like(updates), updates)
+    zeros = R.astype(is_zero, updates.struct_info.dtype)
+    is_only_zero = R.equal(gather(scatter(R.zeros_like(data), zeros, "add")), zeros)
+    return masked(gather(scatter(data, nonzero, "mul")) / nonzero, is_only_zero)
 
 
 def _gradient_scatter_elements(
@@ -173,8 +185,15 @@ def scatter_elements(
 
 def _gradient_scatter_nd(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     data, indices, updates = call.args
-    shape, index_shape = require_shape(data, "scatter_nd"), require_shape(indices, "scatter_nd")
-    count = cast("IntImm", index_shape[-1]).value
+    shape = require_shape(data, "scatter_nd")
+    count = position_count(cast("TensorStructInfo", indices.struct_info))
+    if count is None:
+        raise refuse(
+            "the gradient of scatter_nd needs the number of positions along the last axis of "
+            f"indices, found {indices.struct_info}",
+            indices,
+            hint="state it by R.match_cast",
+        )
     limits = R.concat([R.zeros((1,), "int64") + PrimValue(n) for n in shape[:count]], 0)
     positions = R.astype(indices, "int64")
     positions = R.where(R.less(positions, 0), positions + limits, positions)

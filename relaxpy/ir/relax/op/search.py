@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.relax.nodes import Call, Expr, TensorStructInfo
+from relaxpy.ir.relax.op.binary import fit_numbers
 from relaxpy.ir.relax.op.definition.gradients import elementwise, masked, no_gradient
 from relaxpy.ir.relax.op.definition.layouts import elementwise_layout, extremum_layout
 from relaxpy.ir.relax.op.definition.registry import R, Rows, family, register
@@ -49,6 +50,7 @@ _where_gradient = elementwise(
     layout=elementwise_layout,
     pure=True,
     legalize=by_te(_where, "where"),
+    adapt=fit_numbers,
     gradient=_where_gradient,
 )
 def where(
@@ -58,7 +60,8 @@ def where(
 
     Shapes:
         condition  Bool
-        x1, x2     of one datatype (or one Bool); all three broadcast
+        x1, x2     of one datatype (or one Bool); all three broadcast; a number takes the datatype
+                   of the other one
         result     what they broadcast to, in the datatype of x1
     Errors:
         StructInfoError: the condition is not known to be Bool, the datatypes differ, or known sizes

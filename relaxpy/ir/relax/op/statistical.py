@@ -96,7 +96,8 @@ def _variance_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
 
 
 def _std_gradient(g: Any, x: Any, y: Any, call: Call) -> Any:
-    scaled = with_reduced_axes(g / y, call) / count_reduced(call, x.struct_info.dtype)
+    share = masked(g / y, R.not_equal(y, 0))  # equal elements are a minimum: 0, not 0 / 0
+    scaled = with_reduced_axes(share, call) / count_reduced(call, x.struct_info.dtype)
     return scaled * _deviation(x, call)
 
 

@@ -44,7 +44,8 @@ def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
     widths = cast("tuple[int, ...]", call.attrs["pad_width"])
     before, after, mode = widths[::2], widths[1::2], call.attrs["pad_mode"]
     if mode == "constant":
-        value = call.attrs["pad_value"]
+        data = cast("TensorStructInfo", builder.struct_info_of(call.args[0]))
+        value = ops.cast_to(ops.const(call.attrs["pad_value"], "float64"), data.dtype)
         return te_kernel(builder, topi.nn.pad, "pad", call.args[0], before, after, value)
     name = f"{mode}_pad"
     return te_kernel(builder, getattr(topi.nn, name), name, call.args[0], before, after)

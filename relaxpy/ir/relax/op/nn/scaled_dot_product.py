@@ -97,7 +97,7 @@ def _divides(key_heads: PrimExpr, heads: PrimExpr) -> bool:
     return same(heads, key_heads) or is_zero(tidy(ops.floormod(heads, key_heads)))
 
 
-def _group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
+def group_size(heads: PrimExpr, key_heads: PrimExpr) -> PrimExpr:
     """How many heads of queries share a head of keys."""
     if is_zero(key_heads) or not _divides(key_heads, heads):
         key_heads = ops.maximum(key_heads, ops.const(1, "int64"))
@@ -148,8 +148,18 @@ def _attends_everywhere(call: Call, queries: Any, keys: Any) -> bool:
     return (window is None or window > 0) and isinstance(more, IntImm) and more.value >= 0
 
 
-def _as_dtype(x: Any, dtype: DataType) -> Any:
+def as_dtype(x: Any, dtype: DataType) -> Any:
+    """A tensor in a datatype."""
     return x if x.struct_info.dtype == dtype else R.astype(x, dtype)
+
+
+def score_factor(scale: Any, width: PrimExpr, dtype: DataType) -> Any:
+    """The factor of scores: by default 1 / sqrt(width of a head)."""
+    if scale is not None:
+        return scale
+    if isinstance(width, IntImm):
+        return 1 / math.sqrt(width.value) if width.value else 1.0
+    return PrimValue(intrin.rsqrt(ops.cast_to(width, dtype)))
 
 
 class _Heads:
@@ -161,19 +171,13 @@ class _Heads:
     def __init__(self, call: Call) -> None:
         wide = accumulator(cast("Any", call.args[0]).struct_info.dtype)
         self.query, self.key, self.value, *bias = (
-            x if is_absent(x) else _as_dtype(x, wide) for x in cast("Any", call.args)
+            x if is_absent(x) else as_dtype(x, wide) for x in cast("Any", call.args)
         )
         q, k = (require_shape(x, "attention") for x in (self.query, self.key))
         self.shape: Sizes = q
         self.weights = (q[0], q[2], q[1], k[1])
-        self.groups = None if same(q[2], k[2]) else (k[2], _group_size(q[2], k[2]))
-        scale, width = call.attrs["scale"], q[3]
-        if scale is not None:
-            self.scale: Any = scale
-        elif isinstance(width, IntImm):
-            self.scale = 1 / math.sqrt(width.value) if width.value else 1.0
-        else:
-            self.scale = PrimValue(intrin.rsqrt(ops.cast_to(width, wide)))
+        self.groups = None if same(q[2], k[2]) else (k[2], group_size(q[2], k[2]))
+        self.scale = score_factor(call.attrs["scale"], q[3], wide)
         scores = self.product(self.grouped(self.query, 2), self.key, "bqhgd,bkhd->bhgqk")
         scores = self.ungrouped(scores, self.weights) * self.scale
         if bias and not is_absent(bias[0]):
@@ -220,13 +224,13 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     result = heads.product(weights, heads.value, "bhgqk,bkhv->bqhgv")
     width = require_shape(heads.value, "attention")[3]
     result = heads.ungrouped(result, (*heads.shape[:3], width))
-    return cast("Expr", _as_dtype(result, cast("TensorStructInfo", call.struct_info).dtype))
+    return cast("Expr", as_dtype(result, cast("TensorStructInfo", call.struct_info).dtype))
 
 
 def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
     heads = _Heads(call)
     dtype = cast("Any", var).struct_info.dtype
-    g = heads.grouped(_as_dtype(gradient, heads.query.struct_info.dtype), 2)
+    g = heads.grouped(as_dtype(gradient, heads.query.struct_info.dtype), 2)
     weights = heads.grouped(heads.probabilities, 1)
     value_grad = heads.product(weights, g, "bhgqk,bqhgv->bkhv")
     back = heads.product(g, heads.value, "bqhgv,bkhv->bhgqk")
@@ -241,7 +245,7 @@ def _gradient(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> li
         unbroadcast(scores, bias) if is_differentiable(bias) else R.grad.no_grad(bias)
         for bias in call.args[3:]
     ]
-    return [_as_dtype(grad, dtype) if is_differentiable(grad) else grad for grad in out]
+    return [as_dtype(grad, dtype) if is_differentiable(grad) else grad for grad in out]
 
 
 def _with_bias(arguments: dict[str, Any]) -> str | None:

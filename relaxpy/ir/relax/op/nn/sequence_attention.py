@@ -20,9 +20,11 @@ from relaxpy.ir.relax.nodes import (
     TupleStructInfo,
     Var,
 )
+from relaxpy.ir.relax.op.definition.gradients import tuple_fields
 from relaxpy.ir.relax.op.definition.registry import R, find, register
 from relaxpy.ir.relax.op.definition.rules import joint_dtype, refuse, require_integer
 from relaxpy.ir.relax.op.nn.scaled_dot_product import Causal, check_operands, check_window
+from relaxpy.ir.relax.op.nn.sequence_attention_gradients import second_gradients
 
 if TYPE_CHECKING:
     from relaxpy.ir.op import Op
@@ -235,7 +237,17 @@ def _attend_backward(
     return query, key, value
 
 
-@register("relax.grad.attention_var_len_backward", pure=True, runtime=_attend_backward)
+def _gradient_backward(var: Var, call: Call, gradient: Expr, builder: BlockBuilder) -> list[Expr]:
+    grads = second_gradients(builder, call, tuple_fields(gradient, 3))
+    return [*grads, *map(R.grad.no_grad, call.args[4:])]
+
+
+@register(
+    "relax.grad.attention_var_len_backward",
+    pure=True,
+    runtime=_attend_backward,
+    gradient=_gradient_backward,
+)
 def attention_var_len_backward(
     output_grad: TensorStructInfo,
     queries: TensorStructInfo,
