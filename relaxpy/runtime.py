@@ -16,12 +16,14 @@ from relaxpy.exec.runtime.registry import (
     register_func as register_global_func,
     remove_global_func,
 )
-from relaxpy.exec.runtime.tensors import convert, empty, tensor
+from relaxpy.exec.runtime.tensors import convert, empty, from_dlpack, tensor
 from relaxpy.exec.runtime.values import Category, Closure, ShapeTuple, category_of
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.core.device import Device, cpu, cuda, device
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.node import Node as Object
 from relaxpy.ir.core.tensor import Tensor
+from relaxpy.ir.tir.ops import const
 
 __all__ = [
     "Category",
@@ -29,16 +31,19 @@ __all__ = [
     "DataType",
     "Device",
     "Executable",
+    "Object",
     "ShapeTuple",
     "Tensor",
     "VMInstrumentReturnKind",
     "VirtualMachine",
     "category_of",
+    "const",
     "convert",
     "cpu",
     "cuda",
     "device",
     "empty",
+    "from_dlpack",
     "get_global_func",
     "list_global_func_names",
     "load_executable",

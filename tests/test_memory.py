@@ -25,6 +25,8 @@ from relaxpy.script import from_source
 #: Keyed by what a process has a few of: hooks, datatypes, machines, positions of operands, or
 #: nothing.
 FEW = {
+    "relaxpy.exec.kernel.row_blocks._pool",
+    "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.native.interpreter.addresses",
     "relaxpy.exec.native.interpreter.fits_interpreter",
     "relaxpy.exec.native.machine.host",
@@ -37,12 +39,11 @@ FEW = {
     "relaxpy.exec.native.pool.pool",
     "relaxpy.exec.native.processor.generator",
     "relaxpy.exec.native.processor.processor",
-    "relaxpy.exec.kernel.row_blocks._pool",
-    "relaxpy.exec.kernel.special._series",
     "relaxpy.exec.runtime.operands._scalar",
-    "relaxpy.exec.stored._surroundings",
     "relaxpy.exec.runtime.operands._size",
     "relaxpy.exec.runtime.values.holds_numbers",
+    "relaxpy.exec.stored._surroundings",
+    "relaxpy.ir.arith.tvm.rewrite._rules",
     "relaxpy.ir.core.dtype._numpy_type",
     "relaxpy.ir.hooks._resolve",
     "relaxpy.ir.relay.saved.enter",

@@ -36,5 +36,5 @@ def test_the_page_has_a_row_and_details_for_each_pass() -> None:
 
 def test_the_page_of_running_passes_has_each_option() -> None:
     text = (ROOT / "docs" / "running-passes.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(relax\.[\w.]+)` \| (\w+) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| `((?:relax|tir)\.[\w.]+)` \| (\w+) \|", text, re.MULTILINE)
     assert dict(rows) == {name: spec["type"] for name, spec in PassContext.list_configs().items()}

@@ -353,6 +353,16 @@ class Executable(CopiedByReference):
             )
         )
 
+    @property
+    def mod(self) -> Executable:
+        """The executable itself, which is a module of functions; the name is that of TVM."""
+        return self
+
+    @property
+    def imports(self) -> list[Executable]:
+        """The modules of kernels, of which there are none: kernels belong to the executable."""
+        return []
+
     def jit(self) -> Executable:
         """The executable itself, which is compiled; the name is that of TVM."""
         return self

@@ -273,6 +273,8 @@ def test_a_handle_without_a_buffer_is_anything(target: str) -> None:
 def test_an_executable_describes_itself_by_the_methods_of_tvm() -> None:
     ex = compile(dense(), "numpy")
     assert ex.jit() is ex
+    assert ex.mod is ex
+    assert ex.imports == []
     assert ex.as_python() == ex.source
     assert relaxpy.script.from_source(ex.as_text()).functions_by_name.keys() == set(
         ex._program.module.functions_by_name

@@ -12,6 +12,8 @@ def test_devices_are_named_by_kind_and_number() -> None:
     assert device("cuda:1", 1).index == 1
     assert str(cuda(3)) == "cuda:3"
     assert (device(1), device(2, 1), device(15)) == (cpu(), cuda(1), Device("webgpu"))
+    assert (device("llvm"), device("c", 1), device("nvptx:2")) == (cpu(), cpu(1), cuda(2))
+    assert [one.exist for one in (cpu(), cpu(1), cuda())] == [True, False, False]
     assert split_device("cuda:12") == ("cuda", 12)
 
 

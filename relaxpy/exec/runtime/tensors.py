@@ -54,6 +54,23 @@ def tensor(arr: object, device: Device | str | None = None) -> Tensor:
 
 
 @user_facing
+def from_dlpack(ext_tensor: object) -> Tensor:
+    """A tensor over the memory of an array of any library that supports DLPack.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it does not support DLPack, or its memory is not
+            that of the processor.
+    """
+    try:
+        return np.from_dlpack(ext_tensor).view(Tensor)  # type: ignore[arg-type]
+    except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise MisuseError(
+            f"expected an array that supports DLPack, found {ext_tensor!r:.60}: {error}",
+            about=ext_tensor,
+        ) from None
+
+
+@user_facing
 def empty(
     shape: Sequence[int], dtype: str = "float32", device: Device | str | None = None
 ) -> Tensor:

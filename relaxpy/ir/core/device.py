@@ -16,6 +16,7 @@ KINDS = (
     *("cpu", "cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "hexagon", "webgpu"),
 )
 # DLPack's device type numbers.
+_KIND_BY_TARGET = {"llvm": "cpu", "c": "cpu", "nvptx": "cuda"}
 _KIND_BY_NUMBER = dict(zip((1, 2, 4, 7, 8, 9, 10, 12, 16, 15), KINDS, strict=True))
 
 
@@ -59,6 +60,11 @@ class Device(Node):
                 f"devices are numbered from 0, found {self.index!r:.60}", about=self.index
             )
 
+    @property
+    def exist(self) -> bool:
+        """Whether programs can run on the device: only on the first processor."""
+        return self.kind == "cpu" and self.index == 0
+
     @override
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
@@ -68,7 +74,7 @@ class Device(Node):
 def device(device_type: str | int, index: int | None = None) -> Device:
     """Return the device of a kind and number, as in `device("cuda", 1)` or `device("cuda:1")`.
 
-    The kind may also be its number in DLPack: `device(2, 1)`.
+    The kind may also be its number in DLPack, `device(2, 1)`, or the name of a target, "llvm".
 
     Errors:
         MisuseError (also ValueError): the kind or the number is not valid.
@@ -79,7 +85,7 @@ def device(device_type: str | int, index: int | None = None) -> Device:
     kind, number = split_device(text)
     if index is not None and ":" in str(text) and index != number:
         raise MisuseError(f"device {text} does not have the number {index!r:.60}", about=index)
-    return Device(kind, number if index is None else index)
+    return Device(_KIND_BY_TARGET.get(kind, kind), number if index is None else index)
 
 
 def _constructor(kind: str) -> Callable[..., Device]:

@@ -257,7 +257,7 @@ def test_what_is_known_of_a_variable_is_known_of_its_bounds() -> None:
         assert made.can_prove_less_equal_than_symbolic_shape_value(x, n)
 
 
-def test_rewriting_and_canonical_forms_are_one() -> None:
+def test_both_engines_know_the_bounds() -> None:
     made = analyzer(x=(0, 7))
     for simplified in (made.rewrite_simplify, made.canonical_simplify, made.simplify):
         assert simplified(fld(x, 8) + y + y) is made.simplify(y * 2)

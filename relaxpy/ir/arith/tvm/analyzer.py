@@ -20,6 +20,7 @@ from relaxpy.ir.arith.algebra.residue import least
 from relaxpy.ir.arith.canonical import Canonical, is_integer
 from relaxpy.ir.arith.tvm.image import evaluate_set
 from relaxpy.ir.arith.tvm.intset import IntervalSet
+from relaxpy.ir.arith.tvm.rewrite import rewritten
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 
@@ -163,12 +164,18 @@ class Analyzer:
             raise MisuseError(f"division of `{value.a}` by zero", rule="PX-3")
         return value
 
+    @_query
     def rewrite_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
-        """`expr` simplified once. Errors: MisuseError as `simplify`."""
-        return self.simplify(expr, 1)
+        """`expr` in the form that the rules of TVM give it. Errors: MisuseError as `simplify`."""
+        value = self._convert(expr)
+        result = rewritten(value, self._engine.simplify, self.can_prove_greater_equal)
+        self._visited += 1
+        self._attempted += 1
+        self._performed += result is not value
+        return result
 
     def canonical_simplify(self, expr: tir.ExprLike) -> tir.PrimExpr:
-        """`expr` simplified once: one canonical form serves both of TVM's engines."""
+        """`expr` simplified once. Errors: MisuseError as `simplify`."""
         return self.simplify(expr, 1)
 
     @property

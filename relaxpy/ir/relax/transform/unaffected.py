@@ -14,7 +14,18 @@ from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.module import IRModule
-from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed
+from relaxpy.ir.pass_infra.passes import Pass, PassContext, listed, register_config
+
+# Options of TVM for CUDA graphs and for the scheduling of kernels, which have no effect here.
+for _name in (
+    "relax.backend.use_cuda_graph",
+    "tir.disable_assert",
+    "tir.disable_storage_rewrite",
+    "tir.disable_vectorize",
+    "tir.merge_static_smem",
+    "tir.use_async_copy",
+):
+    register_config(_name, bool)
 
 
 class _Unaffected(Pass):
