@@ -9,14 +9,19 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.runtime.registry import register_func
 from relaxpy.exec.runtime.values import Array, ShapeTuple
+from relaxpy.ir.core.tensor import Tensor
 
 
 class AttentionKVCache:
-    """Memory for rows, of which the first `count` have been added."""
+    """Memory for rows, of which the first `count` have been added.
+
+    In a cache that is a window, `next_row` is where the next row is stored.
+    """
 
     def __init__(self, rows: Array, count: int) -> None:
         self.rows = rows
         self.count = count
+        self.next_row = 0
 
     def reserve(self, count: int) -> None:
         """Have memory for `count` rows; it at least doubles when it grows."""
@@ -42,6 +47,7 @@ def create(data: Array, shape: Sequence[int], count: int = -1) -> AttentionKVCac
         )
     cache = AttentionKVCache(np.empty(tuple(shape), data.dtype), 0)
     append(cache, data[:count])
+    cache.next_row = count
     return cache
 
 
@@ -52,11 +58,7 @@ def append(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
     Errors:
         RuntimeCheckError: the rows have another shape or datatype.
     """
-    if data.shape[1:] != cache.rows.shape[1:] or data.dtype != cache.rows.dtype:
-        raise RuntimeCheckError(
-            f"a cache of {cache.rows.dtype} rows of shape {cache.rows.shape[1:]} cannot contain "
-            f"{data.dtype} data of shape {data.shape}"
-        )
+    _check_rows(cache, data)
     count = cache.count + len(data)
     cache.reserve(count)
     cache.rows[cache.count : count] = data
@@ -64,8 +66,51 @@ def append(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
     return cache
 
 
+def _check_rows(cache: AttentionKVCache, data: Array) -> None:
+    if data.shape[1:] != cache.rows.shape[1:] or data.dtype != cache.rows.dtype:
+        raise RuntimeCheckError(
+            f"a cache of {cache.rows.dtype} rows of shape {cache.rows.shape[1:]} cannot contain "
+            f"{data.dtype} data of shape {data.shape}"
+        )
+
+
+@register_func("vm.builtin.attention_kv_cache_window_override")
+def override(cache: AttentionKVCache, data: Array, size: int) -> AttentionKVCache:
+    """Store rows in a window of `size` rows, from its beginning again after its end.
+
+    Errors:
+        RuntimeCheckError: the rows have another shape or datatype, or do not fit the window.
+    """
+    return override_with_sinks(cache, data, size, 0)
+
+
+@register_func("vm.builtin.attention_kv_cache_window_override_with_sinks")
+def override_with_sinks(
+    cache: AttentionKVCache, data: Array, size: int, sinks: int
+) -> AttentionKVCache:
+    """Store rows in a window whose first `sinks` rows are kept once they have been stored.
+
+    Errors:
+        RuntimeCheckError: the rows have another shape or datatype, or do not fit the window.
+    """
+    _check_rows(cache, data)
+    if len(data) > size - sinks:
+        raise RuntimeCheckError(
+            f"a window of {size} rows, of which {sinks} are kept, cannot contain {len(data)} rows"
+        )
+    cache.reserve(size)
+    first = min(len(data), size - cache.next_row)
+    cache.rows[cache.next_row : cache.next_row + first] = data[:first]
+    cache.next_row += first
+    if first < len(data):
+        cache.next_row = sinks + len(data) - first
+        cache.rows[sinks : cache.next_row] = data[first:]
+    cache.count = min(size, cache.count + len(data))
+    return cache
+
+
 @register_func("vm.builtin.attention_kv_cache_view")
-def view(cache: AttentionKVCache, shape: ShapeTuple) -> Array:
+def view(cache: AttentionKVCache, shape: ShapeTuple) -> Tensor:
     """The rows of the cache, which must have this shape.
 
     Errors:
@@ -77,14 +122,14 @@ def view(cache: AttentionKVCache, shape: ShapeTuple) -> Array:
             f"the cache has rows of shape {rows.shape}, expected {tuple(shape)}",
             hint="the first dimension is the number of rows that were added",
         )
-    return rows
+    return rows.view(Tensor)
 
 
 @register_func("vm.builtin.attention_kv_cache_array_clear")
 def clear(caches: Sequence[AttentionKVCache]) -> None:
     """Remove all rows of caches."""
     for cache in caches:
-        cache.count = 0
+        cache.count = cache.next_row = 0
 
 
 @register_func("vm.builtin.attention_kv_cache_array_popn")

@@ -41,7 +41,7 @@ def _refuse(context: str, problem: str) -> NoReturn:
 
 def _in_context(context: str, problem: str) -> str:
     context = context.rstrip()
-    return f"{context} {problem}" if context else problem
+    return f"check failed: {context} {problem}" if context else problem
 
 
 @_builtin("alloc_shape_heap")

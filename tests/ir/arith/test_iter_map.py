@@ -381,3 +381,11 @@ def test_bounds_of_parts_come_before_bounds_of_wholes(
     reached = [evaluate(index, p) for p in points(iters) if evaluate(condition, p)]
     start, extent = evaluate(base, {}), evaluate(split.extent, {})
     assert sorted(reached) == list(range(start, start + extent))
+
+
+def test_a_condition_without_iterators_changes_nothing() -> None:
+    i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
+    found = detect_iter_map([i + j], {i: Range(0, 3)}, predicate=j <= 24)
+    assert found.errors == ()
+    [index] = found.indices
+    assert index.base is j

@@ -342,12 +342,15 @@ class Reader(Extents):
     def assume(self, condition: PrimExpr) -> None:
         """Read a condition: comparisons of sums, all of which hold.
 
-        Conditions on fewer iterators come first, as those on more may contain them.
+        Conditions on fewer iterators come first, as those on more may contain them. One that
+        mentions no iterator holds, or there are no iterations.
         """
         groups: dict[frozenset[Node], list[PrimExpr]] = {}
         for conjunct in folding.conjuncts(condition):
             if not self.holds(conjunct):
                 used = frozenset(node for node in walk(conjunct) if node in self.leaves)
+                if not used and not isinstance(self.simple(conjunct), IntImm):
+                    continue
                 groups.setdefault(used, []).append(conjunct)
         for used in sorted(groups, key=len):
             self.assume_together(groups[used])

@@ -288,7 +288,7 @@ def test_shapes_pass_through_memory() -> None:
             (np.zeros(2), 1, relaxpy.DataType("int8"), ""),
             "^expected a tensor of dtype int8, found",
         ),
-        ("check_tensor_info", (np.zeros(2), 1, "int8", "here"), "here expected a tensor of dtype"),
+        ("check_tensor_info", (np.zeros(2), 1, "int8", "here"), "^check failed: here expected"),
         ("check_tensor_info", (np.zeros(2), 2, "", ""), "^expected a tensor of ndim 2"),
         ("check_tensor_info", (np.zeros(2), 2, "here"), "here expected a tensor of ndim 2"),
         ("check_shape_info", ((1, 2), 3, "here"), "here expected a shape of ndim 3"),
