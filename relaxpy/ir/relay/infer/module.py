@@ -16,6 +16,7 @@ from relaxpy.ir.relay.infer.exprs import ExprInference, declared_type
 from relaxpy.ir.relay.infer.rebuild import Rebuild
 from relaxpy.ir.relay.infer.solver import Solver, UnifyError, check_literal
 from relaxpy.ir.relay.module import RelayModule, global_names
+from relaxpy.ir.relay.op.weights import weight_types
 from relaxpy.ir.relay.ty import FuncType, IncompleteType, TypeKind, TypeVar
 
 
@@ -31,6 +32,7 @@ def infer_module(module: RelayModule) -> RelayModule:
     graph = {name: tuple(global_names(function)) for name, function in functions.items()}
     for group in strongly_connected(graph):
         _infer_group(inference, {name: functions[name] for name in reversed(group)})
+    _default_weights(inference)
     _default_literals(inference)
     if not inference.diagnostics:
         inference.diagnostics += _open_types(inference, functions)
@@ -72,6 +74,27 @@ def _infer_group(inference: ExprInference, group: dict[str, rl.Function]) -> Non
         ty = inference.generalise(variable, function, types[name], shared)
         inference.signatures[name] = ty
         shared.update(ty.type_params)
+
+
+def _default_weights(inference: ExprInference) -> None:
+    """Give weights that nothing declares the types that follow from the data (RLY-100)."""
+    solver = inference.solver
+    inference.solve()
+    filled = True
+    while filled:
+        filled = False
+        for relation in list(solver.open):
+            if relation not in solver.open or len(relation.args) < 3:
+                continue
+            data, *others = (solver.complete(arg) for arg in relation.args[:-1])
+            types = (
+                None if solver.holes(data) else weight_types(relation.name, data, relation.attrs)
+            )
+            for operand, ty in zip(others, types or (), strict=bool(types)):
+                if isinstance(operand, IncompleteType):
+                    solver.unify(operand, ty)
+                    filled = True
+            inference.solve()
 
 
 def _default_literals(inference: ExprInference) -> None:

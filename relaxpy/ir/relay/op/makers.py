@@ -61,6 +61,8 @@ def maker(name: str) -> Maker | Makers:
     """
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
+    if name == "qnn.op":  # the path in TVM
+        return Makers("qnn")
     if not is_op_name(name):
         known = {*_FUNCTIONS, *list_op_names()}
         if any(other.startswith(f"{name}.") for other in known):
