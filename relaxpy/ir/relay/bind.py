@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite
-from relaxpy.ir.relay.expr import Function, RelayExpr, Var
+from relaxpy.ir.relay.expr import Constant, Function, RelayExpr, Var
 
 E = TypeVar("E", bound=RelayExpr)
 
@@ -40,3 +42,25 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     result = rewrite(expr, replaced)
     assert isinstance(result, RelayExpr)
     return result
+
+
+@user_facing
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> RelayExpr:
+    """Return a function whose parameters of these names are replaced by tensors.
+
+    Errors:
+        MisuseError (also TypeError, ValueError): it is not a function, or two parameters have a
+            name.
+    """
+    if not isinstance(func, Function):
+        raise MisuseError(f"expected a function of Relay, found {func!r:.60}", about=func)
+    names = [param.name_hint for param in func.params]
+    twice = [name for name in params if names.count(name) > 1]
+    if twice:
+        raise MisuseError(f"two parameters have the name {twice[0]}", about=twice[0])
+    found = {param: params[param.name_hint] for param in func.params if param.name_hint in params}
+    values = {
+        param: value if isinstance(value, RelayExpr) else Constant(np.asarray(value))
+        for param, value in found.items()
+    }
+    return bind(func, values)

@@ -177,6 +177,19 @@ def test_variables_are_bound() -> None:
     assert len(bound.params) == 1
 
 
+def test_parameters_are_bound_by_name() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    function = relay.Function([x, y], x - y)
+    params = {"y": np.ones(2, "float32"), "z": np.zeros(3)}
+    bound = relay.build_module.bind_params_by_name(function, params)
+    assert bound.params == (x,)
+    assert run(bound, np.ones(2, "float32")).tolist() == [0, 0]
+    with pytest.raises(RelaxpyError, match="two parameters have the name x"):
+        relay.build_module.bind_params_by_name(relay.Function([x, relay.var("x")], x), {"x": 1})
+    with pytest.raises(RelaxpyError, match="expected a function"):
+        relay.build_module.bind_params_by_name(x, {})
+
+
 # test_op_level1 to 10
 
 
