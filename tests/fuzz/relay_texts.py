@@ -10,7 +10,9 @@ What is varied, each by itself:
 - functions: local ones over captured variables, recursive ones with a counter, as arguments and
   as results; global ones, called by others and by themselves, polymorphic ones of the Prelude;
   operators as values, and local functions of any type;
-- data types and cells (`with_data`), which Relax does not have: lists, options, reads and writes.
+- data types and cells (`with_data`), which Relax does not have: lists, options, types that mention
+  each other, reads and writes, through other names, tuples and closures too;
+- sizes of 0.
 
 `mutant` has one fault that type inference must refuse: an operand of a wrong kind or datatype, a
 wrong number of arguments, a projection out of range, a condition that is not a Boolean, branches of
@@ -30,7 +32,8 @@ Env: TypeAlias = dict[str, Ty]
 NUMBERS = ("int32", "float32", "int64")
 SUFFIX = {"int32": "i32", "float32": "f", "int64": "i64"}
 NAMES = ("a", "b", "c", "d")
-TENSORS = tuple(f"{dtype}[{dims}]" for dtype in NUMBERS for dims in ("2,3", "3", "1,3"))
+TENSORS = tuple(f"{dtype}[{dims}]" for dtype in NUMBERS for dims in ("2,3", "3", "1,3", "0,3"))
+TYPES = "type Odd[A] { OCons(A, Even[A]) }\ntype Even[A] { ENil, ECons(A, Odd[A]) }"
 PARAMS: tuple[Ty, ...] = ("float32[2,3]", "int32[2,3]", "bool", "float32", ("int32", "float32[3]"))
 
 
@@ -56,7 +59,7 @@ class Texts:
         definitions.append(self.definition("main"))
         while self.faults:
             definitions[-1] = self.definition("main")
-        self.text = "\n".join(definitions)
+        self.text = "\n".join([*([TYPES] if with_data else []), *definitions])
 
     # Types
 
@@ -121,7 +124,7 @@ class Texts:
         steps: list[Callable[[Ty, Env, int], str]] = [
             *(self.conditional, self.let, self.projected, self.matched, self.block),
             *(self.called, self.local, self.recursive, self.prelude, self.polymorphic),
-            *([self.listed, self.cell] if self.with_data else []),
+            *([self.listed, self.cell, self.mutual, self.aliased] if self.with_data else []),
             *([self.operator] * 4 if isinstance(ty, str) else [self.fields] * 4),
             *([self.operator_as_value] if isinstance(ty, str) and ty != "bool" else []),
         ]
@@ -286,7 +289,7 @@ class Texts:
         head = f"fn(%k: int32, %x: {self.written(ty)}) -> {self.written(ty)}"
         body = f"if (%k < 1) {{ %x }} else {{ %r(%k - 1, {step}) }}"
         start = self.expr(ty, env, depth)
-        return f"(let %r = {head} {{ {body} }}; %r({self.rng.randrange(3)}, {start}))"
+        return f"(let %r = {head} {{ {body} }}; %r({self.rng.choice((0, 1, 2, 9))}, {start}))"
 
     def prelude(self, ty: Ty, env: Env, depth: int) -> str:
         value = self.expr(ty, env, depth)
@@ -321,6 +324,29 @@ class Texts:
             writes = f"(if ({self.expr('bool', hidden, 1)}) {{ {writes} }} else {{ () }})"
         start = self.expr(ty, env, depth)
         return f"(let %s = ref({start}); {writes}; ref_read(%s))"
+
+    def mutual(self, ty: Ty, env: Env, depth: int) -> str:
+        """A field of an instance of one of two data types that mention each other."""
+        one, two, three = (self.expr(ty, env, depth) for _ in range(3))
+        inner = self.expr(ty, {**env, "a": ty, "b": ty}, depth)
+        whole = self.rng.choice((f"ECons({one}, OCons({two}, ENil))", "ENil"))
+        patterns = [f"ECons(%a, OCons(%b, ENil)) => {inner}", f"ECons(%a, _) => {three}"]
+        self.rng.shuffle(patterns)
+        start = f"(let %e: Even[{self.written(ty)}] = {whole}; %e)"
+        return f"(match ({start}) {{ {', '.join(patterns)}, ENil => {three} }})"
+
+    def aliased(self, ty: Ty, env: Env, depth: int) -> str:
+        """The content of a cell that is written through another name, a tuple, or a closure."""
+        hidden = {k: t for k, t in env.items() if k not in ("s", "u", "w")}
+        start, new = self.expr(ty, hidden, depth), self.expr(ty, hidden, depth)
+        write = self.rng.choice((
+            f"let %u = %s; ref_write(%u, {new})",
+            f"let %u = (1, (%s, ())); ref_write(%u.1.0, {new})",
+            f"let %w = fn(%u: ref({self.written(ty)})) {{ ref_write(%u, {new}) }}; %w(%s)",
+            f"let %u = ref(%s); ref_write(ref_read(%u), {new})",
+            f"let %w = fn() {{ ref_write(%s, {new}) }}; (%w(), ref_read(%s)).0",
+        ))  # fmt: skip
+        return f"(let %s = ref({start}); {write}; ref_read(%s))"
 
 
 def write(seed: object, *, with_data: bool = False) -> str:

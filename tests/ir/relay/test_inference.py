@@ -184,7 +184,7 @@ def test_only_functions_are_called() -> None:
 @pytest.mark.rule("RLY-41")
 def test_projections_are_in_range() -> None:
     assert type_of("(1, (True, 2.5)).1.0") == "bool"
-    assert "index 2 is out of range" in refused("(1, 2).2", "RLY-23")
+    assert "index 2 is out of range" in refused("(1, 2).2", "RLY-41")
 
 
 @pytest.mark.rule("RLY-42")
@@ -508,10 +508,10 @@ def test_completeness_of_many_alternatives_is_decided_fast() -> None:
 def test_completeness_that_is_not_decided_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Completeness is as hard as satisfiability: `match?` asks for none."""
     monkeypatch.setattr("relaxpy.ir.relay.analysis.matches._MAX_VISITED", 20)
-    text = BOOLEANS + "fn(%x: (B, B, B)) {{ match{}(%x) {{ {} }} }}"
-    message = refused(text.format("", rows(3, "T", "F")), "RLY-93")
+    clauses = rows(3, "T", "F")
+    message = refused(f"{BOOLEANS}fn(%x: (B, B, B)) {{ match(%x) {{ {clauses} }} }}", "RLY-93")
     assert "too many combinations" in message
     assert "write match?" in message
-    match = relay.parse(text.format("?", rows(3, "T", "F")))
+    match = relay.parse(f"{BOOLEANS}fn(%x: (B, B, B)) {{ match?(%x) {{ {clauses} }} }}")
     with pytest.raises(MisuseError, match="too many combinations"):
         relay.analysis.unmatched_cases(match["main"].body, match)

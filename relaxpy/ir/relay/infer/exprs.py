@@ -14,11 +14,12 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.kinds import kind_errors
 from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.patterns import bind_pattern
+from relaxpy.ir.relay.infer.places import place
 from relaxpy.ir.relay.infer.solver import OpenRelation, Solver, UnifyError, substitute
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.lookup import relation_named
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.op.relations import RelationError, Solver as RelationSolver
+from relaxpy.ir.relay.op.relations import ProjectionError, Solver as RelationSolver
 from relaxpy.ir.relay.ty import (
     UNIT,
     FuncType,
@@ -81,7 +82,8 @@ class ExprInference:
         """Ask the relations whose types have changed, and report those that fail."""
         for relation in self.solver.solve():
             described = relation.describe() if relation.describe else relation.name
-            self.report(f"{described}: {relation.error}", "RLY-23", relation.span)
+            rule = "RLY-41" if isinstance(relation.error, ProjectionError) else "RLY-23"
+            self.report(f"{described}: {relation.error}", rule, relation.span)
 
     # Expressions
 
@@ -196,12 +198,12 @@ class ExprInference:
                     solver.unify(args[1], fields[expr.index])
                     return True
                 case TupleType(fields=fields):
-                    raise RelationError(
+                    raise ProjectionError(
                         f"index {expr.index} is out of range for a tuple of "
                         f"{counted(len(fields), 'field')}"
                     )
                 case other:
-                    raise RelationError(f"expected a tuple, found {other}")
+                    raise ProjectionError(f"expected a tuple, found {other}")
 
         self._relate("projection", project, (ty, result), EMPTY_ATTRS, expr.span)
         return self.solver.resolve(result)  # type: ignore[no-any-return]
@@ -237,11 +239,14 @@ class ExprInference:
         polymorphic = isinstance(wanted, FuncType) and bool(wanted.type_params)
         body = yield self.infer(function.body) if polymorphic else self.mono(function.body)
         self.expect(
-            body, result, "the body of the function", "RLY-12", function.body.span or function.span
+            body, result, "the body of the function", "RLY-12", place(function.body, function)
         )
         self.solve()
         if given:
             del self.solver.given[-len(given) :]
+        for constraint in function.constraints:
+            if not free_type_vars(constraint) and not self.solver.holes(constraint):
+                self._demand(constraint, constraint.span or function.span)
         ty = FuncType(params, result, function.type_params, function.constraints)  # type: ignore[arg-type]
         if function.type_params:  # holes that stand for them are instantiated too
             ty = self.solver.complete(ty)
@@ -333,9 +338,7 @@ class ExprInference:
             wanted = self.solver.resolve(expected)
             polymorphic = isinstance(wanted, FuncType) and bool(wanted.type_params)
             actual = yield self.infer(arg) if polymorphic else self.mono(arg)
-            self.expect(
-                actual, expected, f"argument {i} of {name}", "RLY-12", arg.span or call.span
-            )
+            self.expect(actual, expected, f"argument {i} of {name}", "RLY-12", place(arg, call))
         self.solve()
         return callee.ret_type
 
@@ -392,7 +395,7 @@ class ExprInference:
         annotation = None
         if var.type_annotation is not None:
             annotation = self.annotation(var.type_annotation, var.span)
-        what, span = f"the value of %{var.name_hint}", value.span or let.span
+        what, span = f"the value of %{var.name_hint}", place(value, let)
         if isinstance(value, rl.Function) and id(value) not in self.types:
             ty = yield from self.bound_function(var, value, annotation)
             self.env[var] = ty
@@ -478,7 +481,7 @@ class ExprInference:
 
     def _if(self, expr: rl.If) -> _Inferring:
         condition = yield self.mono(expr.cond)
-        self.expect(condition, _BOOL, "the condition", "RLY-49", expr.cond.span or expr.span)
+        self.expect(condition, _BOOL, "the condition", "RLY-49", place(expr.cond, expr))
         ty = yield self.mono(expr.true_branch)
         other = yield self.mono(expr.false_branch)
         self.expect(
@@ -486,7 +489,7 @@ class ExprInference:
             ty,
             "the branches of an if have one type",
             "RLY-89",
-            expr.false_branch.span or expr.span,
+            place(expr.false_branch, expr),
         )
         self.solve()
         return ty  # type: ignore[no-any-return]
@@ -503,7 +506,7 @@ class ExprInference:
                 result,
                 "the clauses of a match have one type",
                 "RLY-90",
-                clause.rhs.span or clause.span,
+                place(clause.rhs, clause),
             )
         self.solve()
         self.matches.append(expr)
@@ -513,15 +516,11 @@ class ExprInference:
         ref = yield self.mono(expr.ref)
         content = self.solver.hole(span=expr.span)
         what = "ref_read" if isinstance(expr, rl.RefRead) else "ref_write"
-        self.expect(
-            ref, RefType(content), f"operand 1 of {what}", "RLY-105", expr.ref.span or expr.span
-        )
+        self.expect(ref, RefType(content), f"operand 1 of {what}", "RLY-105", place(expr.ref, expr))
         if isinstance(expr, rl.RefRead):
             return self.solver.resolve(content)  # type: ignore[no-any-return]
         value = yield self.mono(expr.value)
-        self.expect(
-            value, content, "operand 2 of ref_write", "RLY-105", expr.value.span or expr.span
-        )
+        self.expect(value, content, "operand 2 of ref_write", "RLY-105", place(expr.value, expr))
         return UNIT
 
 

@@ -23,6 +23,10 @@ class RelationError(Exception):
     """A relation fails; the message says why."""
 
 
+class ProjectionError(RelationError):
+    """A value is no tuple, or has no such field (RLY-41)."""
+
+
 class Solver(Protocol):
     """What a relation may do to the types that it relates."""
 
