@@ -57,6 +57,10 @@ class IRModule(Node):
         for name, func in self.functions_by_name.items():
             self._functions[name] = self._with_callees(func)
 
+    @override
+    def _children(self) -> tuple[Node, ...]:
+        return tuple(self._nodes_in_fields())  # not stored, since a module can be changed
+
     @property
     def functions(self) -> dict[GlobalVar, BaseFunc]:
         """A copy of the table, in insertion order."""
@@ -237,7 +241,8 @@ class IRModule(Node):
 
     def get_attr(self, key: str) -> object | None:
         """Return the attribute `key` of the module, or None."""
-        return self.attrs.get(key)
+        value: object | None = self.attrs.get(key)
+        return value
 
     def with_attr(self, key: str, value: object) -> IRModule:
         """Return a copy with the attribute `key` set."""

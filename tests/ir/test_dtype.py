@@ -1,5 +1,8 @@
 """Datatypes: their names, their parts, and which of them Relax allows."""
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -219,3 +222,14 @@ def test_lanes_can_be_changed():
     assert DataType("float32x4").with_lanes(1) == "float32"
     assert DataType("float8_e8m0fnu").with_lanes(2) == "float8_e8m0fnux2"
     assert DataType("float8_e8m0fnux2").element == "float8_e8m0fnu"
+
+
+@pytest.mark.parametrize("text", ["", "bool", "float32x4", "int8xvscalex2"])
+def test_a_datatype_cannot_be_changed_and_can_be_copied(text: str):
+    dtype = DataType(text)
+    with pytest.raises(AttributeError):
+        dtype.bits = 3
+    copies = [copy.copy(dtype), copy.deepcopy(dtype)]
+    copies += [pickle.loads(pickle.dumps(dtype, p)) for p in range(pickle.HIGHEST_PROTOCOL + 1)]
+    for other in copies:
+        assert (type(other), str(other), other.vector) == (DataType, text, dtype.vector)

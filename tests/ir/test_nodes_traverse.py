@@ -2,11 +2,12 @@
 
 import pytest
 
-from relaxpy.ir.core.traverse import children, map_children, rewrite, walk
+from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
+from relaxpy.ir.relax.rewrite.update import update_struct_info
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -142,3 +143,36 @@ def test_a_kernel_is_rebuilt_with_its_signature():
     changed = substitute(func, {N: ops.const(8, "int64")})
     assert changed.struct_info.params == (Tensor((8,)),)
     assert func.struct_info.params == (Tensor((N,)),)
+
+
+def test_rewriting_replaces_what_is_beside_a_buffer_and_not_its_shape():
+    a = decl_buffer((N,), "float32", "A")
+    store = BufferStore(a, ops.cast_to(N, "float32"), (N - 1,))
+    changed = rewrite(store, {N: M}.get)
+    assert changed.buffer is a
+    assert (changed.value, changed.indices[0]) == (ops.cast_to(M, "float32"), M - 1)
+
+
+def test_rewriting_visits_the_last_operand_first():
+    seen: list[object] = []
+    rewrite((N + 1) * M, seen.append)
+    assert seen == [M, ops.const(1, "int64"), N, N + 1, (N + 1) * M]
+
+
+def test_renaming_a_variable_to_itself_changes_nothing():
+    body = Evaluate(N + 1)
+    assert rename(body, {N: N}) is body
+    assert rename(N, {N: M}) is M
+
+
+def test_the_children_of_what_is_completed_or_changed_are_those_of_today():
+    var = rx.Var("y")
+    assert list(children(var)) == []
+    sinfo = Tensor((2,))
+    update_struct_info(var, sinfo)
+    assert list(children(var)) == [sinfo]
+    func = PrimFunc([], Evaluate(0))
+    module = IRModule({"f": func})
+    assert func in list(walk(module))
+    module["g"] = other = PrimFunc([], Evaluate(1))
+    assert other in list(walk(module))

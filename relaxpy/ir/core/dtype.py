@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from relaxpy.errors import MisuseError, close_names
 
@@ -58,7 +59,6 @@ class _Parsed(NamedTuple):
 _VOID = _Parsed("", "handle", 0, 0, False, "", "")
 
 
-@lru_cache(maxsize=1 << 12)
 def _parse(text: str) -> _Parsed:
     if text in ("", "void", "handle0", "handle0x0", "handle64x0"):
         return _VOID
@@ -98,7 +98,37 @@ class DataType(str):
         MisuseError (also ValueError, TypeError): the text does not name a datatype.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_element",
+        "bits",
+        "family",
+        "is_bool",
+        "is_float",
+        "is_int",
+        "is_scalable",
+        "is_void",
+        "lanes",
+        "vector",
+    )
+    _element: str
+    family: str
+    """`int`, `uint`, `float`, `handle`, `bfloat`, or the full name of a small float."""
+    bits: int
+    """The number of bits of one lane."""
+    lanes: int
+    """The number of lanes: 1 for a scalar, 0 for Void."""
+    vector: str
+    """The suffix of a vector's name, `x4` or `xvscalex4`; empty for a scalar."""
+    is_scalable: bool
+    """Whether the hardware decides by which factor a vector has more than `lanes` lanes."""
+    is_void: bool
+    """Whether this is Void, a datatype not known at compile time."""
+    is_int: bool
+    """Whether this is Int or UInt (Bool included)."""
+    is_bool: bool
+    """Whether one lane is a boolean."""
+    is_float: bool
+    """Whether this is a floating-point datatype of any format."""
 
     def __new__(cls, text: str | Self | npt.DTypeLike = "") -> Self:
         """Return the datatype for a name, a NumPy type or a Python scalar class."""
@@ -106,22 +136,36 @@ class DataType(str):
             return text
         if not isinstance(text, str):
             text = _name_of(text)
-        return super().__new__(cls, _parse(str(text)).text)
+        return cls._named(str(text))
 
-    @property
-    def family(self) -> str:
-        """`int`, `uint`, `float`, `handle`, `bfloat`, or the full name of a small float."""
-        return _parse(self).family
+    @classmethod
+    @lru_cache(maxsize=1 << 12)
+    def _named(cls, text: str) -> Self:
+        parsed = _parse(text)
+        new = super().__new__(cls, parsed.text)
+        is_int = parsed.family in ("int", "uint")
+        for name, value in (
+            ("_element", parsed.element),
+            ("family", parsed.family),
+            ("bits", parsed.bits),
+            ("lanes", parsed.lanes),
+            ("vector", parsed.vector),
+            ("is_scalable", parsed.scalable),
+            ("is_void", not parsed.text),
+            ("is_int", is_int),
+            ("is_bool", parsed.family == "uint" and parsed.bits == 1),
+            ("is_float", not is_int and parsed.family != "handle"),
+        ):
+            object.__setattr__(new, name, value)
+        return new
 
-    @property
-    def bits(self) -> int:
-        """The number of bits of one lane."""
-        return _parse(self).bits
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a datatype cannot be changed")
 
-    @property
-    def lanes(self) -> int:
-        """The number of lanes: 1 for a scalar, 0 for Void."""
-        return _parse(self).lanes
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DataType, (str(self),)
 
     @property
     def type_code(self) -> int:
@@ -140,50 +184,19 @@ class DataType(str):
         return (self.bits * max(1, self.lanes) + 7) // 8
 
     @property
-    def is_scalable(self) -> bool:
-        """Whether the hardware decides by which factor a vector has more than `lanes` lanes."""
-        return _parse(self).scalable
-
-    @property
-    def vector(self) -> str:
-        """The suffix of a vector's name, `x4` or `xvscalex4`; empty for a scalar."""
-        return _parse(self).vector
-
-    @property
-    def is_void(self) -> bool:
-        """Whether this is Void, a datatype not known at compile time."""
-        return self == ""
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether one lane is a boolean."""
-        return self.family == "uint" and self.bits == 1
-
-    @property
-    def is_int(self) -> bool:
-        """Whether this is Int or UInt (Bool included)."""
-        return _parse(self).family in ("int", "uint")
-
-    @property
-    def is_float(self) -> bool:
-        """Whether this is a floating-point datatype of any format."""
-        return not self.is_int and self.family != "handle"
-
-    @property
     def element(self) -> DataType:
         """The datatype of one lane."""
-        parsed = _parse(self)
-        return DataType(parsed.element) if parsed.vector else self
+        return DataType(self._element) if self.vector else self
 
     @property
     def relax_defect(self) -> str | None:
         """Why struct info may not have this datatype (DT-2, DT-4, DT-8), or None if it may."""
-        _, family, bits, lanes, scalable, _, _ = _parse(self)
+        family, bits = self.family, self.bits
         if self.is_void:
             return None
         if family == "handle":
             return "DT-4: a handle is not a datatype of Relax values"
-        if lanes != 1 or scalable:
+        if self.vector:
             return "DT-2: vector datatypes are not allowed in Relax"
         if bits not in _RELAX_BITS.get(family, (bits,)):
             allowed = ", ".join(map(str, sorted(_RELAX_BITS[family])))
@@ -192,8 +205,7 @@ class DataType(str):
 
     def with_lanes(self, lanes: int) -> DataType:
         """Return the vector datatype with `lanes` of these elements."""
-        element = _parse(self).element
-        return DataType(element if lanes == 1 else f"{element}x{lanes}")
+        return DataType(self._element if lanes == 1 else f"{self._element}x{lanes}")
 
     def spread(self, over: DataType) -> DataType:
         """Return the datatype with this element for each lane of `over`."""
@@ -201,7 +213,7 @@ class DataType(str):
             return self
         lanes = self.lanes * over.lanes
         if over.is_scalable:
-            return DataType(f"{_parse(self).element}xvscalex{lanes}")
+            return DataType(f"{self._element}xvscalex{lanes}")
         return self.with_lanes(lanes)
 
     def numpy(self) -> np.dtype[np.generic]:

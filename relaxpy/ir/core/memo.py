@@ -13,6 +13,13 @@ N = TypeVar("N", bound=Node)
 V = TypeVar("V")
 
 
+class _NodeRef(ref[Node]):
+    """A weak reference to a node, with its identity, by which tables know it."""
+
+    __slots__ = ("key",)
+    key: int
+
+
 class NodeTable(Generic[V]):
     """A weak mapping from nodes, by identity, to values; an entry is dropped with its node.
 
@@ -20,7 +27,7 @@ class NodeTable(Generic[V]):
     """
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[ref[Node], V]] = {}
+        self._entries: dict[int, tuple[_NodeRef, V]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -31,8 +38,13 @@ class NodeTable(Generic[V]):
         return None if entry is None else entry[1]
 
     def __setitem__(self, node: Node, value: V) -> None:
-        entries, key = self._entries, id(node)
-        entries[key] = ref(node, lambda _: entries.pop(key, None)), value
+        entry = _NodeRef(node, self._drop)
+        entry.key = id(node)
+        self._entries[entry.key] = entry, value
+
+    def _drop(self, entry: ref[Node]) -> None:
+        assert isinstance(entry, _NodeRef)
+        self._entries.pop(entry.key, None)
 
 
 def memoised(analysis: Callable[[N], V]) -> Callable[[N], V]:

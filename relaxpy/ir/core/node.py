@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -12,6 +12,7 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir import hooks
+from relaxpy.ir.core.dtype import DataType
 
 
 class Node:
@@ -30,7 +31,8 @@ class Node:
     they use the same ones several times.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_nodes")
+    _nodes: tuple[Node, ...]
     _fields: ClassVar[tuple[str, ...]] = ()
     _compared_as: ClassVar[Mapping[str, str]] = {}
     _binds: ClassVar[frozenset[str]] = frozenset()
@@ -45,6 +47,32 @@ class Node:
     def same_as(self, other: object) -> bool:
         """Return whether `other` is this node itself."""
         return self is other
+
+    def _children(self) -> tuple[Node, ...]:
+        """Return the nodes in the fields, in order; tuples and mappings are searched."""
+        try:
+            return self._nodes
+        except AttributeError:
+            nodes = tuple(self._nodes_in_fields())
+            object.__setattr__(self, "_nodes", nodes)
+            return nodes
+
+    def _nodes_in_fields(self) -> list[Node]:
+        nodes: list[Node] = []
+        for name in self._fields:
+            value = getattr(self, name)
+            kind = type(value)
+            if kind is tuple:
+                for item in value:
+                    if isinstance(item, Node):
+                        nodes.append(item)
+                    else:
+                        collect_nodes(item, nodes)
+            elif isinstance(value, Node):
+                nodes.append(value)
+            elif kind not in PLAIN_TYPES and value is not EMPTY_ATTRS:
+                collect_nodes(value, nodes)
+        return nodes
 
     @user_facing
     def script(self, **options: object) -> str:
@@ -101,6 +129,25 @@ def too_deep(node: Node) -> str:
     return f"<{type(node).__name__}, nested too deeply to be shown>"
 
 
+#: Types without nodes inside. Most fields have one of them, and `isinstance(.., Mapping)` is slow.
+PLAIN_TYPES: Final = frozenset((str, int, bool, float, DataType, type(None)))
+
+
+def collect_nodes(value: object, nodes: list[Node]) -> None:
+    """Append the nodes in a value to `nodes`, however deep in tuples and mappings."""
+    if isinstance(value, Node):
+        nodes.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            if isinstance(item, Node):
+                nodes.append(item)
+            else:
+                collect_nodes(item, nodes)
+    elif type(value) not in PLAIN_TYPES and isinstance(value, Mapping):
+        for item in value.values():
+            collect_nodes(item, nodes)
+
+
 class Attrs(Mapping[str, "Attr"]):
     """An immutable table of compile-time parameters, readable as a mapping or by attribute."""
 
@@ -129,6 +176,20 @@ class Attrs(Mapping[str, "Attr"]):
     @override
     def __len__(self) -> int:
         return len(self._items)
+
+    @override
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of `key`, or else `default`."""
+        return self._items.get(key, default)
+
+    @override
+    def items(self) -> ItemsView[str, Attr]:
+        """Return the names and values."""
+        return self._items.items()
 
     def __getattr__(self, key: str) -> Attr:
         try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from operator import is_
 from typing import Any, TypeVar, cast
 
 from relaxpy.dataclass import replace
-from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
+from relaxpy.ir.core.node import PLAIN_TYPES, Attrs, Node
 
 N = TypeVar("N", bound=Node)
 V = TypeVar("V", bound=Node)
@@ -16,41 +16,7 @@ V = TypeVar("V", bound=Node)
 
 def children(node: Node) -> Iterator[Node]:
     """Return the nodes in the fields of `node`, in order; tuples and mappings are searched."""
-    return iter(_children(node))
-
-
-# Types without nodes inside. Most fields have one of them, and `isinstance(.., Mapping)` is slow.
-_PLAIN = frozenset((str, int, bool, float, DataType, type(None)))
-
-
-def _children(node: Node) -> list[Node]:
-    nodes: list[Node] = []
-    for name in node._fields:
-        value = getattr(node, name)
-        kind = type(value)
-        if kind is tuple:
-            for item in value:
-                if isinstance(item, Node):
-                    nodes.append(item)
-                else:
-                    _collect(item, nodes)
-        elif isinstance(value, Node):
-            nodes.append(value)
-        elif kind not in _PLAIN and value is not EMPTY_ATTRS:
-            _collect(value, nodes)
-    return nodes
-
-
-def _collect(value: object, nodes: list[Node]) -> None:
-    """Append the nodes in a value to `nodes`, however deep in tuples and mappings."""
-    if isinstance(value, Node):
-        nodes.append(value)
-    elif isinstance(value, tuple):
-        for item in value:
-            _collect(item, nodes)
-    elif type(value) not in _PLAIN and isinstance(value, Mapping):
-        for item in value.values():
-            _collect(item, nodes)
+    return iter(node._children())
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -60,7 +26,7 @@ def walk(root: Node) -> Iterator[Node]:
     a Buffer.
     """
     visited = {id(root)}
-    stack = [(root, iter(_children(root)))]
+    stack = [(root, iter(root._children()))]
     while stack:
         node, remaining = stack[-1]
         for child in remaining:
@@ -68,7 +34,7 @@ def walk(root: Node) -> Iterator[Node]:
             if key in visited:
                 continue
             visited.add(key)
-            if not child._variable and (operands := _children(child)):
+            if not child._variable and (operands := child._children()):
                 stack.append((child, iter(operands)))
                 break
             yield child
@@ -79,20 +45,26 @@ def walk(root: Node) -> Iterator[Node]:
 
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
     """Rebuild `node` with `fn` applied to its children, or return `node` if none changed."""
-    changes = {}
+    changes = _changes(fn, node)
+    return node if not changes else rebuild(node, **changes)
+
+
+def _changes(fn: Callable[[Node], Node], node: Node) -> dict[str, object]:
+    """Return the fields of `node` in which `fn` changes a child."""
+    changes: dict[str, object] = {}
     for name in node._fields:
         old = getattr(node, name)
-        if type(old) not in _PLAIN and (new := _map(fn, old)) is not old:
+        if type(old) not in PLAIN_TYPES and (new := _map(fn, old)) is not old:
             changes[name] = new
-    return node if not changes else rebuild(node, **changes)
+    return changes
 
 
 def _map(fn: Callable[[Node], Node], value: Any) -> Any:
     if isinstance(value, Node):
         return fn(value)
     if isinstance(value, tuple):
-        out = tuple(_map(fn, item) for item in value)
-        return value if all(a is b for a, b in zip(out, value, strict=True)) else out
+        out = [fn(item) if isinstance(item, Node) else _map(fn, item) for item in value]
+        return value if all(map(is_, out, value)) else tuple(out)
     if isinstance(value, Attrs):
         table = {k: _map(fn, v) for k, v in value.items()}
         return value if all(table[k] is v for k, v in value.items()) else Attrs(table)
@@ -128,28 +100,53 @@ def _same_struct_info(old: object, new: object) -> bool:
     return old is new or (known is not None and known is getattr(new, "struct_info", None))
 
 
-def rewrite(root: N, rule: Callable[[Node], Node | None]) -> Node:
+def rewrite(root: Node, rule: Callable[[Node], Node | None]) -> Node:
     """Apply `rule` once to each node under `root`, children first; None leaves a node as it is.
 
     Shared nodes stay shared. The rule is applied to variables, but not to their fields.
     """
-    done: dict[int, Node] = {}
-    stack: list[tuple[Node, Sequence[Node] | None]] = [(root, None)]
-    while stack:
-        node, operands = stack.pop()
-        if id(node) in done:
-            continue
-        if operands is None:
-            operands = _children(node) if node is root or not node._variable else ()
-            if operands:
-                stack.append((node, operands))
-                stack += [(child, None) for child in operands if id(child) not in done]
-                continue
-        unchanged = all(done[id(child)] is child for child in operands)
-        rebuilt = node if unchanged else map_children(lambda child: done[id(child)], node)
+    changed: dict[int, Node] = {}
+    root_children = root._children()
+
+    def operands(node: Node) -> Sequence[Node]:
+        return root_children if node is root else () if node._variable else node._children()
+
+    for node, below in last_first(root, operands, set()):
+        rebuilt = node
+        if changed and any(id(child) in changed for child in below):
+            rebuilt = map_children(lambda child: changed.get(id(child), child), node)
         result = rule(rebuilt)
-        done[id(node)] = rebuilt if result is None else result
-    return done[id(root)]
+        if result is None:
+            result = rebuilt
+        if result is not node:
+            changed[id(node)] = result
+    return changed.get(id(root), root)
+
+
+def last_first(
+    root: Node, operands: Callable[[Node], Sequence[Node]], visited: set[int]
+) -> Iterator[tuple[Node, Sequence[Node]]]:
+    """Visit every node under `root` once, after its operands, the last of which comes first.
+
+    Those in `visited`, by identity, are not entered.
+    """
+    visited.add(id(root))
+    below = operands(root)
+    stack = [(root, below, reversed(below))]
+    while stack:
+        node, operands_of_node, remaining = stack[-1]
+        for child in remaining:
+            key = id(child)
+            if key in visited:
+                continue
+            visited.add(key)
+            if below := operands(child):
+                stack.append((child, below, reversed(below)))
+                break
+            yield child, below
+        else:
+            stack.pop()
+            yield node, operands_of_node
 
 
 def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> N:
@@ -158,22 +155,19 @@ def rename(root: N, table: Mapping[V, Node], renewed: Collection[Node] = ()) -> 
     Derived struct info stays valid and is kept. Variables and buffers that mention a replaced
     variable are rebuilt once each, and those in `renewed` are always rebuilt.
     """
-    done: dict[int, Node] = {id(old): new for old, new in table.items()}
+    changed: dict[int, Node] = {id(old): new for old, new in table.items() if new is not old}
     forced = {id(node) for node in renewed}
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
-            continue
-        if ready:
-            done[id(node)] = _renamed(node, done, id(node) in forced)
-            continue
-        stack.append((node, True))
-        stack += [(child, False) for child in children(node) if id(child) not in done]
-        sinfo = _derived_sinfo(node)
-        if sinfo is not None and id(sinfo) not in done:
-            stack.append((sinfo, False))
-    return cast("N", done[id(root)])
+    if root not in table:
+        for node, below in last_first(root, _with_struct_info, set(map(id, table))):
+            if id(node) in forced or any(id(child) in changed for child in below):
+                changed[id(node)] = _renamed(node, changed)
+    return cast("N", changed.get(id(root), root))
+
+
+def _with_struct_info(node: Node) -> Sequence[Node]:
+    """Return the children of a node, and its struct info where that is derived."""
+    sinfo = _derived_sinfo(node)
+    return node._children() if sinfo is None else [*node._children(), sinfo]
 
 
 def _derived_sinfo(node: Node) -> Node | None:
@@ -184,17 +178,9 @@ def _derived_sinfo(node: Node) -> Node | None:
     return sinfo
 
 
-def _renamed(node: Node, done: Mapping[int, Node], forced: bool) -> Node:
-    changes: dict[str, object] = {}
-    for name in node._fields:
-        old = getattr(node, name)
-        new = _map(lambda child: done[id(child)], old)
-        if new is not old:
-            changes[name] = new
+def _renamed(node: Node, changed: Mapping[int, Node]) -> Node:
+    changes = _changes(lambda child: changed.get(id(child), child), node)
     sinfo = _derived_sinfo(node)
-    new_sinfo = None if sinfo is None else done[id(sinfo)]
-    if not changes and new_sinfo is sinfo and not forced:
-        return node
     if sinfo is None or hasattr(node, "with_fields"):
         return rebuild(node, **changes)
-    return replace(node, **changes, struct_info=new_sinfo)
+    return replace(node, **changes, struct_info=changed.get(id(sinfo), sinfo))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
@@ -32,3 +34,15 @@ class PointerType:
                 f"expected a storage scope as a string, found {self.storage_scope!r:.60}",
                 about=self.storage_scope,
             )
+
+
+@lru_cache(maxsize=1 << 8)
+def scalar_type(dtype: DataType) -> PrimType:
+    """Return the type of a scalar; equal ones are mostly one object."""
+    return PrimType(dtype)
+
+
+@lru_cache(maxsize=1 << 8)
+def pointer_type(dtype: DataType, scope: str) -> PointerType:
+    """Return the type of a pointer to scalars; equal ones are mostly one object."""
+    return PointerType(scalar_type(dtype), scope)

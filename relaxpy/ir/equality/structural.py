@@ -59,8 +59,23 @@ def structural_hash(node: object, map_free_vars: bool = False) -> int:
         MisuseError (also TypeError): the node contains a value that is not hashable.
     """
     tokens = Walk(map_free_vars=map_free_vars).tokens(_as_node(node))
+    return _hash(tuple(islice(tokens, _MAX_HASHED_TOKENS)), node)
+
+
+def function_key(func: Node) -> object:
+    """Return the structural key of a function, whose attributes may be of any kind.
+
+    Errors:
+        MisuseError (also TypeError): the function contains a value that is not hashable.
+    """
+    key = structural_key(func)
+    _hash(key, func)
+    return key
+
+
+def _hash(tokens: object, node: object) -> int:
     try:
-        return hash(tuple(islice(tokens, _MAX_HASHED_TOKENS)))
+        return hash(tokens)
     except TypeError as error:
         raise MisuseError(f"nodes and plain values have a hash: {error}", about=node) from None
 

@@ -13,6 +13,8 @@ from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.relax.nodes import Call, DataflowVar, Expr, Function, GlobalVar, Var, VarBinding
+from relaxpy.ir.tir import expr as tir
+from relaxpy.ir.tir.buffer import Buffer
 
 K = TypeVar("K", bound=Hashable)
 
@@ -36,13 +38,14 @@ def mentioned_globals(expr: Expr) -> tuple[str, ...]:
 
 
 def _operands(node: Node) -> list[Node]:
-    """The children of a node, except for variables, of which most operands are."""
+    """The children of a node, except for variables and literals, of which most operands are."""
+    nodes: Iterable[Node] = children(node)
     if type(node) is Call and not node.sinfo_args and node.attrs is EMPTY_ATTRS:
-        return [child for child in (node.op, *node.args) if type(child) not in _WITHOUT_NAMES]
-    return list(children(node))
+        nodes = node.op, *node.args
+    return [child for child in nodes if type(child) not in _WITHOUT_NAMES]
 
 
-_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar))
+_WITHOUT_NAMES: Final = frozenset((Op, Var, DataflowVar, tir.Var, tir.IntImm, tir.FloatImm, Buffer))
 
 
 def call_graph(mod: IRModule) -> dict[str, tuple[str, ...]]:

@@ -51,6 +51,10 @@ class RelayModule(Node):
         for name, function in (functions or {}).items():
             self[name] = function
 
+    @override
+    def _children(self) -> tuple[Node, ...]:
+        return tuple(self._nodes_in_fields())  # not stored, since a module can be changed
+
     @property
     def functions(self) -> dict[GlobalVar, Function]:
         """A copy of the table of functions, in insertion order."""

@@ -14,7 +14,7 @@ from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, counted
 from relaxpy.ir.core.dtype import BOOL, FLOAT32, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.core.types import PointerType, pointer_type
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.expr import Add, ExprLike, IntImm, IterVarKind, PrimExpr, Ramp, Var
 
@@ -52,7 +52,7 @@ class Range(Node):
     @classmethod
     def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
         """Return the range [min, min + extent)."""
-        rng = cls(0)
+        rng = object.__new__(cls)
         start, size = ops.match_dtypes(min, extent)
         _check_integer(size, "an extent")
         object.__setattr__(rng, "min", start)
@@ -86,10 +86,12 @@ def _check_pointer(data: object, name: object) -> None:
         )
 
 
-def _check_integer(value: PrimExpr, noun: str) -> PrimExpr:
+def _check_integer(value: PrimExpr, noun: str, buffer: str | None = None) -> PrimExpr:
     """Return `value`. Errors: MisuseError (also TypeError) if it is not a scalar integer."""
-    if not value.dtype.is_int or value.dtype.is_bool or value.dtype.vector:
-        raise MisuseError(f"{noun} is an integer, found `{value}` of {value.dtype}", about=value)
+    kind = value.dtype
+    if not kind.is_int or kind.is_bool or kind.vector:
+        whose = "" if buffer is None else f" of buffer {buffer}"
+        raise MisuseError(f"{noun}{whose} is an integer, found `{value}` of {kind}", about=value)
     return value
 
 
@@ -250,28 +252,27 @@ class Buffer(Node):
 
     def __post_init__(self) -> None:
         _check_pointer(self.data, self.name)
+        set_field = object.__setattr__
         for name in ("data_alignment", "offset_factor", "buffer_type"):
-            object.__setattr__(self, name, ops.as_int(getattr(self, name)))
-        object.__setattr__(self, "dtype", DataType(self.dtype))
-        object.__setattr__(self, "shape", ops.convert_all(self.shape))
-        object.__setattr__(self, "strides", ops.convert_all(self.strides))
-        object.__setattr__(self, "axis_separators", tuple(map(ops.as_int, self.axis_separators)))
-        for sizes, noun in ((self.shape, "dimension"), (self.strides, "stride")):
+            set_field(self, name, ops.as_int(getattr(self, name)))
+        set_field(self, "dtype", DataType(self.dtype))
+        set_field(self, "shape", ops.convert_all(self.shape))
+        set_field(self, "strides", ops.convert_all(self.strides))
+        for sizes, noun in ((self.shape, "a dimension"), (self.strides, "a stride")):
             for size in sizes:
-                _check_integer(size, f"a {noun} of buffer {self.name}")
-        offset = _check_integer(ops.convert(self.elem_offset), f"the offset of buffer {self.name}")
-        object.__setattr__(self, "elem_offset", offset)
+                _check_integer(size, noun, self.name)
+        set_field(self, "elem_offset", ops.convert(self.elem_offset))
+        _check_integer(self.elem_offset, "the offset", self.name)
         if self.strides and len(self.strides) != len(self.shape):
             raise MisuseError(
                 f"buffer {self.name} has {len(self.shape)} dimensions and {len(self.strides)} "
                 "strides"
             )
-        if list(self.axis_separators) != sorted(
-            s for s in set(self.axis_separators) if 0 <= s <= len(self.shape)
-        ):
+        separators = [ops.as_int(s) for s in self.axis_separators]
+        set_field(self, "axis_separators", tuple(separators))
+        if separators != sorted(s for s in set(separators) if 0 <= s <= len(self.shape)):
             raise MisuseError(
-                f"axis separators increase from 0 to {len(self.shape)}, "
-                f"found {list(self.axis_separators)}",
+                f"axis separators increase from 0 to {len(self.shape)}, found {separators}",
                 about=self.axis_separators,
             )
 
@@ -529,19 +530,17 @@ def check_access(
     values = ops.convert_all(indices)
     if len(values) != buffer.ndim:
         raise MisuseError(index_count(buffer, values))
+    vector = False
     for value in values:
-        if not value.dtype.is_int or value.dtype.is_bool:
-            raise MisuseError(
-                f"an index of {buffer.name} is an integer, found `{value}` of {value.dtype}",
-                about=value,
-            )
-    if any(v.dtype.vector for v in values[:-1]):
-        raise MisuseError(
-            f"only the last index of {buffer.name} may be a vector",
-            hint="write a loop for each index that runs",
-        )
-    dtype = buffer.dtype.spread(values[-1].dtype) if values else buffer.dtype
-    return dtype, buffer, values
+        kind = value.dtype
+        if not kind.is_int or kind.is_bool:
+            text = f"an index of {buffer.name} is an integer, found `{value}` of {kind}"
+            raise MisuseError(text, about=value)
+        if vector:
+            text = f"only the last index of {buffer.name} may be a vector"
+            raise MisuseError(text, hint="write a loop for each index that runs")
+        vector = kind.vector != ""
+    return buffer.dtype.spread(values[-1].dtype) if vector else buffer.dtype, buffer, values
 
 
 def decl_buffer(
@@ -568,7 +567,7 @@ def decl_buffer(
     kind = DataType(dtype) if dtype else FLOAT32
     if data is None:
         element = DataType("int8") if kind == BOOL else kind
-        data = Var(name, PointerType(PrimType(element), scope))
+        data = Var(name, pointer_type(element, scope))
     elif not isinstance(getattr(data, "type_annotation", None), PointerType):
         raise MisuseError(
             f"data of buffer {name} is a pointer variable, found {data!r:.60}", about=data

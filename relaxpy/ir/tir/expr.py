@@ -20,7 +20,7 @@ from relaxpy.errors import MisuseError, counted, digits
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, HANDLE, INT32, DataType
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.types import PointerType, PrimType
+from relaxpy.ir.core.types import PointerType, PrimType, scalar_type
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops, vectors
 from relaxpy.ir.tir.prim_expr import ExprLike as ExprLike, PrimExpr as PrimExpr
@@ -56,10 +56,11 @@ class Var(PrimExpr):
             annotation: PrimType | PointerType = dtype
             value_dtype = HANDLE
         else:
-            annotation = dtype if isinstance(dtype, PrimType) else PrimType(DataType(dtype))
+            annotation = dtype if isinstance(dtype, PrimType) else scalar_type(DataType(dtype))
             value_dtype = annotation.dtype
         object.__setattr__(node, "name", name)
         object.__setattr__(node, "number", next(_numbers))
+        object.__setattr__(node, "_nodes", ())
         object.__setattr__(node, "height", 0)
         object.__setattr__(node, "dtype", value_dtype)
         object.__setattr__(node, "type_annotation", annotation)
@@ -112,6 +113,10 @@ class IntImm(ConstExpr):
 
     def __new__(cls, dtype: str, value: int, span: Span | None = None) -> Self:
         """Errors: MisuseError if `dtype` is not a scalar integer type or `value` is outside it."""
+        if type(value) is int and isinstance(dtype, str):
+            known = cls._known(dtype, value)
+            if known is not None:
+                return known
         kind = DataType(dtype)
         if not kind.is_int or kind.lanes != 1:
             raise MisuseError(f"an IntImm has a scalar integer dtype, found {str(kind)!r}")

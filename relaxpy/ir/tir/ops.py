@@ -36,6 +36,8 @@ def float_range(dtype: DataType) -> tuple[float, float]:
 
 def as_int(value: object) -> int:
     """Convert `value` to an int. Errors: MisuseError (also TypeError) if it is not an integer."""
+    if type(value) is int:
+        return value
     if isinstance(value, expr.IntImm):
         return value.value
     try:
@@ -159,7 +161,7 @@ def convert_all(values: object) -> tuple[expr.PrimExpr, ...]:
     """
     if not isinstance(values, (list, tuple)):
         raise MisuseError(f"expected a list of expressions, found {values!r:.60}", about=values)
-    return tuple(map(convert, values))
+    return tuple([v if isinstance(v, expr.PrimExpr) else convert(v) for v in values])
 
 
 def truth(value: expr.ExprLike) -> expr.PrimExpr:

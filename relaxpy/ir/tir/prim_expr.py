@@ -10,20 +10,36 @@ import os
 from collections.abc import Iterable
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union, cast
-from weakref import WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.node import Node, collect_nodes
 from relaxpy.ir.tir import expr, ops
 
-_interned: WeakValueDictionary[tuple[object, ...], PrimExpr] = WeakValueDictionary()
+
+class _Entry(ref["PrimExpr"]):
+    """A weak reference to an interned node, with the key of that node."""
+
+    __slots__ = ("key",)
+    key: tuple[object, ...]
+
+
+_interned: dict[tuple[object, ...], _Entry] = {}
 # Threads that build the same expression get one object. The lock is reentrant, since finalisers
 # that the garbage collector runs may build expressions, too.
 _intern_lock = RLock()
+
+
+def _forget(entry: ref[PrimExpr]) -> None:
+    """Remove the entry of a node that is gone, unless another one has taken its place."""
+    assert isinstance(entry, _Entry)
+    with _intern_lock:
+        if _interned.get(entry.key) is entry:
+            del _interned[entry.key]
 
 
 def _renew_lock() -> None:
@@ -35,17 +51,16 @@ if hasattr(os, "register_at_fork"):
     # A child has none of the threads that held the lock. (A ForkLock would take longer.)
     os.register_at_fork(after_in_child=_renew_lock)
 
+_set_field = object.__setattr__
 _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 
 
 def _identity(value: object) -> object:
     """Return the key of a field in the table of interned nodes."""
-    if type(value) is int:
-        return value
+    if isinstance(value, tuple):
+        return tuple([id(v) if isinstance(v, Node) else _identity(v) for v in value])
     if isinstance(value, Node):
         return id(value)
-    if isinstance(value, tuple):
-        return tuple(_identity(v) for v in value)
     if isinstance(value, float):
         return value.hex(), str(value)
     return value
@@ -68,33 +83,48 @@ class PrimExpr(Node):
 
     @classmethod
     def _make(cls, dtype: DataType, *values: object) -> Self:
-        key = (cls, dtype, *map(_identity, values))
-        node = _interned.get(key)
+        key = (cls, dtype, *[id(v) if isinstance(v, Node) else _identity(v) for v in values])
+        entry = _interned.get(key)
+        node = None if entry is None else entry()
         if node is None:
             new = object.__new__(cls)
-            object.__setattr__(new, "dtype", dtype)
-            object.__setattr__(new, "height", cls._height_over(values))
             for name, value in zip(cls._stored, values, strict=True):
-                object.__setattr__(new, name, value)
+                _set_field(new, name, value)
+            operands: list[Node] = []
+            collect_nodes(values, operands)
+            _set_field(new, "dtype", dtype)
+            _set_field(new, "_nodes", tuple(operands))
+            _set_field(new, "height", cls._height_over(operands))
+            fresh = _Entry(new, _forget)
+            fresh.key = key
             with _intern_lock:
-                node = _interned.setdefault(key, new)
+                entry = _interned.get(key)
+                node = None if entry is None else entry()
+                if node is None:
+                    _interned[key], node = fresh, new
         return cast("Self", node)
 
     @classmethod
-    def _height_over(cls, values: Iterable[object]) -> int:
+    def _known(cls, *key: object) -> Self | None:
+        """The node of this class that is interned under its datatype and fields, if any is."""
+        entry = _interned.get((cls, *key))
+        return None if entry is None else cast("Self | None", entry())
+
+    @classmethod
+    def _height_over(cls, operands: Iterable[Node]) -> int:
         height, chain = 0, cls._chain
-        for value in values:
-            if isinstance(value, PrimExpr):
-                above = value.height
-                if chain is None or chain != value._chain or value.dtype not in _CHAINED:
+        for operand in operands:
+            if isinstance(operand, PrimExpr):
+                above = operand.height
+                if chain is None or chain != operand._chain or operand.dtype not in _CHAINED:
                     above += 1
-            elif type(value) is tuple and value:
-                above = cls._height_over(value)
-            else:
-                continue
-            if above > height:
-                height = above
+                if above > height:
+                    height = above
         return height
+
+    @override
+    def _children(self) -> tuple[Node, ...]:
+        return self._nodes
 
     @override
     def __setattr__(self, name: str, value: object) -> None:
@@ -103,7 +133,7 @@ class PrimExpr(Node):
     def with_fields(self, **changes: object) -> PrimExpr:
         """Rebuild this node with other fields; the datatype is inferred from them."""
         names = self.__match_args__  # type: ignore[attr-defined]
-        return type(self)(*(changes.get(n, getattr(self, n)) for n in names))
+        return type(self)(*[changes[n] if n in changes else getattr(self, n) for n in names])
 
     @override
     def __str__(self) -> str:

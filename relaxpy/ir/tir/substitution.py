@@ -22,7 +22,7 @@ def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
 def substitute(
     node: N,
     values: Mapping[Var, PrimExpr],
-    after: Callable[[Node], Node | None] = lambda _: None,
+    after: Callable[[Node], Node | None] | None = None,
 ) -> N:
     """Replace the TIR variables in `values` at every use in `node`.
 
@@ -39,14 +39,20 @@ def substitute(
     rebuilt: dict[int, Node] = {}
 
     def rule(old: Node) -> Node | None:
+        if not old._variable:
+            return None if after is None else after(old)
         if isinstance(old, Var):
             return values.get(old)
-        if not old._variable:
-            return after(old)
         new = rebuilt.get(id(old))
         if new is None:
-            new = map_children(lambda child: rewrite(child, rule), old)
-            rebuilt[id(old)] = new
+            new = rebuilt[id(old)] = map_children(operand, old)
         return new
+
+    def operand(old: Node) -> Node:
+        if isinstance(old, IntImm):
+            return old
+        if isinstance(old, Var):
+            return values.get(old, old)
+        return rewrite(old, rule)
 
     return cast("N", rewrite(node, rule))

@@ -6,6 +6,7 @@ import pytest
 
 from relaxpy.ir.arith.prove import prove_equal, simplify
 from relaxpy.ir.tir import expr as tir, intrin, ops
+from relaxpy.ir.tir.buffer import decl_buffer
 
 E = tir.PrimExpr
 x, y, z, n, m = (tir.Var(name, "int64") for name in "xyznm")
@@ -231,3 +232,13 @@ def test_large_products_stay_products() -> None:
 def test_bound_variables_of_let_are_replaced(kind: type[tir.BinaryOpExpr]) -> None:
     bound = tir.Var("bound", "int64")
     assert prove_equal(tir.Let(bound, x + 1, kind(bound, y)), kind(x + 1, y)) is True
+
+
+def test_elements_of_buffers_of_one_name_are_in_the_order_of_their_first_comparison() -> None:
+    orders = set()
+    for _ in range(40):
+        first, second = (decl_buffer((4,), "int64", "a")[0] for _ in range(2))
+        least = simplify(tir.Min(first, second))
+        assert isinstance(least, tir.Min)
+        orders.add(least.a is first)
+    assert len(orders) == 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import count
 from math import gcd
 from typing import TypeAlias
 
+from relaxpy.ir.core.memo import NodeTable
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.tir import expr as tir
 
@@ -28,8 +30,6 @@ def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
     Variables sort by name, before anything compound. Only the first few hundred nodes count, so
     that the cost does not grow with shared subexpressions.
     """
-    if isinstance(node, tir.Var):
-        return node.name, (node.number,)
     numbers: list[int] = []
     tokens: list[str] = []
     stack: list[object] = [node]
@@ -55,9 +55,22 @@ def _text_key(node: tir.PrimExpr) -> tuple[str, tuple[int, ...]]:
 Key: TypeAlias = tuple[str, tuple[int, ...], int]
 
 
+_first_seen: NodeTable[int] = NodeTable()
+_numbers = count()
+
+
 def atom_key(atom: tir.PrimExpr) -> Key:
-    """The sort key of an atom: its text, then its variables, as names are only hints."""
-    return *_text_key(atom), id(atom)
+    """The sort key of an atom: its text, then its variables, as names are only hints.
+
+    Atoms that differ in nothing of this, such as elements of two buffers of one name, are in the
+    order in which they were first compared, so that it is the same in every run.
+    """
+    if isinstance(atom, tir.Var):
+        return atom.name, (atom.number,), 0
+    number = _first_seen.get(atom)
+    if number is None:
+        number = _first_seen[atom] = next(_numbers)
+    return *_text_key(atom), number
 
 
 def monomial_key(monomial: Monomial) -> tuple[int, list[Key]]:

@@ -8,6 +8,7 @@ from operator import is_
 from typing import TypeGuard
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.expect import expect
@@ -115,9 +116,15 @@ def _is_innermost(node: Node) -> TypeGuard[Block]:
     """Whether a node is a block without others in it, other than the root of the kernel."""
     if not isinstance(node, Block) or not (node.iter_vars or node.name_hint != "root"):
         return False
-    return not any(isinstance(inner, Block) for inner in walk(node.body))
+    return not _has_block(node.body)
 
 
+def _has_block(node: Node) -> bool:
+    statements = (child for child in children(node) if not isinstance(child, tir.PrimExpr))
+    return isinstance(node, Block) or any(map(_has_block, statements))
+
+
+@memoised
 def _kind_of(block: Block) -> OpPatternKind:
     stores = [node for node in walk(block.body) if isinstance(node, BufferStore)]
     if not stores or any(not _same(stores[0].indices, s.indices) for s in stores):

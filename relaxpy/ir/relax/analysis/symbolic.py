@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relax.expect import expect
@@ -69,8 +70,14 @@ def _defined(node: Node) -> tuple[tir.Var, ...]:
 def defined_symbolic_vars(func: Function) -> list[tir.Var]:
     """The shape variables that parameters and match_casts in `func` define, in order."""
     expect(func, Function)
+    return list(_defined_in(func))
+
+
+@memoised
+def _defined_in(func: Function) -> tuple[tir.Var, ...]:
     nodes = (func, *walk(func))  # the parameters of `func` come first
-    return list(dict.fromkeys(var for node in nodes for var in _defined(node)))
+    defining = (node for node in nodes if isinstance(node, (Function, MatchCast)))
+    return tuple(dict.fromkeys(var for node in defining for var in _defined(node)))
 
 
 def used_shape_vars(root: Node, *, of_variables: bool = True) -> Iterator[tir.Var]:

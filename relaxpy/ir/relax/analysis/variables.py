@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
@@ -42,6 +43,9 @@ def post_order_visit(expr: Node, fvisit: Callable[[Expr | Op], object]) -> None:
             fvisit(node)
 
 
+_DEFINING: Final = (Function, VarBinding, MatchCast)
+
+
 def _defined(node: Node) -> Iterator[Var]:
     if isinstance(node, Function):
         yield from node.params
@@ -51,8 +55,18 @@ def _defined(node: Node) -> Iterator[Var]:
 
 def occurring_vars(expr: Node) -> dict[Var, None]:
     """Every variable in `expr`, including those in the struct info of variables, in order."""
+    if isinstance(expr, Var):
+        return _occurring([expr])
+    return dict.fromkeys(_vars_in(expr))
+
+
+@memoised
+def _vars_in(node: Node) -> tuple[Var, ...]:
+    return tuple(_occurring([node]))
+
+
+def _occurring(waiting: list[Node]) -> dict[Var, None]:
     variables: dict[Var, None] = {}
-    waiting: list[Node] = [expr]
     while waiting:
         for node in walk(waiting.pop()):
             if isinstance(node, Var) and node not in variables:
@@ -117,7 +131,7 @@ def bound_vars(expr: Node) -> list[Var]:
     """The variables that `expr` defines, in order: parameters and variables of bindings."""
     expect(expr, Node)
     nodes = list(walk(expr))
-    defined = {var for node in nodes for var in _defined(node)}
+    defined = {var for node in nodes if isinstance(node, _DEFINING) for var in _defined(node)}
     return [node for node in nodes if isinstance(node, Var) and node in defined]
 
 

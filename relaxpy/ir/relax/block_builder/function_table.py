@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from relaxpy.errors import MisuseError
-from relaxpy.ir.equality.structural import structural_equal, structural_hash
+from relaxpy.ir.equality.structural import function_key, structural_equal
 from relaxpy.ir.link import link_function
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.block_builder.signatures import known_signature
-from relaxpy.ir.relax.nodes import BaseFunc, GlobalVar, StructInfo
+from relaxpy.ir.relax.nodes import BaseFunc, Function, GlobalVar, StructInfo
 from relaxpy.ir.tir.expr import IntImm, PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
@@ -30,7 +30,9 @@ _Look: TypeAlias = tuple[object, ...]
 
 
 def _look(func: BaseFunc) -> _Look:
-    """What equal functions have in common, found quickly: their kind, and a kernel's arrays."""
+    """What equal functions have in common, found quickly: their kind, and arrays or bindings."""
+    if isinstance(func, Function):
+        return Function, len(func.params), *(len(b.bindings) for b in func.body.blocks)
     if not isinstance(func, PrimFunc):
         return (type(func),)
     arrays = (func.buffer_of(param) for param in func.params)
@@ -44,7 +46,7 @@ def _known(size: PrimExpr) -> int | None:
 class FunctionTable:
     """The functions of `mod`, with an index of them by what they look like from outside.
 
-    Those that look alike are indexed by structural hash when one of them is looked up, since a hash
+    Those that look alike are indexed by structural key when one of them is looked up, since a key
     takes a visit of the whole function.
     `declare` receives the name and the signature of each function that is stored.
     """
@@ -52,7 +54,7 @@ class FunctionTable:
     def __init__(self, mod: IRModule, declare: Callable[[str, StructInfo], None]) -> None:
         self.mod = mod
         self._declare = declare
-        self._by_hash: dict[_Look, dict[int, set[GlobalVar]]] = {}
+        self._by_key: dict[_Look, dict[object, list[tuple[GlobalVar, BaseFunc]]]] = {}
         self._unindexed: dict[_Look, list[tuple[GlobalVar, BaseFunc]]] | None = None
         self._numbers: dict[str, int] = {}
 
@@ -93,11 +95,11 @@ class FunctionTable:
             for item in self.mod.items():
                 self._unindexed.setdefault(_look(item[1]), []).append(item)
         look = _look(func)
-        index = self._by_hash.setdefault(look, {})
-        for gvar, stored in self._unindexed.pop(look, ()):
-            index.setdefault(structural_hash(stored), set()).add(gvar)
-        candidates = index.get(structural_hash(func), ()) if index else ()
-        equal = (v for v in candidates if v in self.mod and structural_equal(self.mod[v], func))
+        index = self._by_key.setdefault(look, {})
+        for item in self._unindexed.pop(look, ()):
+            index.setdefault(function_key(item[1]), []).append(item)
+        candidates = index.get(function_key(func), ()) if index else ()
+        equal = (v for v, stored in candidates if self.mod.find_function(v.name_hint) is stored)
         return min(equal, key=lambda gvar: gvar.name_hint, default=None)
 
     def has(self, gvar: GlobalVar, func: BaseFunc) -> bool:

@@ -19,14 +19,18 @@ from relaxpy.ir.relax.nodes import (
     Expr,
     GlobalVar,
     PrimStructInfo,
+    ShapeExpr,
     ShapeStructInfo,
     StringImm,
+    StructInfo,
     TensorStructInfo,
     Tuple,
     TupleGetItem,
     TupleStructInfo,
     Var,
 )
+from relaxpy.ir.relax.nodes.base import set_fields
+from relaxpy.ir.relax.nodes.evaluation import evaluated
 from relaxpy.ir.relax.op.call import call_tir, call_tir_with_grad
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.te import tensor as te
@@ -45,7 +49,10 @@ _LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel of a module, with the outputs of its calls over its own `shape_vars`."""
+    """A kernel of a module, with the outputs of its calls over its own `shape_vars`.
+
+    `out_sinfos` has their struct infos by the shape variables of a caller, and the device.
+    """
 
     gvar: GlobalVar
     func: PrimFunc
@@ -53,6 +60,7 @@ class _Kernel:
     returns_tuple: bool
     scalars: tuple[tir.Var, ...]
     shape_vars: tuple[tir.Var, ...]
+    out_sinfos: dict[object, StructInfo] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -291,17 +299,21 @@ def _unbound_shape_vars(func: PrimFunc) -> tuple[tir.Var, ...]:
 def _call_kernel(kernel: _Kernel, arguments: _Arguments) -> Call:
     """The call of a kernel with arguments over the shape variables of the caller."""
     images = dict(zip(kernel.shape_vars, arguments.shape_vars, strict=True))
-    out_sinfo = [
-        TensorStructInfo(
-            tuple(substitute(s, images) for s in output.shape),  # type: ignore[arg-type]
-            DataType(output.dtype),
-            arguments.vdevice,
+    key = arguments.vdevice, *arguments.shape_vars
+    sinfo = kernel.out_sinfos.get(key)
+    if sinfo is None:
+        outputs = tuple(
+            TensorStructInfo(
+                tuple(substitute(s, images) for s in output.shape),  # type: ignore[arg-type]
+                DataType(output.dtype),
+                arguments.vdevice,
+            )
+            for output in kernel.outputs
         )
-        for output in kernel.outputs
-    ]
-    return call_tir(
-        kernel.gvar,
-        arguments.operands,
-        out_sinfo if kernel.returns_tuple else out_sinfo[0],
-        tir_vars=[images.get(var, var) for var in kernel.scalars] or None,
-    )
+        sinfo = TupleStructInfo(outputs) if kernel.returns_tuple else outputs[0]
+        kernel.out_sinfos[key] = sinfo
+    scalars = tuple(images.get(var, var) for var in kernel.scalars)
+    args = kernel.gvar, Tuple(tuple(arguments.operands)), *([ShapeExpr(scalars)] if scalars else [])
+    call = Call(call_tir.op, args, sinfo_args=(sinfo,), struct_info=sinfo)
+    set_fields(call, sinfo_is_derived=True)  # by the rule of call_tir, which checks nothing here
+    return evaluated(call)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard, TypeVar, cast
 
+from relaxpy.dataclass import replace
 from relaxpy.errors import MisuseError
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rename, walk
+from relaxpy.ir.core.traverse import last_first, map_children, rename, walk
 from relaxpy.ir.relax.analysis.symbolic import defined_symbolic_vars
 from relaxpy.ir.relax.analysis.variables import bound_vars, occurring_vars
-from relaxpy.ir.relax.nodes import Call, Function, GlobalVar, TupleStructInfo, Var
+from relaxpy.ir.relax.nodes import (
+    Call,
+    Function,
+    GlobalVar,
+    StructInfo,
+    TupleStructInfo,
+    Var,
+)
 from relaxpy.ir.tir import expr as tir
 
 N = TypeVar("N", bound=Node)
@@ -44,32 +51,36 @@ def replace_variables(root: N, table: Mapping[V, Node]) -> N:
     Variables whose struct info mentions a replaced one are replaced by new ones. Derived struct
     info is dropped, except for that of calls of module functions, which the operands do not tell.
     """
-    done: dict[int, Node] = {}
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
-            continue
+    changed: dict[int, Node] = {}
+
+    def image(node: Node) -> Node:
+        replaced = table.get(node) if node._variable else None  # type: ignore[arg-type]
+        return changed.get(id(node), node) if replaced is None else replaced
+
+    def operands(node: Node) -> Sequence[Node]:
         if node._variable and node in table:
-            done[id(node)] = table[node]  # type: ignore[index]
-            continue
+            return ()
         if isinstance(node, TupleStructInfo) and _mentioned(node).isdisjoint(table):
-            done[id(node)] = node
-            continue
-        sinfo = node.struct_info if _calls_module_function(node) else None
-        if ready:
-            new = map_children(lambda child: done[id(child)], node)
-            if sinfo is not None and done[id(sinfo)] is not new.struct_info:  # type: ignore[attr-defined]
-                new = replace(new, struct_info=done[id(sinfo)])  # type: ignore[type-var]
-            elif isinstance(new, tir.PrimExpr) and new is not node:
-                new = simplify(new)
-            done[id(node)] = new
-            continue
-        stack.append((node, True))
-        stack += [(child, False) for child in children(node) if id(child) not in done]
-        if sinfo is not None:
-            stack.append((sinfo, False))
-    return cast("N", done[id(root)])
+            return ()
+        below = node._children()
+        if _calls_module_function(node) and node.struct_info is not None:
+            return *below, node.struct_info
+        return below
+
+    for node, below in last_first(root, operands, set()):
+        if any(image(child) is not child for child in below):
+            changed[id(node)] = _over(image, node)
+    return cast("N", image(root))
+
+
+def _over(image: Callable[[Node], Node], node: Node) -> Node:
+    """A node over the images of its operands."""
+    new = map_children(image, node)
+    if _calls_module_function(node) and node.struct_info is not None:
+        assert isinstance(new, Call)
+        sinfo = cast("StructInfo", image(node.struct_info))
+        return new if sinfo is new.struct_info else replace(new, struct_info=sinfo)
+    return simplify(new) if isinstance(new, tir.PrimExpr) else new
 
 
 @memoised

@@ -25,3 +25,5 @@ def update_struct_info(expr: Expr, struct_info: StructInfo) -> None:
             about=expr,
         )
     object.__setattr__(expr, "struct_info", sinfo)
+    if hasattr(expr, "_nodes"):
+        object.__delattr__(expr, "_nodes")  # which were those of its fields before

@@ -193,6 +193,8 @@ class Accesses:
 
     def unfolded(self, expr: PrimExpr) -> PrimExpr:
         """Substitute the values of enclosing lets in `expr`."""
+        if not self.lets:
+            return expr
         bound = {node.var for node in walk(expr) if isinstance(node, tir.Let)}
         lets = {v: e for v, e in self.lets.items() if v not in bound} if bound else self.lets
         return substitute(expr, lets)

@@ -30,7 +30,7 @@ from relaxpy.ir.relax.nodes import (
 from relaxpy.ir.relax.nodes.function import function_attrs
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.specialize import specialized
 from relaxpy.ir.tir.stmt import Stmt
 
@@ -152,8 +152,13 @@ def _signature(func: PrimFunc) -> FuncStructInfo:
     for param in func.params:
         buffer = func.buffer_of(param)
         if buffer is not None:
-            used = {v for size in buffer.shape for v in walk(size) if isinstance(v, Var)}
-            is_known = used <= bound
+            is_known = all(
+                var in bound
+                for size in buffer.shape
+                if not isinstance(size, IntImm)
+                for var in walk(size)
+                if isinstance(var, Var)
+            )
             params.append(
                 TensorStructInfo(
                     _as_int64(buffer.shape) if is_known else None,  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from relaxpy.entry import user_facing
+from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.pass_infra.passes import register_config
@@ -33,6 +34,7 @@ def fusion_pays(producer: PrimFunc, consumer: PrimFunc) -> bool:
     return not (may_fail(producer) or may_fail(consumer))
 
 
+@memoised
 def may_fail(kernel: PrimFunc) -> bool:
     """Whether a kernel can raise an error that depends on the elements of its operands.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from relaxpy.ir.core.node import Attrs, Node
+from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -15,6 +15,7 @@ from relaxpy.ir.pass_infra.passes import Pass, PassContext
 from relaxpy.ir.relax.block_builder.derive import normalize_module
 from relaxpy.ir.relax.call_graph import mentioned_globals
 from relaxpy.ir.relax.nodes import (
+    BaseFunc,
     Binding,
     BindingBlock,
     Call,
@@ -126,9 +127,11 @@ class FuseTIR(Pass):
         return normalize_module(result)
 
 
-def _otherwise_used(func: Node, kernels: Mapping[str, FusedKernel]) -> set[str]:
+def _otherwise_used(func: BaseFunc, kernels: Mapping[str, FusedKernel]) -> set[str]:
     """The functions that a function mentions otherwise than in calls that can be rewritten."""
     names: set[str] = set()
+    if kernels.keys().isdisjoint(mentioned_globals(func)):
+        return names
     for node in walk(func):
         operands = list(children(node))
         if isinstance(node, Call) and isinstance(node.op, GlobalVar):

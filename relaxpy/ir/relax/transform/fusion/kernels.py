@@ -249,7 +249,7 @@ def _inlined(
     if len(kernel.params) != len(arguments):
         raise NotFusable
     images, values = _unified(kernel, arguments)
-    inner = [node for node in walk(kernel.body) for node in _definitions(node)]
+    inner = [var for node in walk(kernel.body) if node._binds for var in _definitions(node)]
     body = substitute(rename(kernel.body, images, inner), values, folded_literals)
     if len(set(arguments)) < len(arguments):
         body = cast("Stmt", rewrite(body, _without_repeated_reads))
