@@ -43,7 +43,7 @@ LOADED_BY = {"pytest_plugin": {"pytest"}, "pytest_helpers": {"pytest"}}
 LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
-    *("relaxpy/relay/op.py", "relaxpy/relay/random.py"),
+    *("relaxpy/relay/op.py", "relaxpy/relay/random.py", "relaxpy/relay/parser.py"),
     "relaxpy/testing.py",
 }
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}

@@ -1,5 +1,13 @@
-"""Reading of programs, under the path of TVM."""
+"""Reading of programs, under the path of TVM, and the operators `parser`."""
 
+from typing import TYPE_CHECKING
+
+from relaxpy.ir.relay.op.makers import maker
 from relaxpy.script.relay.parser import fromtext, parse, parse_expr
 
 __all__ = ["fromtext", "parse", "parse_expr"]
+
+if not TYPE_CHECKING:  # it would make a type checker accept every name
+
+    def __getattr__(name):
+        return maker(f"parser.{name}")
