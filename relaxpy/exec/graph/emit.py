@@ -18,9 +18,9 @@ from relaxpy.exec.native.llvm import (
     POINTER,
     VOID,
     Function,
-    Module,
     Value,
 )
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.tir.expr import IntImm, Var
 

@@ -21,8 +21,8 @@ from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON
 from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, recorded
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count

@@ -11,7 +11,8 @@ from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree, accesses, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Module, Value
+from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import slots

@@ -48,12 +48,12 @@ from relaxpy.exec.native.llvm import (
     POINTER,
     VOID,
     Function,
-    Module,
     Operand,
     Type,
     Value,
 )
 from relaxpy.exec.native.maths import widen
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library
 from relaxpy.exec.native.strides import Layout, has_strides, span_of
 

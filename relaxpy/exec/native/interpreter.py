@@ -17,7 +17,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from relaxpy.exec.native.llvm import I8, I32, I64, POINTER, VOID, Function, Module, Type, Value
+from relaxpy.exec.native.llvm import I8, I32, I64, POINTER, VOID, Function, Type, Value
+from relaxpy.exec.native.module import Module
 
 PYTHON: Final = "relaxpy_python"
 """The table of a module with the addresses of objects and functions of Python."""

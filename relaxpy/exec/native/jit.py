@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from relaxpy.exec.native.llvm import Module
 from relaxpy.exec.native.machine import Machine
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library, compile_object, link_object
 from relaxpy.exec.native.parallel import POOL
 from relaxpy.exec.native.pool import connect

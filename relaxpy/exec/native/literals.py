@@ -64,11 +64,18 @@ def folded(name: str, a: str, b: str, bits: int) -> str | None:
 
 
 def compared(predicate: str, a: str, b: str) -> bool | None:
-    """What a comparison of integers by `icmp` finds, if both are numbers."""
+    """What a comparison of integers by `icmp` finds, if both are numbers or the same value."""
+    if a == b and a[0] == "%":
+        return {"eq": True, "ne": False, "slt": False, "sgt": False}.get(predicate)
     apply = _ORDER.get(predicate)
     if apply is None or not (_is_number(a) and _is_number(b)):
         return None
     return apply(int(a), int(b))
+
+
+def power_of_two_in(value: int) -> int:
+    """The largest power of two that divides an integer of 64 bits; 2**63 divides 0."""
+    return value & -value or 1 << 63
 
 
 def _is_number(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writes LLVM IR as text: modules, functions, and instructions on scalars and explicit vectors.
+"""Writes LLVM IR as text: functions, and instructions on scalars and explicit vectors.
 
 Text is faster to write than objects of llvmlite, and needs no import of it. No optimiser pass runs
 on it, so a kernel performs the instructions that are written here. Basic blocks are in SSA form.
@@ -6,15 +6,14 @@ on it, so a kernel performs the instructions that are written here. Basic blocks
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import override
 
-from relaxpy.exec.native.literals import compared, folded, literal
+from relaxpy.exec.native.literals import compared, folded, literal, power_of_two_in
 from relaxpy.exec.native.types import (
     BOOL as BOOL,
     F32 as F32,
@@ -30,18 +29,22 @@ from relaxpy.exec.native.types import (
     Type as Type,
 )
 
+if TYPE_CHECKING:
+    from relaxpy.exec.native.module import Module
+
 
 class Value:
     """A value in a function. The operators of Python write an instruction.
 
     A number as the other operand is a constant of the same type, and a scalar is the same in all
-    lanes. `+`, `-` and `*` work on floats and on integers of either sign, `/` on floats.
+    lanes. `+`, `-` and `*` work on floats and on integers of either sign, `/` on floats. An i64 is
+    divisible by its `multiple`, a power of two.
     """
 
-    __slots__ = ("function", "name", "type")
+    __slots__ = ("function", "multiple", "name", "type")
 
     def __init__(self, function: Function, type: Type, name: str) -> None:
-        self.function, self.type, self.name = function, type, name
+        self.function, self.type, self.name, self.multiple = function, type, name, 1
 
     @override
     def __str__(self) -> str:
@@ -80,96 +83,10 @@ class Value:
 Operand: TypeAlias = Value | int | float
 _SHORT = 512
 """Functions of fewer values have no long blocks."""
-_DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
-"""The names that a text defines."""
 Slot: TypeAlias = list["str | Slot"]
 """A position among the instructions of a function, where others can be inserted later."""
 Carried: TypeAlias = Sequence[Value]
 """The values that an iteration of a loop passes on to the next."""
-
-
-class Module:
-    """Functions and constants that become one object file.
-
-    `vector_bits` is the width of vector registers that the code generator may use.
-    """
-
-    def __init__(self, triple: str, vector_bits: int) -> None:
-        self.triple, self.vector_bits = triple, vector_bits
-        self.functions: dict[str, Function] = {}
-        self._declarations: dict[str, str] = {}
-        self._variables: dict[str, str] = {}
-        self._texts: list[str] = []
-
-    @property
-    def has_avx512(self) -> bool:
-        """Whether the code is for an x86-64 processor with vectors of 512 bits."""
-        return self.vector_bits == 512 and self.triple.startswith("x86_64")
-
-    def copy(self) -> Module:
-        """A module with the same functions so far, to return to."""
-        other = Module(self.triple, self.vector_bits)
-        other.functions = dict(self.functions)
-        other._declarations, other._texts = dict(self._declarations), list(self._texts)
-        other._variables = dict(self._variables)
-        return other
-
-    def function(
-        self,
-        name: str,
-        params: Sequence[tuple[Type, str]],
-        result: Type = VOID,
-        *,
-        optimised: bool = True,
-    ) -> Function:
-        """A new function with the named parameters, whose first block is open."""
-        function = Function(self, name, params, result, optimised=optimised)
-        self.functions[name] = function
-        return function
-
-    def declare(self, name: str, result: Type, params: Iterable[str | Type]) -> None:
-        """Declare a function that is defined elsewhere."""
-        if name not in self._declarations and name not in self.functions:
-            self._declarations[name] = f"declare {result} @{name}({', '.join(map(str, params))})"
-
-    def words(self, name: str, count: int) -> None:
-        """Add a variable of `count` words of 64 bits, which are zero at first."""
-        self._variables[name] = f"@{name} = global [{count} x i64] zeroinitializer"
-
-    def add_text(self, text: str) -> None:
-        """Add definitions that are already text, before all functions."""
-        if text not in self._texts:
-            self._texts.append(text)
-
-    def text(self) -> str:
-        """The module as LLVM IR."""
-        declared = (d for n, d in self._declarations.items() if n not in self.functions)
-        attributes = f'nounwind "prefer-vector-width"="{self.vector_bits}"'
-        return "\n".join(
-            [
-                f'target triple = "{self.triple}"',
-                *self._variables.values(),
-                *self._texts,
-                *declared,
-                *(f.text() for f in self.functions.values()),
-                f"attributes #0 = {{ {attributes} }}",
-                "",
-            ]
-        )
-
-    def parts(self) -> tuple[Module, Module]:
-        """The module in two parts, of which the second has the functions that need not be fast."""
-        defined = [f"@{name}" for text in self._texts for name in _DEFINED.findall(text)]
-        fast, slow = self.copy(), Module(self.triple, self.vector_bits)
-        for name, function in self.functions.items():
-            if not function.is_optimised and not function.mentions(defined):
-                slow.functions[name] = fast.functions.pop(name)
-        for part, other in ((fast, slow), (slow, fast)):
-            heads = {name: f.head("declare") for name, f in other.functions.items()}
-            part._declarations = self._declarations | heads
-        for name, text in self._variables.items():
-            slow._variables[name] = text.replace("global", "external global").rpartition(" ")[0]
-        return fast, slow
 
 
 class Function:
@@ -263,7 +180,11 @@ class Function:
     def const(self, type: Type, value: float) -> Value:
         """A constant; the same number in all lanes of a vector."""
         text = literal(type.element, value)
-        return Value(self, type, f"splat ({type.element} {text})" if type.lanes > 1 else text)
+        if type is not I64:
+            return Value(self, type, f"splat ({type.element} {text})" if type.lanes > 1 else text)
+        number = Value(self, type, text)
+        number.multiple = power_of_two_in(int(value))
+        return number
 
     def index(self, value: Operand) -> Value:
         """`value` as a value of i64 if it is a number."""
@@ -288,8 +209,21 @@ class Function:
         if a.type.is_float:
             name = " ".join(filter(None, (f"f{name}", self.flags)))
         elif a.type.lanes == 1 and (known := folded(name, a.name, b.name, a.type.bits)) is not None:
-            return Value(self, a.type, known)
-        return self.computed(a.type, f"{name} {a}, {b.name}")
+            operands = {b.name: b, a.name: a}
+            return operands[known] if known in operands else self.const(a.type, int(known))
+        result = self.computed(a.type, f"{name} {a}, {b.name}")
+        if name in ("add", "sub"):
+            result.multiple = min(a.multiple, b.multiple)
+        elif name == "mul":
+            result.multiple = a.multiple * b.multiple
+        return result
+
+    def remainder(self, a: Operand, divisor: int) -> Value:
+        """The rest of a division of an i64 by a positive number, with the sign of `a`."""
+        a = self.index(a)
+        if a.multiple % divisor == 0:
+            return self.const(I64, 0)
+        return self.new(I64, f"srem {a}, {divisor}")
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """A comparison by the predicate of `fcmp` or `icmp`, such as `olt` or `slt`."""
@@ -307,7 +241,9 @@ class Function:
             return yes if condition.name == "true" else no
         if condition.type.lanes > 1:
             yes, no = self.splat(yes, condition.type.lanes), self.splat(no, condition.type.lanes)
-        return self.computed(yes.type, f"select {condition}, {yes}, {no}")
+        result = self.computed(yes.type, f"select {condition}, {yes}, {no}")
+        result.multiple = min(yes.multiple, no.multiple)
+        return result
 
     def cast(self, instruction: str, value: Value, element: str) -> Value:
         """A conversion such as `sitofp` or `bitcast`, with the same number of lanes."""
@@ -328,7 +264,10 @@ class Function:
         operands = [a, *(self.like(a, o) for o in others)]
         full = f"llvm.{name}.{a.type.suffix}"
         self.module.declare(full, a.type, [o.type for o in operands])
-        return self.computed(a.type, f"call {a.type} @{full}({', '.join(map(str, operands))})")
+        result = self.computed(a.type, f"call {a.type} @{full}({', '.join(map(str, operands))})")
+        if name in ("smin", "smax"):
+            result.multiple = min(o.multiple for o in operands)
+        return result
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
         """`a * b + c`, rounded once."""
@@ -495,9 +434,9 @@ class Function:
 
         The index is an i64 from `start` in steps of `step` > 0 while it is less than `stop`.
         """
-        start, stop = self.index(start), self.index(stop)
+        start, stop, step = self.index(start), self.index(stop), self.index(step)
         runs = compared("slt", start.name, stop.name)
-        again = folded("add", start.name, self.index(step).name, 64)
+        again = folded("add", start.name, step.name, 64)
         if runs is False:
             return list(carried)
         if runs and again is not None and compared("sge", again, stop.name):
@@ -511,10 +450,11 @@ class Function:
             self.put(f"br {enters}, label %{inside}, label %{after}")
         self._open(inside)
         index = Value(self, I64, f"%i{self._number()}")
+        index.multiple = min(start.multiple, step.multiple)
         current = [Value(self, v.type, f"%c{self._number()}") for v in carried]
         mark = len(self._lines)
         results = list(body(index, *current) or ())
-        following = self.new(I64, f"add nsw {index}, {self.index(step).name}")
+        following = self.new(I64, f"add nsw {index}, {step.name}")
         continues = self.compare("slt", following, stop)
         latch = self._block
         self.put(f"br {continues}, label %{inside}, label %{after}")

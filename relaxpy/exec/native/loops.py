@@ -9,7 +9,7 @@ from itertools import pairwise
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.frame import Lanes
 from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import I64, Function, Type, Value
+from relaxpy.exec.native.llvm import Function, Type, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Program
 from relaxpy.exec.native.values import Values
@@ -168,7 +168,7 @@ class Loops:
         else:
             first, last = f.index(start), f.index(stop)
             extent = last - first
-            ends = [last - f.new(I64, f"srem {extent}, {s}") for s in strides]
+            ends = [last - f.remainder(extent, s) for s in strides]
             cuts = [first, *ends, last]
         bodies = [*((s, full(s // count)) for s in strides), (count, rest)]
         values = list(carried)

@@ -12,8 +12,9 @@ from typing import Final, Literal
 import numpy as np
 
 from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Module, Type, Value
+from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.pool import thread_count
 
 _CHAINS: Final = 12

@@ -116,7 +116,7 @@ class RunLoops(Loops):
             self.chunks(along, count, 1, begin, ())
         start, stop = map(f.index, self.bounds(row))
         extent = stop - start
-        blocks = stop - f.new(I64, f"srem {extent}, {_SWEPT_ROWS}")
+        blocks = stop - f.remainder(extent, _SWEPT_ROWS)
         f.loop(
             start,
             blocks,

@@ -14,8 +14,8 @@ N = TypeVar("N", bound=Node)
 
 def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
     """Return whether any of `variables` occurs in `value`."""
-    if isinstance(value, Var):
-        return value in variables
+    if isinstance(value, (Var, IntImm)):
+        return isinstance(value, Var) and value in variables
     return any(isinstance(node, Var) and node in variables for node in walk(value))
 
 

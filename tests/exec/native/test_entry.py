@@ -24,8 +24,9 @@ from relaxpy.exec.native.entry import (
 )
 from relaxpy.exec.native.interpreter import DTYPES, PYTHON, fits_interpreter
 from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import F32, I32, I64, POINTER, Module
+from relaxpy.exec.native.llvm import F32, I32, I64, POINTER
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 
 Entry = Callable[..., object]
 PARAMS = (

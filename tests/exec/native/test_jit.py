@@ -10,8 +10,9 @@ import pytest
 from relaxpy.errors import CompileError
 from relaxpy.exec.native import machine
 from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import F32, I64, POINTER, Module, Type, Value
+from relaxpy.exec.native.llvm import F32, I64, POINTER, Type, Value
 from relaxpy.exec.native.machine import host, narrow
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, compile_object
 
 
@@ -97,6 +98,23 @@ def test_what_follows_from_constants_is_not_emitted() -> None:
     assert text.count(" = ") == 7  # also the triple and the attributes
     library = compile_module(module, ["f"])
     assert call(library["f"], 2) == 27
+
+
+def test_a_rest_that_is_known_to_be_none_is_not_computed() -> None:
+    module = Module(host().triple, host().vector_bits)
+    function = module.function("f", [(I64, "x")], I64)
+    (x,) = function.params
+    last = function.intrinsic("smin", x * 48 + 32, 96)
+
+    def rests(index: Value, total: Value) -> list[Value]:
+        known = function.remainder(last - index, 16) + function.remainder(96, 32)
+        return [total + known + function.remainder(index * x, 32)]
+
+    (total,) = function.loop(16, last, 16, [function.index(0)], rests)
+    function.ret(total)
+    assert module.text().count("srem") == 1
+    library = compile_module(module, ["f"])
+    assert [call(library["f"], n) for n in (0, 1, 3)] == [0, 16 + 16, 16 + 16 + 16]
 
 
 def test_the_narrow_machine_has_no_registers_of_512_bits() -> None:

@@ -7,9 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from relaxpy.exec.native.llvm import I64, POINTER, Module
+from relaxpy.exec.native.llvm import I64, POINTER
 from relaxpy.exec.native.loader import LoadedObject
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_object, link_by_llvm, link_object
 
 TEXT = """

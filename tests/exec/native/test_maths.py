@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from relaxpy.exec.native.jit import compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Module, Type, Value
+from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
 from relaxpy.exec.native.machine import host, narrow
 from relaxpy.exec.native.maths import MATHS, emit_maths
+from relaxpy.exec.native.module import Module
 from tests.exec.native.oracle import ELEMENTS, Array, errors, evaluate, samples
 
 _LIBM = ctypes.CDLL(None)

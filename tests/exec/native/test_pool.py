@@ -14,8 +14,9 @@ import pytest
 from relaxpy.errors import MisuseError
 from relaxpy.exec.native import pool
 from relaxpy.exec.native.jit import Library, compile_module
-from relaxpy.exec.native.llvm import I64, POINTER, Function, Module, Type, Value
+from relaxpy.exec.native.llvm import I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.parallel import parallel
 
 ROOT = Path(__file__).parents[3]

@@ -25,6 +25,8 @@ def bounds_of(
         return None
     low = high = f
     for axis in reversed(axes):
+        if axis.var not in low.coefficients and axis.var not in high.coefficients:
+            continue
         ends = (
             _eliminated(low, axis, loops, shape_vars, upper=False),
             _eliminated(high, axis, loops, shape_vars, upper=True),

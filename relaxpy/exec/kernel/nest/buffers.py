@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from relaxpy.errors import CompileError
@@ -267,16 +268,17 @@ def _position(buffer: Buffer, indices: Indices) -> PrimExpr:
     return position
 
 
-def strides_of(buffer: Buffer) -> list[PrimExpr]:
+@lru_cache(maxsize=1 << 8)
+def strides_of(buffer: Buffer) -> Sequence[PrimExpr]:
     """The strides of `buffer`; those of the compact layout if it declares none."""
     if buffer.strides:
-        return list(buffer.strides)
+        return buffer.strides
     strides: list[PrimExpr] = []
     stride: PrimExpr = ops.const(1, "int64")
     for size in reversed(buffer.shape):
         strides.insert(0, stride)
         stride = ops.mul(stride, ops.cast_to(size, "int64"))
-    return strides
+    return tuple(strides)
 
 
 def _is_compact(buffer: Buffer, extents: Sequence[PrimExpr]) -> bool:

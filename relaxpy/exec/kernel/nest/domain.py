@@ -172,6 +172,9 @@ def max_bound(bound: PrimExpr, cut: IndexPoly, shape_vars: Container[Var]) -> Pr
 
 def is_point(axis: Axis) -> bool:
     """Whether the axis has exactly one value."""
+    start, stop = axis.start, axis.stop
+    if isinstance(start, IntImm) and isinstance(stop, IntImm):
+        return stop.value - start.value == 1
     return axis.extent.same(1)
 
 

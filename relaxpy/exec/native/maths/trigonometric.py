@@ -11,7 +11,7 @@ import math
 from typing import Final
 
 from relaxpy.exec.native.literals import literal
-from relaxpy.exec.native.llvm import F64, I64, Module, Value
+from relaxpy.exec.native.llvm import F64, I64, Value
 from relaxpy.exec.native.maths.numbers import (
     Pair,
     absolute,
@@ -27,6 +27,7 @@ from relaxpy.exec.native.maths.numbers import (
     polynomial,
     select,
 )
+from relaxpy.exec.native.module import Module
 
 _LARGE: Final = 2.0**22
 _TWO_OVER_PI: Final = 0.6366197723675814

@@ -38,17 +38,17 @@ class IndexPoly:
     terms: Poly
 
     def __add__(self, other: IndexPoly | int) -> IndexPoly:
-        return IndexPoly(poly.add(self.terms, as_poly(other).terms))
+        return IndexPoly(poly.add(self.terms, _terms(other)))
 
     def __sub__(self, other: IndexPoly | int) -> IndexPoly:
-        return IndexPoly(poly.add(self.terms, as_poly(other).terms, -1))
+        return IndexPoly(poly.add(self.terms, _terms(other), -1))
 
     def __mul__(self, other: IndexPoly | int) -> IndexPoly:
-        return IndexPoly(poly.multiply(self.terms, as_poly(other).terms))
+        return IndexPoly(poly.multiply(self.terms, _terms(other)))
 
     def same(self, other: IndexPoly | int) -> bool:
         """Whether both are the same polynomial."""
-        return self.terms == as_poly(other).terms
+        return self.terms == _terms(other)
 
     @property
     def constant(self) -> int | None:
@@ -76,7 +76,10 @@ class IndexPoly:
 
     def is_at_least(self, bound: int, sizes: Container[Var]) -> bool:
         """Whether the value is proved at least `bound` if no variable of `sizes` is negative."""
-        least = self - bound
+        least = self - bound if bound else self
+        number = least.constant
+        if number is not None:
+            return number >= 0
         if all(
             factor >= 0 and all(_not_negative(a, sizes) for a in monomial)
             for monomial, factor in least.terms.items()
@@ -142,9 +145,13 @@ def _names(monomial: Monomial) -> list[str]:
     return [atom.name if isinstance(atom, Var) else str(atom) for atom in monomial]
 
 
+def _terms(value: IndexPoly | int) -> Poly:
+    return value.terms if type(value) is IndexPoly else as_poly(value).terms
+
+
 def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
     """`value` as a polynomial; casts between integers are seen through."""
-    if isinstance(value, IndexPoly):
+    if type(value) is IndexPoly:
         return value
     return IndexPoly(poly.constant(value)) if isinstance(value, int) else _read(value)
 
@@ -200,6 +207,9 @@ class Affine:
         return 0 if factor is None else factor.constant
 
 
+_NO_COEFFICIENTS: Mapping[Var, IndexPoly] = MappingProxyType({})
+
+
 def quotient(value: IndexPoly, divisor: IndexPoly) -> IndexPoly | None:
     """`value` divided by the product `divisor`, or None where that leaves a remainder."""
     if len(divisor.terms) != 1:
@@ -222,6 +232,9 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
     coefficients: dict[Var, dict[Monomial, int]] = {}
     rest: dict[Monomial, int] = {}
     for monomial, number in p.items():
+        if not monomial:
+            rest[monomial] = number
+            continue
         inside = [a for a in monomial if isinstance(a, Var) and a in variables]
         cofactor = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
         if len(inside) > 1 or any(mentions(a, variables) for a in cofactor):
@@ -233,7 +246,10 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
 
 def affine(value: PrimExpr | IndexPoly, variables: Container[Var]) -> Affine | None:
     """`value` as an affine map of `variables`, or None where it is not one."""
-    linear = linear_terms(as_poly(value).terms, variables)
+    whole = as_poly(value)
+    if whole.constant is not None:
+        return Affine(_NO_COEFFICIENTS, whole)
+    linear = linear_terms(whole.terms, variables)
     if linear is None:
         return None
     coefficients = {var: IndexPoly(terms) for var, terms in linear[0].items()}
