@@ -235,7 +235,8 @@ class RelayModule(Node):
 
     def get_attr(self, key: str) -> object | None:
         """Return the value of the attribute `key`, or None."""
-        return self.attrs.get(key)
+        value: object | None = self.attrs.get(key)
+        return value
 
     def update_func(self, var: GlobalVar, func: Function) -> None:
         """Set the function of a name."""

@@ -45,7 +45,8 @@ def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
     before, after, mode = widths[::2], widths[1::2], call.attrs["pad_mode"]
     if mode == "constant":
         data = cast("TensorStructInfo", builder.struct_info_of(call.args[0]))
-        value = ops.cast_to(ops.const(call.attrs["pad_value"], "float64"), data.dtype)
+        number = cast("float", call.attrs["pad_value"])
+        value = ops.cast_to(ops.const(number, "float64"), data.dtype)
         return te_kernel(builder, topi.nn.pad, "pad", call.args[0], before, after, value)
     name = f"{mode}_pad"
     return te_kernel(builder, getattr(topi.nn, name), name, call.args[0], before, after)
