@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from relaxpy.errors import MisuseError
+from relaxpy.errors import MisuseError, UnknownNameError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.op.definition.registry import registered_ops
@@ -132,7 +132,6 @@ def test_string_dimensions_wait_for_a_signature() -> None:
         (lambda: R.Prim(), "dtype or a value"),
         (lambda: R.Tuple(5), "expected a struct info"),
         (lambda: R.Callable((5,)), "expected a struct info"),
-        (lambda: R.Callable(derive_func="mine"), "no derivation is named"),
         (lambda: R.Callable((R.Tensor,), derive_func="empty_derive"), "not both"),
         (lambda: R.shape(5), "a list of dimensions"),
         (lambda: R.str(5), "expected a string"),
@@ -150,6 +149,11 @@ def test_string_dimensions_wait_for_a_signature() -> None:
 def test_misuse_is_refused_at_once(make: object, message: str) -> None:
     with rejected(MisuseError, message):
         make()  # type: ignore[operator]
+
+
+def test_an_unknown_derivation_is_refused_at_once() -> None:
+    with rejected(UnknownNameError, "no derivation is named 'mine'; there are default_derive"):
+        R.Callable(derive_func="mine")
 
 
 def test_a_buffer_annotation() -> None:

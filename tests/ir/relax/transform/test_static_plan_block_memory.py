@@ -260,10 +260,9 @@ def test_a_result_with_a_bound_may_be_planned_too() -> None:
     names = [getattr(call.op, "name", "") for call in calls]
     assert names.count("relax.memory.alloc_storage") == 2  # the result lies where `b` was
     assert "relax.builtin.alloc_tensor" not in names
+    small = DATA / 8 - 0.5  # so that powers of powers do not magnify rounding errors
     np.testing.assert_allclose(
-        relaxpy.compile(planned)["main"](DATA / 8),
-        np.exp(np.exp(np.exp(np.exp(DATA / 8)))),
-        rtol=1e-5,
+        relaxpy.compile(planned)["main"](small), np.exp(np.exp(np.exp(np.exp(small)))), rtol=1e-5
     )
 
 
