@@ -229,6 +229,8 @@ def test_a_datatype_cannot_be_changed_and_can_be_copied(text: str):
     dtype = DataType(text)
     with pytest.raises(AttributeError):
         dtype.bits = 3
+    with pytest.raises(AttributeError):
+        del dtype.bits
     copies = [copy.copy(dtype), copy.deepcopy(dtype)]
     copies += [pickle.loads(pickle.dumps(dtype, p)) for p in range(pickle.HIGHEST_PROTOCOL + 1)]
     for other in copies:

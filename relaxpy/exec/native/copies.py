@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+
+_LARGEST: Final = 1 << 30
+"""The bytes of the largest copy of an array that takes less memory itself."""
 
 
 class WithCopies:
@@ -13,8 +16,8 @@ class WithCopies:
 
     `native()` returns the native function with the fallback `function`. The arguments at the
     positions `kept` are passed as they are; so are all if one of these may share memory with an
-    array that would be copied, since it may be written. Where a result is a copy, it is replaced by
-    the argument.
+    array that would be copied, since it may be written, or a copy would take much more memory than
+    an array whose elements share it. Where a result is a copy, it is replaced by the argument.
     """
 
     __slots__ = ("function", "kept", "native", "prepared")
@@ -45,7 +48,7 @@ class WithCopies:
             for n, item in enumerate(args)
             if n not in self.kept and type(item) is np.ndarray and not _is_plain(item)
         }
-        if not copied:
+        if not copied or any(map(_grows, copied.values())):
             return None
         written = [args[n] for n in self.kept if n < len(args)]
         for item in written:
@@ -59,6 +62,13 @@ class WithCopies:
 
 def _is_plain(array: np.ndarray[Any, Any]) -> bool:
     return array.flags.c_contiguous and array.flags.aligned
+
+
+def _grows(array: np.ndarray[Any, Any]) -> bool:
+    """Whether a copy would be large, and larger than the memory of the array."""
+    steps = zip(array.strides, array.shape, strict=True)
+    memory: int = array.itemsize + sum(abs(stride) * (size - 1) for stride, size in steps)
+    return array.nbytes > max(memory, _LARGEST)
 
 
 def _replaced(value: Any, originals: dict[int, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from relaxpy.exec.native.machine import Machine
+from relaxpy.exec.native.machine import Machine, host
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import Library, compile_object, link_object
 from relaxpy.exec.native.parallel import POOL
@@ -20,6 +20,9 @@ def compile_module(
 
     No optimiser pass runs. By default the code is for this machine.
     """
+    machine = machine or host()
+    if not machine.has_loader:
+        return link(compile_object(module.text(), machine=machine), exports)
     fast, slow = module.parts()
     code = compile_object(fast.text(), slow.text() if slow.functions else "", machine=machine)
     return link(code, exports)

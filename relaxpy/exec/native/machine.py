@@ -36,6 +36,11 @@ class Machine:
     vector_bits: int
     vector_registers: int
 
+    @property
+    def has_loader(self) -> bool:
+        """Whether `loader` loads objects for it. LLVM, which loads others, takes one at a time."""
+        return self.triple.startswith("x86_64") and "linux" in self.triple
+
     def lanes(self, bits: int) -> int:
         """The number of elements of `bits` bits in a vector register."""
         return self.vector_bits // bits

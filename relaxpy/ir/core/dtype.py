@@ -164,6 +164,10 @@ class DataType(str):
         raise AttributeError("a datatype cannot be changed")
 
     @override
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a datatype cannot be changed")
+
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
         return DataType, (str(self),)
 

@@ -103,3 +103,11 @@ def test_arguments_of_kernels(left: list[int]) -> None:
     assert len(left) == 1
     main(memory[:19:2], memory[10:])
     assert len(left) == 2
+
+
+def test_arrays_that_are_larger_than_their_memory_are_not_copied(left: list[int]) -> None:
+    main = relaxpy.compile(from_source(KERNEL), target="native")["main"]
+    huge = np.broadcast_to(np.float32(1), (10**13,))
+    with pytest.raises(RelaxpyError, match="dimension 0 should be n = 10000000000000"):
+        main(huge, np.zeros(10, "float32"))
+    assert len(left) == 1

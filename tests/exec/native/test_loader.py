@@ -3,10 +3,12 @@
 import ctypes
 import gc
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from relaxpy.exec.native import jit
 from relaxpy.exec.native.llvm import I64, POINTER
 from relaxpy.exec.native.loader import LoadedObject
 from relaxpy.exec.native.machine import host
@@ -81,6 +83,18 @@ def test_functions_see_variables_constants_and_libc(code: bytes, link: type) -> 
     out = np.zeros(100, np.uint8)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library["fill"])(out.ctypes.data, 90)
     assert out.sum() == 90
+
+
+def test_modules_for_other_systems_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    # FreeBSD has objects of the same format as Linux, so that they run here.
+    machine = replace(host(), triple="x86_64-unknown-freebsd")
+    monkeypatch.setattr(jit, "link_object", link_by_llvm)
+    module = Module(machine.triple, machine.vector_bits)
+    for name, optimised in (("fast", True), ("slow", False)):
+        f = module.function(name, [(I64, "x")], I64, optimised=optimised)
+        f.ret(f.params[0] + 1)
+    library = jit.compile_module(module, ["fast", "slow"], machine)
+    assert [integer(library[name], 1) for name in ("fast", "slow")] == [2, 2]
 
 
 def test_each_load_has_its_own_variables(code: bytes) -> None:
