@@ -24,9 +24,9 @@ HEAD = """# Passes
 All passes over Relax programs, by their purpose. The page is written by tools/passes.py from their
 docstrings; [running passes](running-passes.md) shows how to run, watch and compare them, and
 [how to add a pass](how-to/add-a-pass.md) how to write one. The names are those of TVM's
-`tvm.relax.transform` and `tvm.relax.training`, where they have the same pass. Two passes of TVM's first
-versions are parts of others, as in later versions: `FoldDataflowBlockOutput` of `CanonicalizeBindings`,
-and `SimplifyNormInference` of `DecomposeOpsForInference`.
+`tvm.relax.transform` and `tvm.relax.training`, where they have the same pass. Two passes of TVM's
+first versions are parts of others, as in later versions: `FoldDataflowBlockOutput` of
+`CanonicalizeBindings`, and `SimplifyNormInference` of `DecomposeOpsForInference`.
 
 """
 PIPELINES_HEAD = """## Pipelines
