@@ -267,10 +267,11 @@ class Texts:
 
     def polymorphic(self, ty: Ty, env: Env, depth: int) -> str:
         """A local function of any type, called at two types, perhaps as an argument."""
-        value, other = self.expr(ty, env, depth), self.expr(self.type(), env, depth)
+        value = self.expr(ty, env, depth)
         head = self.rng.choice(("fn<t>(%y: t) -> t", "fn(%y)"))
         if self.rng.random() < 0.3:
             return f"(let %i = {head} {{ %y }}; @compose(%i, @id)({value}))"
+        other = self.expr(self.type(), env, depth)
         return f"(let %i = {head} {{ %y }}; (%i({other}), %i({value})).1)"
 
     def operator_as_value(self, ty: Ty, env: Env, depth: int) -> str:
@@ -327,9 +328,12 @@ class Texts:
 
     def mutual(self, ty: Ty, env: Env, depth: int) -> str:
         """A field of an instance of one of two data types that mention each other."""
-        one, two, three = (self.expr(ty, env, depth) for _ in range(3))
+        three = self.expr(ty, env, depth)
         inner = self.expr(ty, {**env, "a": ty, "b": ty}, depth)
-        whole = self.rng.choice((f"ECons({one}, OCons({two}, ENil))", "ENil"))
+        whole = "ENil"
+        if self.rng.random() < 0.5:  # what is drawn is written: the fault of a twin may be in it
+            one, two = self.expr(ty, env, depth), self.expr(ty, env, depth)
+            whole = f"ECons({one}, OCons({two}, ENil))"
         patterns = [f"ECons(%a, OCons(%b, ENil)) => {inner}", f"ECons(%a, _) => {three}"]
         self.rng.shuffle(patterns)
         start = f"(let %e: Even[{self.written(ty)}] = {whole}; %e)"

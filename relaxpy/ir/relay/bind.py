@@ -49,11 +49,13 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> RelayExpr:
     """Return a function whose parameters of these names are replaced by tensors.
 
     Errors:
-        MisuseError (also TypeError, ValueError): it is not a function, or two parameters have a
-            name.
+        MisuseError (also TypeError, ValueError): it is not a function, `params` is no mapping, or
+            two parameters have a name.
     """
     if not isinstance(func, Function):
         raise MisuseError(f"expected a function of Relay, found {func!r:.60}", about=func)
+    if not isinstance(params, Mapping):
+        raise MisuseError(f"expected a mapping of names to tensors, found {params!r:.60}")
     names = [param.name_hint for param in func.params]
     twice = [name for name in params if names.count(name) > 1]
     if twice:

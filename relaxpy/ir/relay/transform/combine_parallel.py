@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom
@@ -35,10 +36,18 @@ class CombineParallel(RelayPass):
 
     Their weights are names and constants of known shapes, which are concatenated; the result is
     sliced.
+
+    Errors:
+        MisuseError (also TypeError): `min_num_branches` is not an integer.
     """
 
     min_num_branches: int = 3
     operator: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        number = self.min_num_branches
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise MisuseError(f"min_num_branches is an integer, found {number!r:.60}", about=number)
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
@@ -72,7 +81,8 @@ class CombineParallel(RelayPass):
             return None
         kept = [size for axis, size in enumerate(shape) if axis != plan.weight_axis]
         attrs = {k: str(v) for k, v in attributes(call).items() if k != plan.outputs}
-        return id(data), tuple(kept), *sorted(attrs.items())
+        dtype = weight.checked_type.dtype  # type: ignore[attr-defined]
+        return id(data), dtype, tuple(kept), *sorted(attrs.items())
 
     @abstractmethod
     def plan(self, attrs: Mapping[str, Any]) -> Combination | None:

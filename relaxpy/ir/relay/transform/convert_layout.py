@@ -12,7 +12,6 @@ from relaxpy.errors import MisuseError
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.makers import build
-from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.passes import RelayPass
 from relaxpy.ir.relay.transform.rewriting import CallRewriter, Uses, attributes, called
 
@@ -59,12 +58,29 @@ class ConvertLayout(RelayPass):
     desired_layouts: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.desired_layouts, Mapping):
+            raise MisuseError(
+                "desired_layouts maps names of operators to lists of layouts, found "
+                f"{self.desired_layouts!r:.60}",
+                about=self.desired_layouts,
+            )
         for name, layouts in self.desired_layouts.items():
             if name not in (*_CONVOLUTIONS, *_POOLS):
                 known = ", ".join((*_CONVOLUTIONS, *_POOLS))
                 raise MisuseError(f"layouts of {known} are converted, found {name!r}", about=name)
-            if not layouts or layouts[0] not in ("NCHW", "NHWC"):
-                raise MisuseError(f"a layout of images is NCHW or NHWC, found {layouts!r:.60}")
+            listed = isinstance(layouts, Sequence) and not isinstance(layouts, str)
+            if not listed or not layouts or layouts[0] not in ("NCHW", "NHWC"):
+                raise MisuseError(
+                    f'the layouts of {name} are a list: "NCHW" or "NHWC", and that of weights; '
+                    f"found {layouts!r:.60}",
+                    about=name,
+                )
+            for kernel in layouts[1:]:
+                if kernel != "default" and sorted(str(kernel)) != sorted("OIHW"):
+                    raise MisuseError(
+                        f"a layout of weights arranges the axes OIHW, found {kernel!r:.60}",
+                        about=name,
+                    )
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
@@ -109,10 +125,12 @@ def _transformed(data: rl.RelayExpr, old: str, new: str) -> rl.RelayExpr:
 
 
 def _layouts(expr: rl.RelayExpr) -> tuple[str, str] | None:
+    """Return the layouts of a transform that permutes axes."""
     if not called(expr, "layout_transform"):
         return None
     attrs = attributes(expr)
-    return attrs["src_layout"], attrs["dst_layout"]
+    old, new = str(attrs["src_layout"]), str(attrs["dst_layout"])
+    return (old, new) if sorted(old) == sorted(new) and old.isalpha() else None
 
 
 @dataclass(frozen=True)
@@ -125,18 +143,18 @@ class _Move(CallRewriter):
         if layouts is None:
             return None
         old, new = layouts
-        inner = [arg.args[0] for arg in call.args if isinstance(arg, rl.Call) and arg.args]
-        attrs = dict(call.attrs)
+        data, *others = call.args
+        assert isinstance(data, rl.Call)
+        operands, attrs = [data.args[0]], dict(call.attrs)
         if name == "layout_transform":
-            return inner[0] if _layouts(call) == (new, old) else None
+            return operands[0] if _layouts(call) == (new, old) else None
         if name == "nn.bias_add":
-            axis = int(attributes(call)["axis"])
-            attrs["axis"] = old.index(new[axis])
-            inner.append(call.args[1])
+            attrs["axis"] = old.index(new[int(attributes(call)["axis"])])
+            operands += others
         elif name in _BINARY:
-            if _layouts(call.args[1]) != layouts:
+            if _layouts(others[0]) != layouts:
                 return None
+            operands += others[0].args  # type: ignore[attr-defined]
         elif name not in _ELEMENTWISE:
             return None
-        assert isinstance(call.op, Op)
-        return _transformed(build(name, *inner[: len(call.args)], **attrs), old, new)
+        return _transformed(build(name, *operands, **attrs), old, new)

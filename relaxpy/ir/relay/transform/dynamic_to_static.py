@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from typing_extensions import override
 
@@ -44,6 +46,9 @@ class DynamicToStatic(RelayPass):
             mod = infer_module(new)
 
 
+_SCALARS: Final = {"k", "depth", "scale_d", "scale_h", "scale_w"}
+
+
 @dataclass(frozen=True)
 class _Static(CallRewriter):
     """One step: the calls all of whose shapes are constants."""
@@ -53,7 +58,7 @@ class _Static(CallRewriter):
         if name == "shape_of":
             shape = shape_of(call.args[0])
             known = shape is not None and isinstance(call.args[0], (rl.Var, rl.Constant))
-            return rl.const(np.array(shape, attributes(call)["dtype"])) if known else None
+            return rl.const(np.array(shape).astype(attributes(call)["dtype"])) if known else None
         if not name.startswith("dyn."):
             return None
         static = Op.get(name.removeprefix("dyn.")).record
@@ -62,6 +67,8 @@ class _Static(CallRewriter):
         shapes = {key: arg for key, arg in arguments.items() if key in static.attributes}
         if not all(isinstance(arg, rl.Constant) for arg in shapes.values()):
             return None
+        for key in shapes.keys() & _SCALARS:  # dyn operators take tensors of one element, too
+            shapes[key] = rl.const(np.reshape(shapes[key].data, ()))  # type: ignore[attr-defined]
         operands = [arguments[key] for key in static.operands]
         attrs = {key: value for key, value in call.attrs.items() if key in static.attributes}
         return build(static.name, *operands, **attrs, **shapes)

@@ -21,6 +21,7 @@ from relaxpy.ir.relay.transform.rewriting import (
     shape_of,
     typed,
 )
+from relaxpy.ir.relay.ty import TensorType
 
 _PRODUCTS: Final = ("nn.conv2d", "nn.dense")
 
@@ -55,7 +56,9 @@ class BackwardFoldScaleAxis(CallRewriter):
             assert isinstance(product, rl.Call)
             axes = _axes(product, attributes(product))
             if axes is not None and product.checked_type_ == call.checked_type_:
-                weight = _scaled(product.args[1], factor, shape_of(product), *axes.outputs)
+                weight = _scaled(
+                    product.args[1], factor, shape_of(product), _dtype(call), *axes.outputs
+                )
                 if weight is not None:
                     attrs = product.attrs
                     return build(_name(product), product.args[0], weight, **attrs)
@@ -92,7 +95,7 @@ class ForwardFoldScaleAxis(CallRewriter):
             return None
         for data, factor in (scaled.args, scaled.args[::-1]):
             if data.checked_type_ == scaled.checked_type_:
-                weight = _scaled(call.args[1], factor, shape_of(data), *axes.inputs)
+                weight = _scaled(call.args[1], factor, shape_of(data), _dtype(call), *axes.inputs)
                 if weight is not None:
                     return build(name, data, weight, **call.attrs)
         return None
@@ -115,6 +118,11 @@ class _Axes:
     inputs: tuple[int, int] | None
 
 
+def _dtype(expr: rl.RelayExpr) -> object:
+    ty = expr.checked_type_
+    return ty.dtype if isinstance(ty, TensorType) else None
+
+
 def _name(call: rl.Call) -> str:
     return str(call.op.name)  # type: ignore[attr-defined]
 
@@ -135,16 +143,24 @@ def _scaled(
     weight: rl.RelayExpr,
     factor: rl.RelayExpr,
     images: tuple[int, ...] | None,
+    dtype: object,
     channels: int,
     axis: int,
 ) -> rl.RelayExpr | None:
-    """Return a weight times factors, which have the size 1 on all axes but that of channels."""
+    """Return a weight times factors, which have the size 1 on all axes but that of channels.
+
+    Both have the datatype `dtype` of the product: sums of wider integers wrap around elsewhere.
+    """
     shape, sizes = shape_of(factor), shape_of(weight)
     if shape is None or sizes is None or images is None or not is_atom(factor):
+        return None
+    if not _dtype(weight) == _dtype(factor) == dtype:
         return None
     whole = (1,) * (len(images) - len(shape)) + shape
     if any(size != 1 for place, size in enumerate(whole) if place != channels):
         return None
     along = tuple(whole[channels] if place == axis else 1 for place in range(len(sizes)))
+    if 0 in along:  # a size of 0 in `newshape` means one that is copied
+        return None
     reshaped = factor if shape in ((), along) else build("reshape", factor, newshape=along)
     return typed(weight.checked_type_, "multiply", weight, reshaped)

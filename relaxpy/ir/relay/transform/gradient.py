@@ -62,13 +62,15 @@ def gradient(
 
     Errors:
         RelayTypeError: the program is not well-typed.
-        MisuseError (also ValueError): there is no such mode.
+        MisuseError (also TypeError, ValueError): there is no such mode, or `expr` is none of Relay.
         TransformError: the body contains anything else, or an operator without a gradient.
     """
     if mode not in ("first_order", "higher_order"):
         raise MisuseError(
             f'the mode is "first_order" or "higher_order", found {mode!r:.60}', about=mode
         )
+    if not isinstance(expr, rl.RelayExpr):
+        raise MisuseError(f"expected a Relay expression, found {expr!r:.60}", about=expr)
     module = RelayModule() if mod is None else mod.clone()
     if isinstance(expr, rl.GlobalVar):
         name = expr.name_hint
@@ -116,7 +118,10 @@ def _graph_form(function: rl.Function) -> rl.RelayExpr:
         )
     for node in Scopes(function).nodes:
         if node is not function and not _is_differentiable(node):
-            what = f"the call of {node.op}" if isinstance(node, rl.Call) else type(node).__name__
+            what = type(node).__name__
+            if isinstance(node, rl.Call):
+                name = node.op.name_hint if isinstance(node.op, rl.Var) else None
+                what = f"the call of {node.op if name is None else '%' + name}"
             raise TransformError(
                 f"first-order gradients pass through operators, tuples and lets, not {what}",
                 rule="RLY-2",

@@ -8,8 +8,10 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.errors import MisuseError
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay import expr as rl
+from relaxpy.ir.relay.dataflow_pattern import DFPattern
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
@@ -22,9 +24,27 @@ class MergeComposite(RelayPass):
     `pattern_table` is a list of names and patterns of `relay.dataflow_pattern`, each with a
     function, if it has one, that tells of what was matched whether it is taken. Patterns that
     stand before others are preferred, and what they match is not matched again.
+
+    Errors:
+        MisuseError (also TypeError): an entry of the table is not of these.
     """
 
     pattern_table: Sequence[tuple[Any, ...]]
+
+    def __post_init__(self) -> None:
+        table = self.pattern_table
+        for entry in table if isinstance(table, Sequence) else [table]:
+            match entry:
+                case (str(), DFPattern()):
+                    continue
+                case (str(), DFPattern(), check) if callable(check):
+                    continue
+                case _:
+                    raise MisuseError(
+                        "an entry of a pattern table is a name, a pattern and perhaps a function,"
+                        f" found {entry!r:.60}",
+                        about=entry,
+                    )
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from typing_extensions import override
@@ -93,6 +94,16 @@ def known_shape(ty: Type | None) -> tuple[int, ...] | None:
 def shape_of(expr: rl.RelayExpr) -> tuple[int, ...] | None:
     """Return the shape of an expression, if its dimensions are known."""
     return known_shape(expr.checked_type_)
+
+
+def keeps_elements(transform: rl.RelayExpr) -> bool:
+    """Return whether a `layout_transform` moves elements only; others pad blocks with zeros."""
+    assert isinstance(transform, rl.Call)
+    old, new = shape_of(transform.args[0]), shape_of(transform)
+    if old is not None and new is not None:
+        return prod(old) == prod(new)
+    attrs = attributes(transform)
+    return bool((attrs["src_layout"] + attrs["dst_layout"]).isalpha())
 
 
 def numbers(value: Any) -> list[int]:

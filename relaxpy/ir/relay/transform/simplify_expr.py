@@ -20,6 +20,7 @@ from relaxpy.ir.relay.transform.rewriting import (
     Uses,
     attributes,
     called,
+    keeps_elements,
     numbers,
     shape_of,
     typed,
@@ -102,7 +103,10 @@ def _layout_transform(call: rl.Call) -> rl.RelayExpr | None:
     if not called(data, "layout_transform"):
         return None
     assert isinstance(data, rl.Call)
-    first, last, source = attributes(data)["src_layout"], attrs["dst_layout"], data.args[0]
+    inner = attributes(data)
+    if inner["dst_layout"] != attrs["src_layout"] or not keeps_elements(data):
+        return None  # the axes get other names in between, or elements are added
+    first, last, source = inner["src_layout"], attrs["dst_layout"], data.args[0]
     if first == last:
         return source
     return typed(call.checked_type_, "layout_transform", source, src_layout=first, dst_layout=last)
@@ -124,10 +128,16 @@ def _cast(call: rl.Call) -> rl.RelayExpr | None:
     between, source = data.checked_type_, data.args[0].checked_type_
     if isinstance(between, TensorType) and isinstance(source, TensorType):
         one, other = (_numpy(ty.dtype) for ty in (source, between))
-        if one is not None and other is not None and np.can_cast(one, other, "safe"):
+        if one is not None and other is not None and _is_exact(one, other):
             dtype = attributes(call)["dtype"]
             return typed(call.checked_type_, "cast", data.args[0], dtype=dtype)
     return None
+
+
+def _is_exact(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Return whether a datatype has all values of another; NumPy casts int64 to float64, too."""
+    rounded = other.kind == "f" and one.kind in "iu" and one.itemsize == 8
+    return np.can_cast(one, other, "safe") and not rounded
 
 
 def _numpy(dtype: object) -> np.dtype[Any] | None:
@@ -295,7 +305,11 @@ class DivToMul(CallRewriter):
         divisor = np.asarray(call.args[1].data)
         if divisor.dtype.kind != "f" or not divisor.all():
             return None
-        return build("multiply", call.args[0], rl.const(np.reciprocal(divisor)))
+        with np.errstate(over="ignore"):
+            reciprocal = np.reciprocal(divisor)
+        if not np.isfinite(reciprocal).all():  # 0 / 1e-40 is 0
+            return None
+        return build("multiply", call.args[0], rl.const(reciprocal))
 
 
 @dataclass(frozen=True)
@@ -316,17 +330,19 @@ class SplitArgs(CallRewriter):
         }
 
     Errors:
-        MisuseError (also ValueError): `max_function_args` is less than 2.
+        MisuseError (also TypeError, ValueError): `max_function_args` is not an integer, or less
+            than 2.
 
     """
 
     max_function_args: int
 
     def __post_init__(self) -> None:
-        if self.max_function_args < 2:
+        number = self.max_function_args
+        if isinstance(number, bool) or not isinstance(number, int) or number < 2:
             raise MisuseError(
-                f"max_function_args is at least 2, found {self.max_function_args}",
-                about=self.max_function_args,
+                f"max_function_args is an integer of at least 2, found {number!r:.60}",
+                about=number,
             )
 
     @override
