@@ -126,6 +126,65 @@ def test_polymorphic_closures_have_instances(text: str) -> None:
     assert_same(text, np.array(2, "float32"), module=prelude())
 
 
+ID = "def @i<t>(%y: t) -> t { %y }\n"
+POLY = "fn<t>(t) -> t"
+
+
+@pytest.mark.rule("RLY-97")
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"def @f(%g: {POLY}, %x: float32) {{ (%g(%x), %g(1)) }} def @main(%x: float32) "
+        "{ @f(@i, %x) }",
+        f"def @f(%g: {POLY}, %x: float32) {{ (%g(%x), %g(1)) }} def @main(%x: float32) "
+        "{ let %j = fn<t>(%y: t) -> t { %y }; let %k = %j; (@f(%k, %x), @f(%j, 2f)) }",
+        f"def @f(%g: {POLY}) {{ (%g(1), %g).1(2f) }} def @h(%g: {POLY}) {{ @f(%g) }}"
+        "def @main(%x: float32) { @h(@i) * %x }",
+        f"def @f<u>(%g: {POLY}, %x: u, %h: fn<t>(t) -> (t, t)) {{ %h(%g((%x, 1))) }}"
+        "def @main(%x: float32) { let %d = fn<t>(%y: t) -> (t, t) { (%y, %y) };"
+        "(@f(@i, %x, %d), @f(@i, True, %d)) }",
+        f"def @f(%g: {POLY}, %n: int32, %x: float32) -> float32 {{ if (%n < 1) {{ %g(%x) }} else "
+        "{ @f(%g, %n - 1, %g(%x * 3f)) } } def @main(%x: float32) { @f(@i, 3, %x) }",
+        f"def @f(%g: {POLY}) {{ %g }} def @main(%x: float32) {{ @f(@i)(%x) }}",
+        f"def @f_0(%x: float32) {{ %x }} def @f(%g: {POLY}) {{ @f_0(%g(2f)) }}"
+        "def @main(%x: float32) { @f(@i) + @f_0(%x) }",
+    ],
+)
+def test_functions_take_known_polymorphic_functions(text: str) -> None:
+    assert_same(ID + text, np.array(2, "float32"))
+
+
+@pytest.mark.rule("RLY-97")
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The argument captures a variable.
+        "def @f(%g: fn<t>(t) -> (t, int32)) { %g(1) } def @main(%x: int32) "
+        "{ @f(fn<t>(%y: t) -> (t, int32) { (%y, %x) }) }",
+        # Each call passes another function.
+        f"def @f(%g: {POLY}, %n: int32) -> int32 {{ if (%n < 1) {{ %g(%n) }} else "
+        "{ @f(fn<t>(%y: t) -> t { %g(%g(%y)) }, %n - 1) } } "
+        "def @main(%x: int32) { @f(fn<t>(%y: t) -> t { %y }, %x) }",
+    ],
+)
+def test_unknown_polymorphic_arguments_are_reported(text: str) -> None:
+    with pytest.raises(TransformError, match="a closure is polymorphic"):
+        relay.to_relax(relay.parse(text))
+
+
+@pytest.mark.rule("RLY-97")
+def test_obstacles_of_copies_are_those_of_their_function() -> None:
+    module = relay.parse(
+        ID + f"def @f(%g: {POLY}) {{ ref_read(ref(%g(1))) }} def @main() {{ @f(@i) }}"
+    )
+    found = relay.analysis.untranslatable(module)
+    assert found.keys() == {"f", "i", "main"}
+    assert [d.message for d in found["main"]] == [
+        "the function refers to @f, which has no translation"
+    ]
+    assert "Relax has no reference cells" in [d.message for d in found["f"]]
+
+
 @pytest.mark.rule("RLY-97")
 def test_any_number_of_closures_may_be_polymorphic() -> None:
     lets = "".join(f"let %f{i} = fn(%y) {{ %f{i - 1}(%y) }};" for i in range(1, 80))

@@ -18,6 +18,7 @@ from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
 from relaxpy.ir.relay.analysis.variables import free_type_vars, free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.to_relax.known_arguments import with_known_arguments
 from relaxpy.ir.relay.to_relax.obstacles import obstacles
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic, values_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
@@ -35,15 +36,15 @@ _MAX_INSTANCES: Final = 4096
 def prepared(module: RelayModule) -> tuple[RelayModule, dict[str, str]]:
     """Return a typed module for translation, and what functions new ones are parts of, by name.
 
-    Operators and polymorphic functions that are values become functions that call them. Local
-    polymorphic functions are replaced by their instances. Branches that are nested deeply become
-    functions of the module.
+    Functions that take known polymorphic functions have copies for these. Operators and polymorphic
+    functions that are values become functions that call them. Local polymorphic functions are
+    replaced by their instances. Branches that are nested deeply become functions of the module.
     """
-    result = _inferred(module, defused)
+    result, owners = with_known_arguments(_inferred(module, defused))
     with suppress(RelayTypeError):  # the use of a value does not say its whole type
         result = _inferred(result, partial(values_expanded, module=result))
     result = _inferred(result, _specialised)
-    outlining = _Outlining(result)
+    outlining = _Outlining(result, owners)
     return outlining.result(), outlining.owners
 
 
@@ -215,9 +216,9 @@ def _others(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
 class _Outlining:
     """A module in which no function nests scopes deeply; `owners` are those of new ones."""
 
-    def __init__(self, module: RelayModule) -> None:
+    def __init__(self, module: RelayModule, owners: dict[str, str]) -> None:
         self.module = module
-        self.owners: dict[str, str] = {}
+        self.owners = owners
 
     def result(self) -> RelayModule:
         """Return the typed module, the given one if no function nests scopes deeply."""
@@ -268,7 +269,7 @@ class _Outlining:
         types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
         if types:
             function = replace(rename(function, types), type_params=tuple(types.values()))
-        self.owners[name] = owner
+        self.owners[name] = self.owners.get(owner, owner)
         self.module[name] = function
         return rl.Call(
             self.module.get_global_var(name),

@@ -130,7 +130,7 @@ class ModuleTranslation:
             for caller in self.callers[refused]:
                 if caller not in self.obstacles:
                     span = self.module[caller[0]].span
-                    message = _no_translation(refused[0])
+                    message = _no_translation(self.owners.get(refused[0], refused[0]))
                     self.obstacles[caller] = (Diagnostic(message, REFERENCE, span),)
                     stack.append(caller)
 
@@ -201,7 +201,8 @@ class ModuleTranslation:
             gvar = self._declare(other)
             self.callers[other].append(key)
             if other in self.obstacles:
-                raise UntranslatableError(_no_translation(name), REFERENCE)
+                owner = self.owners.get(name, name)
+                raise UntranslatableError(_no_translation(owner), REFERENCE)
             return gvar
 
         translation = FunctionTranslation(self.module, self.builder, function, infos, callee)
@@ -222,10 +223,10 @@ class ModuleTranslation:
     def obstacles_by_name(self) -> dict[str, tuple[Diagnostic, ...]]:
         """Return the obstacles of the functions by name; those of all instances together."""
         named: defaultdict[str, dict[Diagnostic, None]] = defaultdict(dict)
-        of_parts = set(map(_no_translation, self.owners))
         for (name, _), diagnostics in self.obstacles.items():
-            own = [d for d in diagnostics if d.message not in of_parts]
-            named[self.owners.get(name, name)].update(dict.fromkeys(own))
+            owner = self.owners.get(name, name)
+            own = [d for d in diagnostics if d.message != _no_translation(owner)]
+            named[owner].update(dict.fromkeys(own))
         return {name: tuple(found) for name, found in named.items()}
 
     def result(self) -> IRModule:
