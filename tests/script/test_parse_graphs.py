@@ -534,7 +534,7 @@ def test_the_truth_of_a_relax_value_is_not_known_while_reading() -> None:
             #        ^ the truth of Var 'y' is not known while the program is parsed
             # hint: write an if statement with an else, or R.where(y, x, x)
             d = x & x
-            #   ^^^^^ & is not defined between Var 'x' and Var 'x'
+            #   ^^^^^ & is for Booleans or for integers, found float32 and float32
             # hint: write R.logical_and(x, x), or R.bitwise_and(x, x) for the bits of integers
             e = x % x
             #   ^^^^^ % leaves the sign of the remainder open

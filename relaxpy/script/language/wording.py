@@ -42,7 +42,6 @@ __all__ = [
     "library_hint",
     "member_hint",
     "number_hint",
-    "operator_hint",
     "operators_called",
     "scalar_hint",
     "shown",
@@ -118,24 +117,6 @@ _NAMES_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 _INSTEAD: Mapping[str, str] = {
     "linear": "write R.linear(x, weight, bias), or R.matmul(x, R.permute_dims(weight))",
 }
-
-
-def operator_hint(sign: str, operands: Sequence[str]) -> str | None:
-    """A replacement for a Python operator that tensors do not support."""
-    match sign, operands:
-        case "+", [operand]:
-            return f"write {operand}"
-        case "~", _:
-            names = "logical_not", "bitwise_not"
-        case "&" | "|" | "^", _:
-            suffix = {"&": "and", "|": "or", "^": "xor"}[sign]
-            names = f"logical_{suffix}", f"bitwise_{suffix}"
-        case "<<" | ">>", _:
-            return f"write R.{'left' if sign == '<<' else 'right'}_shift({', '.join(operands)})"
-        case _:
-            return None
-    args = ", ".join(operands)
-    return f"write R.{names[0]}({args}), or R.{names[1]}({args}) for the bits of integers"
 
 
 def _operators_nearly_called(name: str) -> list[str]:

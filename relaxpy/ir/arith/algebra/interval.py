@@ -99,7 +99,7 @@ def remainder(a: Interval, b: Interval, *, floor: bool) -> Interval:
         unchanged = b[0] > 0 and -b[0] < a[0] and a[1] < b[0]
     if unchanged:
         return a
-    if floor and b[0] > 0 and a[0] >= 0:
+    if floor and b[0] >= 0 and a[0] >= 0:
         return 0, min(result[1], a[1])
     same_block = b[0] == b[1] and isinstance(b[0], int) and b[0] > 0
     if floor and same_block and _floor(a[0], b[0]) == _floor(a[1], b[0]):

@@ -266,8 +266,12 @@ def _of_call(
             return (0, min(masks)) if masks else of_dtype
         case "tir.vscale", ():
             return 1, of_dtype[1]
-        case "tir.shift_right", (a, tir.IntImm(value=by)) if 0 <= by < a.dtype.bits:
-            return interval.divide(engine.bound(a), (1 << by, 1 << by), floor=True)
+        case "tir.shift_right", (a, by):
+            least, greatest = engine.bound(by)
+            if least < 0 or greatest >= a.dtype.bits:
+                return of_dtype
+            divisors = 1 << int(least), 1 << int(greatest)
+            return interval.divide(engine.bound(a), divisors, floor=True)
         case "tir.clz" | "tir.popcount", (a,):
             return 0, a.dtype.bits
         case _:

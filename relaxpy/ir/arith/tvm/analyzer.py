@@ -12,7 +12,7 @@ from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
-from relaxpy.ir.arith.algebra import facts, poly
+from relaxpy.ir.arith.algebra import facts, interval, poly
 from relaxpy.ir.arith.algebra.facts import Facts
 from relaxpy.ir.arith.algebra.interval import Interval
 from relaxpy.ir.arith.algebra.lanes import divides_by_zero
@@ -190,7 +190,24 @@ class Analyzer:
     @_query
     def const_int_bound(self, expr: tir.ExprLike) -> ConstIntBound:
         """An interval that contains all values of `expr`."""
-        return ConstIntBound.of(self._engine.bound(ops.convert(expr)))
+        value = ops.convert(expr)
+        bound = self._engine.bound(value)
+        if is_integer(value.dtype) and value.dtype.family == "int":
+            bound = interval.meet(bound, self._stated_bound(self._engine.poly(value)))
+        return ConstIntBound.of(bound)
+
+    def _stated_bound(self, terms: poly.Poly) -> Interval:
+        """The limits of `terms` in the facts, as those of `x % 8` in `1 <= x % 8`."""
+        low, high = interval.EVERYTHING
+        monomials = terms.keys() - {poly.ONE}
+        for negative in self._facts.negative:
+            if negative.keys() - {poly.ONE} != monomials:
+                continue
+            below = poly.constant_of(poly.add(terms, negative, -1))
+            above = poly.constant_of(poly.add(terms, negative))
+            high = high if below is None else min(high, below - 1)
+            low = low if above is None else max(low, above + 1)
+        return low, high
 
     def const_int_bound_is_bound(self, var: tir.Var) -> bool:
         """Whether `var` has declared bounds or a value."""

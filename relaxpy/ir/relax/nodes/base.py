@@ -45,6 +45,18 @@ def _operator(sign: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     return apply
 
 
+def _unary_operator(sign: str) -> Callable[[Any], Any]:
+    """The method of a Python operator on one expression."""
+
+    def apply(self: Expr) -> Any:
+        from relaxpy.ir.relax.op import operators
+
+        return operators.apply_unary(sign, self)
+
+    apply.__doc__ = f"The call of the operator of `{sign}`."
+    return apply
+
+
 class Expr(Node):
     """The base class of all Relax expressions, which are compared by identity.
 
@@ -64,6 +76,11 @@ class Expr(Node):
     __mod__, __rmod__ = _operator("%"), _operator("%", reflected=True)
     __pow__, __rpow__ = _operator("**"), _operator("**", reflected=True)
     __matmul__, __rmatmul__ = _operator("@"), _operator("@", reflected=True)
+    __and__, __rand__ = _operator("&"), _operator("&", reflected=True)
+    __or__, __ror__ = _operator("|"), _operator("|", reflected=True)
+    __xor__, __rxor__ = _operator("^"), _operator("^", reflected=True)
+    __lshift__, __rlshift__ = _operator("<<"), _operator("<<", reflected=True)
+    __rshift__, __rrshift__ = _operator(">>"), _operator(">>", reflected=True)
     __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
 
     shape = _property("shape", "The dimensions of this tensor; `x.shape[i]` reads one.")
@@ -73,11 +90,8 @@ class Expr(Node):
     byte_offset = _property("byte_offset", "The number of bytes before the first element.")
     elem_offset = _property("elem_offset", "The number of elements before the first one.")
 
-    def __neg__(self) -> Expr:
-        """The elementwise negation."""
-        from relaxpy.ir.relax.op.operators import negative
-
-        return negative(self)
+    __neg__, __pos__ = _unary_operator("-"), _unary_operator("+")
+    __invert__, __abs__ = _unary_operator("~"), _unary_operator("abs")
 
     def astype(self, dtype: str) -> Expr:
         """The elements converted to another datatype."""

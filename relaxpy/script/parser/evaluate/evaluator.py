@@ -38,7 +38,6 @@ from relaxpy.script.language.wording import (
     library_hint,
     member_hint,
     number_hint,
-    operator_hint,
     scalar_hint,
     shown,
     truth_hint,
@@ -470,8 +469,6 @@ class Evaluator:
             hint = BY_ELEMENT if is_buffer else None
             if sign == "**" and isinstance(node, ast.BinOp) and isinstance(left, PrimExpr):
                 hint = f"write T.pow({ast.unparse(node.left)}, {ast.unparse(node.right)})"
-            if isinstance(node, ast.BinOp) and (isinstance(left, Expr) or isinstance(right, Expr)):
-                hint = operator_hint(sign, [shown(node.left), shown(node.right)])
             raise self.error(node, message, hint=hint) from None
 
     def _operand(self, node: ast.expr, left: object, right: object, error: RelaxpyError) -> Span:
@@ -499,8 +496,7 @@ class Evaluator:
         except RelaxpyError as error:
             raise as_parse_error(error, self.span(node)) from None
         except VALUE_ERRORS:
-            hint = operator_hint(sign, [shown(node.operand)]) if isinstance(operand, Expr) else None
-            hint = BY_ELEMENT if isinstance(operand, Buffer) else hint
+            hint = BY_ELEMENT if isinstance(operand, Buffer) else None
             message = f"{sign} is not defined on {describe(operand)}"
             raise self.error(node, message, hint=hint) from None
 

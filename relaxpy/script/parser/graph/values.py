@@ -67,6 +67,11 @@ _METHODS = {
     "<=": "__le__",
     ">": "__gt__",
     ">=": "__ge__",
+    "&": "__and__",
+    "|": "__or__",
+    "^": "__xor__",
+    "<<": "__lshift__",
+    ">>": "__rshift__",
     "==": "__eq__",
     "!=": "__ne__",
 }
@@ -296,9 +301,9 @@ class GraphEvaluator(Evaluator):
 
     @override
     def on_unary(self, sign: str, operand: object) -> object:
-        if not isinstance(operand, rx.Expr) or sign != "-":
+        if not isinstance(operand, rx.Expr) or sign == "not":
             return MISSING
-        return operators.negative(operand)
+        return operators.apply_unary(sign, operand)
 
     @override
     def binary(self, kind: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:

@@ -250,6 +250,47 @@ def test_python_operators_convert_numbers() -> None:
     )
 
 
+def test_signs_of_bits_and_powers_emit_calls() -> None:
+    check(
+        lambda k, f: (abs(-k) ^ (1 << k)) & ~(k >> 2),
+        """
+        a = R.negative(k)
+        b = R.abs(a)
+        c = R.left_shift(R.const(1, "int32"), k)
+        d = R.bitwise_xor(b, c)
+        e = R.right_shift(k, R.const(2, "int32"))
+        g = R.bitwise_not(e)
+        h = R.bitwise_and(d, g)
+        """,
+        k=spec.Tensor([3], "int32"),
+        f=spec.Tensor([3, 3], "float32"),
+    )
+    check(
+        lambda k, f: f @ f**2 // 3 > 2**f,
+        """
+        a = R.power(f, R.const(2, "float32"))
+        b = R.matmul(f, a)
+        c = R.floor_divide(b, R.const(3, "float32"))
+        d = R.power(R.const(2, "float32"), f)
+        e = R.greater(c, d)
+        """,
+        k=spec.Tensor([3], "int32"),
+        f=spec.Tensor([3, 3], "float32"),
+    )
+    check(
+        lambda x: (x > 0) & ~(x < 2) | (x > 3),
+        """
+        a = R.greater(x, R.const(0, "float32"))
+        b = R.less(x, R.const(2, "float32"))
+        c = R.logical_not(b)
+        d = R.logical_and(a, c)
+        e = R.greater(x, R.const(3, "float32"))
+        g = R.logical_or(d, e)
+        """,
+        x=spec.Tensor([3], "float32"),
+    )
+
+
 def test_operators_that_arrange_elements_emit_calls() -> None:
     check(
         lambda x: op.concat([op.unsqueeze(a, 0) for a in op.split(op.sort(x), [1], 1)], dim=0),
@@ -610,6 +651,9 @@ def test_specifications_that_do_not_fit_are_refused(inputs: Any, message: str) -
         (lambda x: op.add(x, 1), "expected an nn.Tensor, found 1"),
         (lambda x: x + "1", "expected an nn.Tensor or a number, found '1'"),
         (lambda x: op.matmul(x, x), "matmul"),
+        (lambda x: x & x, "& is for Booleans or for integers, found float32 and float32"),
+        (lambda x: x % 2, "% leaves the sign of the remainder open"),
+        (lambda x: ~x, "~ is for Booleans or for integers, found float32"),
         (lambda x: op.print_(x), "need the model to be exported for debugging"),
         (lambda x: nn.KVCache(1, [4]).view(1), "a cache has a state only in a method"),
         (lambda x: nn.Module()(x), "module Module has no method forward"),

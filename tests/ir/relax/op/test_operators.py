@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxpy
+from relaxpy import relax
 from relaxpy.errors import MisuseError, StructInfoError
+from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.tir import expr as tir
+from relaxpy.script import from_source
 from tests.ir.relax.sinfos import prim, shape, tensor, tuple_of
 
 X, Y = rx.Var("x", tensor(2, 3)), rx.Var("y", tensor(3))
@@ -70,6 +74,68 @@ def test_a_remainder_must_say_which_one_it_is() -> None:
             make()
         assert isinstance(caught.value, ValueError)
         assert "R.floor_mod" in str(caught.value)
+
+
+BITS: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("and", lambda a, b: a & b),
+    ("or", lambda a, b: a | b),
+    ("xor", lambda a, b: a ^ b),
+]
+
+
+@pytest.mark.parametrize(("name", "apply"), BITS)
+def test_signs_of_bits_are_logical_on_booleans(name: str, apply: Callable[[Any, Any], Any]) -> None:
+    k, b = rx.Var("k", tensor(2, dtype="int32")), rx.Var("b", tensor(2, dtype="bool"))
+    for call in (apply(k, k), apply(k, 3), apply(3, k), apply(np.ones(2, "int32"), k)):
+        assert call.op is Op(f"relax.bitwise_{name}")
+        assert call.struct_info == k.struct_info
+    for call in (apply(b, b), apply(True, b), apply(b, np.ones(2, "bool"))):
+        assert call.op is Op(f"relax.logical_{name}")
+        assert call.struct_info == b.struct_info
+    unknown = rx.Var("u", tensor(2, dtype=""))
+    for left, right in ((X, X), (b, k), (k, unknown), (X, 1)):
+        with pytest.raises(MisuseError, match="is for Booleans or for integers, found") as caught:
+            apply(left, right)
+        assert isinstance(caught.value, TypeError)
+        assert f"R.logical_{name}({left.name_hint}, " in str(caught.value)
+
+
+def test_shifts_and_signs_before_an_operand() -> None:
+    k, b = rx.Var("k", tensor(2, dtype="int32")), rx.Var("b", tensor(2, dtype="bool"))
+    assert [(k << 2).op, (1 << k).op] == [Op("relax.left_shift")] * 2
+    assert [(k >> k).op, (9 >> k).op] == [Op("relax.right_shift")] * 2
+    assert [(~k).op, (~b).op] == [Op("relax.bitwise_not"), Op("relax.logical_not")]
+    assert abs(k).op is Op("relax.abs")
+    with pytest.raises(MisuseError, match="~ is for Booleans or for integers, found float32"):
+        _ = ~X
+    with pytest.raises(
+        MisuseError, match=r"\+ is not defined on Relax expressions\n  hint: write x"
+    ):
+        _ = +X
+
+
+def test_signs_of_bits_compute_as_numpy_does() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-99, 99, (2, 6)).astype("int32")
+    p, q = rng.integers(0, 2, (2, 6)).astype("bool")
+
+    main = from_source("""
+        @R.function
+        def main(
+            a: R.Tensor((6,), "int32"),
+            b: R.Tensor((6,), "int32"),
+            p: R.Tensor((6,), "bool"),
+            q: R.Tensor((6,), "bool"),
+        ):
+            n = abs(a) ^ (b << 2) | ~a & (b >> 1)
+            m = ~p & q | (p ^ q) & (a > b)
+            return n, m, a & 12
+    """)
+    module = IRModule({"main": main})
+    found = relax.VirtualMachine(relax.build(module, "llvm"), relaxpy.cpu())["main"](a, b, p, q)
+    np.testing.assert_array_equal(found[0].numpy(), abs(a) ^ (b << 2) | ~a & (b >> 1))
+    np.testing.assert_array_equal(found[1].numpy(), ~p & q | (p ^ q) & (a > b))
+    np.testing.assert_array_equal(found[2].numpy(), a & 12)
 
 
 def test_tuples_are_joined() -> None:

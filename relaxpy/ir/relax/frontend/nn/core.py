@@ -12,8 +12,10 @@ from typing_extensions import override
 from relaxpy.entry import user_facing
 from relaxpy.errors import BuilderStateError, MisuseError
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relax.nodes import (
+    Call,
     DataflowVar,
     Expr,
     ObjectStructInfo,
@@ -23,6 +25,7 @@ from relaxpy.ir.relax.nodes import (
     Var,
     const,
 )
+from relaxpy.ir.relax.op import operators
 from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.tir import expr as tir
 
@@ -65,6 +68,33 @@ def _binary(
 ) -> Tensor:
     operands = (tensor._expr, as_operand(other, tensor))
     return emit_tensor(getattr(R, op)(*(reversed(operands) if reflected else operands)), name or op)
+
+
+def _sign(sign: str, *, reflected: bool = False) -> Callable[[Tensor, object], Tensor]:
+    """The method for a sign of Python, whose operator may depend on the datatypes."""
+
+    @user_facing
+    def method(self: Tensor, other: object) -> Tensor:
+        operands = (self._expr, as_operand(other, self))
+        return _emit_call(operators.apply(sign, *(reversed(operands) if reflected else operands)))
+
+    return method
+
+
+def _unary_sign(sign: str) -> Callable[[Tensor], Tensor]:
+    """The method for a sign of Python before a tensor."""
+
+    @user_facing
+    def method(self: Tensor) -> Tensor:
+        return _emit_call(operators.apply_unary(sign, self._expr))
+
+    return method
+
+
+def _emit_call(call: Call) -> Tensor:
+    """Bind the call of an operator to a variable that is named after it."""
+    assert isinstance(call.op, Op)
+    return emit_tensor(call, call.op.name.removeprefix("relax."))
 
 
 class Tensor:
@@ -146,6 +176,17 @@ class Tensor:
     __le__ = _operator("less_equal")
     __gt__ = _operator("greater")
     __ge__ = _operator("greater_equal")
+    __floordiv__, __rfloordiv__ = _sign("//"), _sign("//", reflected=True)
+    __mod__, __rmod__ = _sign("%"), _sign("%", reflected=True)
+    __pow__, __rpow__ = _sign("**"), _sign("**", reflected=True)
+    __matmul__, __rmatmul__ = _sign("@"), _sign("@", reflected=True)
+    __and__, __rand__ = _sign("&"), _sign("&", reflected=True)
+    __or__, __ror__ = _sign("|"), _sign("|", reflected=True)
+    __xor__, __rxor__ = _sign("^"), _sign("^", reflected=True)
+    __lshift__, __rlshift__ = _sign("<<"), _sign("<<", reflected=True)
+    __rshift__, __rrshift__ = _sign(">>"), _sign(">>", reflected=True)
+    __neg__, __pos__ = _unary_sign("-"), _unary_sign("+")
+    __invert__, __abs__ = _unary_sign("~"), _unary_sign("abs")
     __array_ufunc__ = None
     """An array leaves an operator to its other operand, which refuses the array."""
 
