@@ -56,7 +56,7 @@ FLOORS = {
         link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py base.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
-        relax/utils.py relax/analysis pass_infra relax/rewrite instrument.py relax/dpl
+        relax/utils.py relax/analysis pass_infra tir/transform relax/rewrite instrument.py relax/dpl
         relax/transform relax/training relax/frontend relax/dump_ast.py relax/pipelines.py
         transform.py
                         relay/ty.py relay/type_text.py relay/base.py relay/expr.py

@@ -16,17 +16,19 @@ from docstrings import entries, escaped, sections, sentence
 from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
 from relaxpy.ir.relax.pipelines import PIPELINES
 from relaxpy.relax import training, transform
+from relaxpy.tir import transform as tir_transform
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "passes.md"
 HEAD = """# Passes
 
-All passes over Relax programs, by their purpose. The page is written by tools/passes.py from their
-docstrings; [running passes](running-passes.md) shows how to run, watch and compare them, and
-[how to add a pass](how-to/add-a-pass.md) how to write one. The names are those of TVM's
-`tvm.relax.transform` and `tvm.relax.training`, where they have the same pass. Two passes of TVM's
-first versions are parts of others, as in later versions: `FoldDataflowBlockOutput` of
-`CanonicalizeBindings`, and `SimplifyNormInference` of `DecomposeOpsForInference`.
+All passes over Relax programs and their kernels, by their purpose. The page is written by
+tools/passes.py from their docstrings; [running passes](running-passes.md) shows how to run, watch
+and compare them, and [how to add a pass](how-to/add-a-pass.md) how to write one. The names are
+those of TVM's `tvm.relax.transform`, `tvm.relax.training` and `tvm.tir.transform`, where they have
+the same pass. Two passes of TVM's first versions are parts of others, as in later versions:
+`FoldDataflowBlockOutput` of `CanonicalizeBindings`, and `SimplifyNormInference` of
+`DecomposeOpsForInference`.
 
 """
 PIPELINES_HEAD = """## Pipelines
@@ -44,6 +46,7 @@ from relaxpy import IRModule, relax, tir
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.tir.transform import UseAssumeToReduceBranches
 ```
 """
 ROOMS = {
@@ -56,6 +59,7 @@ ROOMS = {
     "transform.gradient": "Gradients",
     "training": "Training",
     "transform.lowering": "Lowering: explicit calls, memory and checks",
+    "tir.transform": "Kernels, in relaxpy.tir.transform",
 }
 """The titles of the packages that passes belong to, in the order of the page."""
 
@@ -64,17 +68,18 @@ def passes() -> dict[str, type[Pass]]:
     """Return the public passes by name."""
     return {
         name: cls
-        for name, cls in {**vars(transform), **vars(training)}.items()
+        for name, cls in {**vars(transform), **vars(training), **vars(tir_transform)}.items()
         if isinstance(cls, type)
         and issubclass(cls, Pass)
         and not issubclass(cls, FunctionalPass)
         and name == cls.__name__
+        and room(cls) in ROOMS
     }
 
 
 def room(cls: type[Pass]) -> str:
     """Return the package that a pass belongs to."""
-    return cls.__module__.removeprefix("relaxpy.ir.relax.").rpartition(".")[0]
+    return cls.__module__.removeprefix("relaxpy.ir.").removeprefix("relax.").rpartition(".")[0]
 
 
 def signature(cls: type[Pass]) -> str:

@@ -1,6 +1,15 @@
 """Passes over PrimFuncs."""
 
 from relaxpy.ir.pass_infra.prim_func_pass import Apply, Filter, PrimFuncPass, prim_func_pass
+from relaxpy.ir.tir.transform.use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from relaxpy.ir.transform import ApplyPassToFunction, PrintIR
 
-__all__ = ["Apply", "ApplyPassToFunction", "Filter", "PrimFuncPass", "PrintIR", "prim_func_pass"]
+__all__ = [
+    "Apply",
+    "ApplyPassToFunction",
+    "Filter",
+    "PrimFuncPass",
+    "PrintIR",
+    "UseAssumeToReduceBranches",
+    "prim_func_pass",
+]

@@ -22,13 +22,14 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.transform import unaffected
 from relaxpy.relax import backend, training, transform
+from relaxpy.tir.transform import UseAssumeToReduceBranches
 
 PASSES = {
     name: cls
     for name, cls in {**vars(transform), **vars(training), **vars(backend)}.items()
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
     if cls.__module__ != unaffected.__name__
-}
+} | {"UseAssumeToReduceBranches": UseAssumeToReduceBranches}
 HEADER = """import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax, tir
@@ -36,6 +37,7 @@ from relaxpy.relax.backend import *
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.tir.transform import UseAssumeToReduceBranches
 
 """
 #: Passes that a second run changes again, with the reason.
