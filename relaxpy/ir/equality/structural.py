@@ -30,9 +30,15 @@ _MAX_KEY_TOKENS = 1 << 12
 
 
 def structural_key(node: object) -> object:
-    """Return a hashable key that is equal for structurally equal nodes while both are alive."""
+    """Return a key that is equal for structurally equal nodes while both are alive.
+
+    It is hashable if all values in the node are.
+
+    Errors:
+        MisuseError (also TypeError): the node is large, and contains a value that is not hashable.
+    """
     tokens = tuple(islice(Walk(map_free_vars=False).tokens(node), _MAX_KEY_TOKENS))
-    return tokens if len(tokens) < _MAX_KEY_TOKENS else _LongKey(hash(tokens), node)
+    return tokens if len(tokens) < _MAX_KEY_TOKENS else _LongKey(_hash(tokens, node), node)
 
 
 class _LongKey(NamedTuple):

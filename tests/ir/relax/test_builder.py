@@ -8,6 +8,7 @@ import pytest
 
 from relaxpy import compile, te
 from relaxpy.errors import BuilderStateError, MisuseError, StructInfoError
+from relaxpy.ir.equality import structural
 from relaxpy.ir.equality.structural import assert_structural_equal
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
@@ -500,3 +501,15 @@ def test_a_builder_over_a_module_does_little_for_each_function() -> None:
     )
     module = from_source(f"@I.ir_module\nclass Module:{functions}")
     assert calls(lambda: BlockBuilder(module)) < 50 * 50
+
+
+@pytest.mark.parametrize("stored", [2, 1 << 12])
+def test_a_function_with_a_value_without_a_hash_is_refused(
+    stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structural, "_MAX_KEY_TOKENS", stored)  # as for a large function
+    func = function([var("x", tensor(2))], pure("f")).with_attr("a", bytearray())
+    bb = BlockBuilder()
+    bb.add_func(func, "f")
+    with pytest.raises(MisuseError, match="have a hash"):
+        bb.add_func(func, "f")
