@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -57,7 +57,8 @@ class _Copies:
         def rule(node: Node) -> Node | None:
             match node:
                 case rl.Call(op=rl.GlobalVar(name_hint=callee)):
-                    known = self._known(node, lets, name)
+                    params = self.module[callee].params
+                    known = self._known(params, node.args, lets, name)
                     if not known:
                         return None
                     rest = tuple(arg for k, arg in enumerate(node.args) if k not in known)
@@ -71,12 +72,15 @@ class _Copies:
             self.module[name] = result
 
     def _known(
-        self, call: rl.Call, lets: Mapping[rl.Var, rl.RelayExpr], owner: str
+        self,
+        params: Sequence[rl.Var],
+        args: Sequence[rl.RelayExpr],
+        lets: Mapping[rl.Var, rl.RelayExpr],
+        owner: str,
     ) -> dict[int, rl.GlobalVar]:
         """Return the arguments of polymorphic types that are known, by their indices."""
         found: dict[int, rl.GlobalVar] = {}
-        params = self.module[call.op].params
-        for index, (param, arg) in enumerate(zip(params, call.args, strict=True)):
+        for index, (param, arg) in enumerate(zip(params, args, strict=True)):
             if not _stands_for_polymorphic(param):
                 continue
             while isinstance(arg, rl.Var) and arg in lets:
