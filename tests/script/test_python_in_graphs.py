@@ -30,10 +30,7 @@ def test_what_asks_for_the_truth_of_tensors_is_refused() -> None:
             #        ^ the truth of Var 'y' is not known while the program is parsed
             e = all((x, y))
             #        ^ the truth of Var 'x' is not known while the program is parsed
-            f = abs(x)
-            #       ^ abs is for Python's values, found Var 'x'
-            # hint: operators are functions: R.abs(x)
-            g = len(x)
+            f = len(x)
             #       ^ Var 'x' has no length
             # hint: name dimensions in the annotation, as in R.Tensor(("n", 4)), and declare n =
             # ... T.int64(); R.shape_of(x) is a value
