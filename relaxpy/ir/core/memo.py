@@ -42,8 +42,8 @@ class NodeTable(Generic[V]):
         entry.key = id(node)
         self._entries[entry.key] = entry, value
 
-    def _drop(self, entry: ref[Node]) -> None:
-        assert isinstance(entry, _NodeRef)
+    def _drop(self, entry: _NodeRef) -> None:
+        # Nodes may die after Python has cleared this module: no global name is used here.
         self._entries.pop(entry.key, None)
 
 
