@@ -41,7 +41,8 @@ demo: $(READY)
 test: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# Some forty minutes on two cores that are otherwise idle.
+# New random programs each day. Some forty minutes on two cores that are otherwise idle.
+test-all: export RELAXPY_FUZZ_SEED = $(or $(SEED),$(shell date +%F))
 test-all: $(READY)
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal --whole-table
 	RELAXPY_TARGET=numpy $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal

@@ -1,5 +1,4 @@
 import os
-from datetime import date
 
 import pytest
 from hypothesis import settings
@@ -10,8 +9,8 @@ settings.load_profile("relaxpy")
 
 
 def pytest_configure() -> None:
-    # Parallel processes draw the same rows, even if they start on different days.
-    os.environ.setdefault("RELAXPY_FUZZ_SEED", date.today().isoformat())
+    # What passes today passes tomorrow: runs draw the same programs and rows.
+    os.environ.setdefault("RELAXPY_FUZZ_SEED", "1")
     # Code is generated in every run, and none is left in the directory of the user.
     os.environ.setdefault("RELAXPY_CACHE", "0")
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 T = TypeVar("T")
 
@@ -22,10 +22,10 @@ def by_rule(
     ]
 
 
-def of_the_day(
+def draw(
     config: pytest.Config, rows: Sequence[T], group: Callable[[T], str], least: int = 2
 ) -> list[T]:
-    """A third of the rows of each group, `least` at least, drawn with the seed of the day.
+    """A third of the rows of each group, `least` at least, drawn with the seed.
 
     `make test-all` runs all of them (`--whole-table`).
     """

@@ -25,7 +25,7 @@ from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
-from tests.rows import of_the_day
+from tests.rows import draw
 
 TARGETS = pytest.mark.parametrize("target", ["native", "numpy", "reference"])
 OPEN = [case for case in CASES if "shape" not in case.needs]
@@ -62,7 +62,7 @@ def agree(module: IRModule, case: Case, target: str) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "drawn" in metafunc.fixturenames:
-        rows = of_the_day(metafunc.config, OPEN, lambda case: case.operator)
+        rows = draw(metafunc.config, OPEN, lambda case: case.operator)
         metafunc.parametrize("drawn", rows, ids=lambda case: case.name)
 
 

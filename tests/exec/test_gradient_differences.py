@@ -21,7 +21,7 @@ from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.nodes import Var
 from relaxpy.relax.transform import Gradient
 from tests.fuzz.differentiable import Program, draw, write
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 NUMBERS = itertools.count()
 

@@ -22,7 +22,7 @@ from relaxpy.relax import backend, get_default_pipeline, get_pipeline, transform
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.tir import PrimFunc
 from tests.fuzz.graphs import run, write
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 
 def explicit(mod: IRModule) -> IRModule:

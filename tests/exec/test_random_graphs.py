@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.graphs import run, write
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 AT_ONCE = 20
 OTHERS = {0: ["reference"], 1: ["numpy without passes"], 2: ["native"], 6: ["native"]}

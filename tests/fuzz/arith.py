@@ -19,7 +19,7 @@ from relaxpy.errors import RelaxpyError
 from relaxpy.ir.tir import expr as tir, ops
 from relaxpy.ir.tir.buffer import Range
 from tests.fuzz.scalars import Env, Expressions, NoValueError, evaluate, limits, same, text
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 E = tir.PrimExpr
 POINTS = 24

@@ -35,7 +35,7 @@ from relaxpy import IRModule
 from tests.fuzz import twin
 from tests.fuzz.graph_kernels import KERNELS
 from tests.fuzz.graph_steps import LARGEST, Body, Source, Tensor, extent_of, sinfo_text
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 from tests.fuzz.twin import agree, kind
 
 WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -21,7 +21,7 @@ from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
 from tests.exec.kernel.support import function_of
 from tests.fuzz.adversary import SIZE, Adversary
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 SHAPES = {"X": (SIZE,), "Y": (SIZE,), "Z": (SIZE, SIZE), "W": (SIZE, SIZE), "S": ()}
 LENGTHS = (12, 16, 22)

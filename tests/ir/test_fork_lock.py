@@ -33,7 +33,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 USES = {
     "an expression": (
-        "from relaxpy.ir.tir import prim_expr; lock = prim_expr._intern_lock",
+        "from relaxpy.ir.tir import prim_expr; lock = prim_expr._interned.lock",
         "assert T.Var('n', 'int64') + 3 is not None",
     ),
     "a lock": (

@@ -28,28 +28,33 @@ class _Entry(ref["PrimExpr"]):
     key: tuple[object, ...]
 
 
-_interned: dict[tuple[object, ...], _Entry] = {}
-# Threads that build the same expression get one object. The lock is reentrant, since finalisers
-# that the garbage collector runs may build expressions, too.
-_intern_lock = RLock()
+class _Interned(dict[tuple[object, ...], _Entry]):
+    """The nodes that are alive.
+
+    Threads that build the same expression get one object. The lock is reentrant, since finalisers
+    that the garbage collector runs may build expressions, too.
+    """
+
+    def __init__(self) -> None:
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        self.lock = RLock()
+
+    def forget(self, entry: _Entry) -> None:
+        """Remove the entry of a node that is gone, unless another one has taken its place."""
+        # Nodes may die after Python has cleared this module: no global name is used here.
+        with self.lock:
+            if self.get(entry.key) is entry:
+                del self[entry.key]
 
 
-def _forget(entry: ref[PrimExpr]) -> None:
-    """Remove the entry of a node that is gone, unless another one has taken its place."""
-    assert isinstance(entry, _Entry)
-    with _intern_lock:
-        if _interned.get(entry.key) is entry:
-            del _interned[entry.key]
-
-
-def _renew_lock() -> None:
-    global _intern_lock
-    _intern_lock = RLock()
+_interned = _Interned()
 
 
 if hasattr(os, "register_at_fork"):
     # A child has none of the threads that held the lock. (A ForkLock would take longer.)
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(after_in_child=_interned.renew_lock)
 
 _set_field = object.__setattr__
 _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
@@ -95,9 +100,9 @@ class PrimExpr(Node):
             _set_field(new, "dtype", dtype)
             _set_field(new, "_nodes", tuple(operands))
             _set_field(new, "height", cls._height_over(operands))
-            fresh = _Entry(new, _forget)
+            fresh = _Entry(new, _interned.forget)
             fresh.key = key
-            with _intern_lock:
+            with _interned.lock:
                 entry = _interned.get(key)
                 node = None if entry is None else entry()
                 if node is None:

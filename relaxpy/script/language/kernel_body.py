@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, Container
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.dtype import INT32
 from relaxpy.ir.tir import ops, stmt
+from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, IterVar
-from relaxpy.ir.tir.expr import PrimExpr
+from relaxpy.ir.tir.expr import PrimExpr, Var
 
 Wrap: TypeAlias = Callable[[stmt.Stmt], stmt.Stmt]
 
@@ -27,6 +28,17 @@ class Block:
     matches: list[stmt.MatchBufferRegion] = field(default_factory=list)
     attrs: dict[str, object] = field(default_factory=dict)
     predicate: PrimExpr | None = None
+
+    def with_regions(self, block: stmt.Block, pointers: Container[Var]) -> stmt.Block:
+        """Return `block` with the regions that the program declares; the others are inferred."""
+        if len(self.regions) == 2:
+            return block
+        reads, writes = access_regions(block, pointers)
+        return replace(
+            block,
+            reads=self.regions.get("reads", reads),
+            writes=self.regions.get("writes", writes),
+        )
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from relaxpy.ir.core.types import PointerType, PrimType
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes.naming import set_name
 from relaxpy.ir.tir import expr as tir, ops, stmt
-from relaxpy.ir.tir.analysis.regions import access_regions
 from relaxpy.ir.tir.buffer import (
     Buffer,
     BufferRegion,
@@ -257,7 +256,7 @@ class KernelBuilder:
         # Alone at the top of a kernel, a block without variables is its root and declares nothing.
         may_be_root = is_top and not state.iter_vars and not form.no_realize
         if not may_be_root:
-            result = self.call_at(at, self.infer_regions, result, state)
+            result = self.call_at(at, state.with_regions, result, self.pointers)
         if form.no_realize:
             self.add(result)
             return
@@ -267,22 +266,12 @@ class KernelBuilder:
             self.undeclared[realize] = state
         self.add(realize)
 
-    def infer_regions(self, block: stmt.Block, state: Block) -> stmt.Block:
-        """Infer the regions that the program does not declare."""
-        if len(state.regions) == 2:
-            return block
-        reads, writes = access_regions(block, self.pointers)
-        return replace(
-            block,
-            reads=state.regions.get("reads", reads),
-            writes=state.regions.get("writes", writes),
-        )
-
     def with_regions(self, item: stmt.Stmt | Wrap) -> stmt.Stmt | Wrap:
         """Infer the regions of `item` if it is a block that might have been the root."""
         if not isinstance(item, stmt.BlockRealize) or item not in self.undeclared:
             return item
-        return replace(item, block=self.infer_regions(item.block, self.undeclared[item]))
+        block = self.undeclared[item].with_regions(item.block, self.pointers)
+        return replace(item, block=block)
 
     # --- records
 

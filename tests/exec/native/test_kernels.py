@@ -14,7 +14,7 @@ from relaxpy.script import from_source
 from tests.exec.native.contractions import guarded
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 RNG = np.random.default_rng(20)
 

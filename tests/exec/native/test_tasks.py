@@ -18,7 +18,7 @@ from tests.exec.native.contractions import guarded
 from tests.exec.native.test_kernels import COLUMN, PROGRAMS, ROWS, floats, function
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 RNG = np.random.default_rng(21)
 pool_of = cache(pool.Pool)

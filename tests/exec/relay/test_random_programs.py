@@ -15,7 +15,7 @@ import relaxpy
 from relaxpy import relax, relay
 from relaxpy.errors import ParseError, RelayTypeError
 from tests.fuzz.relay_texts import mutant, write
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 from tests.relay_programs import prelude
 
 PASSES = [

@@ -4,7 +4,7 @@ import os
 import sys
 
 from tests.fuzz.kernels.run import main
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 
 if __name__ == "__main__":
     count, seed, jobs, *_ = [*sys.argv[1:], "", "", ""]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.kernels.compare import examine
 from tests.fuzz.kernels.generate import generate
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 SHARE = 25
 KERNELS = 2 * COUNT

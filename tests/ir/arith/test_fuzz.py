@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.arith import QUESTIONS_EACH, Session
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 SESSIONS = COUNT // 2
 

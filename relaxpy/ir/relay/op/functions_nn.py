@@ -66,66 +66,42 @@ def global_avg_pool3d(data: Expr, layout: str = "NCDHW", out_layout: str = "") -
 # Convolutions
 
 
-@public("nn.contrib_conv2d_nchwc")
-def contrib_conv2d_nchwc(
-    data: Expr,
-    kernel: Expr,
-    strides: Sizes = (1, 1),
-    padding: Sizes = (0, 0),
-    dilation: Sizes = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Sizes | None = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """Return a convolution of images whose channels are in blocks."""
-    attrs = {
-        "strides": strides,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-        "channels": channels,
-        "kernel_size": kernel_size,
-        "data_layout": data_layout,
-        "kernel_layout": kernel_layout,
-        "out_layout": out_layout,
-        "out_dtype": out_dtype,
-    }
-    return build("nn.contrib_conv2d_NCHWc", data, kernel, **attrs)
+def _convolution_of_blocks(name: str) -> None:
+    """Define the function `nn.contrib_<name>_nchwc`."""
+
+    @public(f"nn.contrib_{name}_nchwc")
+    def convolution(
+        data: Expr,
+        kernel: Expr,
+        strides: Sizes = (1, 1),
+        padding: Sizes = (0, 0),
+        dilation: Sizes = (1, 1),
+        groups: int = 1,
+        channels: int | None = None,
+        kernel_size: Sizes | None = None,
+        data_layout: str = "NCHW8c",
+        kernel_layout: str = "OIHW",
+        out_layout: str = "",
+        out_dtype: str = "",
+    ) -> Call:
+        """Return a convolution of images whose channels are in blocks."""
+        attrs = {
+            "strides": strides,
+            "padding": padding,
+            "dilation": dilation,
+            "groups": groups,
+            "channels": channels,
+            "kernel_size": kernel_size,
+            "data_layout": data_layout,
+            "kernel_layout": kernel_layout,
+            "out_layout": out_layout,
+            "out_dtype": out_dtype,
+        }
+        return build(f"nn.contrib_{name}_NCHWc", data, kernel, **attrs)
 
 
-@public("nn.contrib_depthwise_conv2d_nchwc")
-def contrib_depthwise_conv2d_nchwc(
-    data: Expr,
-    kernel: Expr,
-    strides: Sizes = (1, 1),
-    padding: Sizes = (0, 0),
-    dilation: Sizes = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Sizes | None = None,
-    data_layout: str = "NCHW8c",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Call:
-    """Return a depthwise convolution of images whose channels are in blocks."""
-    attrs = {
-        "strides": strides,
-        "padding": padding,
-        "dilation": dilation,
-        "groups": groups,
-        "channels": channels,
-        "kernel_size": kernel_size,
-        "data_layout": data_layout,
-        "kernel_layout": kernel_layout,
-        "out_layout": out_layout,
-        "out_dtype": out_dtype,
-    }
-    return build("nn.contrib_depthwise_conv2d_NCHWc", data, kernel, **attrs)
+_convolution_of_blocks("conv2d")
+_convolution_of_blocks("depthwise_conv2d")
 
 
 @public("nn.conv2d_backward_weight")

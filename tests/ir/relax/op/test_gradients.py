@@ -22,7 +22,7 @@ from relaxpy.ir.tir import expr as tir
 from tests.ir.relax.op.cases import CASES, Array, Case
 from tests.ir.relax.op.comparison import doubles
 from tests.ir.relax.op.variants import module
-from tests.rows import of_the_day
+from tests.rows import draw
 
 #: Differences are taken at each element of inputs of at most this size.
 MOST_ELEMENTS = 64
@@ -160,7 +160,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for symbolic in (False, True)
             if not (symbolic and "numbers" in case.needs)
         ]
-        drawn = of_the_day(metafunc.config, rows, lambda row: COMPARED[row[0]].operator)
+        drawn = draw(metafunc.config, rows, lambda row: COMPARED[row[0]].operator)
         ids = [
             f"{COMPARED[n].name}-{'symbolic' if symbolic else 'static'}" for n, symbolic in drawn
         ]

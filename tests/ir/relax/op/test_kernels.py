@@ -22,7 +22,7 @@ from relaxpy.ir.tir import expr as tir
 from relaxpy.script import from_source
 from tests.ir.relax.op.cases import CASES, WITHOUT_ROWS, Case
 from tests.ir.relax.op.comparison import check, define
-from tests.rows import of_the_day
+from tests.rows import draw
 
 #: Operators of which no kernel is left: ranges of literals are constants, the others are bounds.
 FOLDED = {"relax.arange", "relax.grad.no_grad"}
@@ -73,7 +73,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for symbolic in (False, True)
             if not (symbolic and "numbers" in case.needs)
         ]
-        drawn = of_the_day(metafunc.config, rows, lambda row: row[0].operator)
+        drawn = draw(metafunc.config, rows, lambda row: row[0].operator)
         ids = [f"{case.name}-{'symbolic' if symbolic else 'static'}" for case, symbolic in drawn]
         metafunc.parametrize(("case", "symbolic"), drawn, ids=ids)
 

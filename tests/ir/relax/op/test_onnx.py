@@ -13,7 +13,7 @@ import pytest
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define
 from tests.ir.relax.op.variants import module

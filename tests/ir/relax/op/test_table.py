@@ -1,6 +1,6 @@
 """The rows in every datatype and shape class, from any memory, with all that may be unknown.
 
-`make test` draws from this table with the seed of the day, some rows of every operator; `make
+`make test` draws from this table with the seed, some rows of every operator; `make
 test-all` compares all rows in all datatypes (`--whole-table`).
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 from relaxpy.errors import RelaxpyError
 from relaxpy.exec.compile import compile
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import Definition, check, define, is_float
 from tests.ir.relax.op.variants import (

@@ -16,7 +16,7 @@ import pytest
 from relaxpy.exec.compile import compile
 from relaxpy.ir.relax.op.definition.gradients import no_gradient
 from relaxpy.ir.relax.op.definition.registry import registered_ops
-from tests.fuzz.today import SEED
+from tests.fuzz.seed import SEED
 from tests.ir.relax.op.cases import CASES, Case
 from tests.ir.relax.op.comparison import check, define, epsilon, is_float
 from tests.ir.relax.op.torch_functions import TABLE, NoCounterpartError, torch
@@ -75,7 +75,7 @@ DIFFERENTIABLE = [
 def compared(
     config: pytest.Config, name: str, rows: list[Case], compare: Callable[[Case], None]
 ) -> Iterator[str]:
-    """What differs in one row of the day, or in all rows; rows without a counterpart are left."""
+    """What differs in a row that is drawn, or in all rows; rows without a counterpart are left."""
     order = random.Random(f"{SEED} {name}").sample(rows, len(rows))
     done = 0
     for case in order:

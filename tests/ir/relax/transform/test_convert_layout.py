@@ -17,7 +17,7 @@ from relaxpy.relax.transform import ConvertLayout
 from relaxpy.script import from_source
 from tests.counting import calls
 from tests.fuzz.images import Images
-from tests.fuzz.today import COUNT, SEED
+from tests.fuzz.seed import COUNT, SEED
 
 NHWC: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 BLOCKS: Mapping[str, Sequence[str]] = {"relax.nn.conv2d": ["NCHW4c", "OIHW4o"]}
