@@ -44,7 +44,7 @@ LAZY_FACES = {
     *("relaxpy/__init__.py", "relaxpy/ir/__init__.py", "relaxpy/ir/arith/__init__.py"),
     *("relaxpy/ir/te/topi/__init__.py", "relaxpy/relay/__init__.py", "relaxpy/relay/nn.py"),
     *("relaxpy/relay/op.py", "relaxpy/relay/random.py", "relaxpy/relay/parser.py"),
-    "relaxpy/testing.py",
+    "relaxpy/testing/__init__.py",
 }
 RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 
@@ -53,7 +53,7 @@ RESOLVES_NAMES = {*LAZY_FACES, "relaxpy/ir/hooks.py"}
 FLOORS = {
     "relaxpy/ir": """
         hooks.py op_record.py core global_info.py op.py tir equality relax/nodes
-        link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py base.py
+        link.py module.py analysis.py arith tir/prim_func tir/analysis serialize.py base.py expr.py type.py attrs.py function.py
         relax/expect.py relax/call_graph.py te te/topi short_text
         relax/relations relax/op/definition relax/op relax/shapes.py relax/block_builder
         relax/utils.py relax/analysis pass_infra tir/transform relax/rewrite instrument.py relax/dpl

@@ -8,6 +8,7 @@ import pytest
 
 import relaxpy
 import relaxpy.ir
+from relaxpy.ir.relax.op.definition.registry import R
 from relaxpy.ir.relax.transform.legalize import register_legalize
 
 FACES = ["relaxpy", "relaxpy.ir"]
@@ -75,6 +76,28 @@ def test_names_that_programs_of_tvm_import() -> None:
         ("arith.int_set", "IntSet", relaxpy.arith.IntSet),
         ("relax.ir.instrument", "WellFormedInstrument", relaxpy.transform.WellFormedInstrument),
         ("relax.transform.legalize_ops.common", "register_legalize", register_legalize),
+        ("base", "TVMError", relaxpy.TVMError),
+        ("arith.iter_affine_map", "detect_iter_map", relaxpy.arith.detect_iter_map),
+        ("relax.analysis.analysis", "well_formed", relaxpy.relax.analysis.well_formed),
+        (
+            "relax.backend.dispatch_sampling",
+            "DispatchSampling",
+            relaxpy.relax.backend.DispatchSampling,
+        ),
+        ("relax.distributed.global_info", "DeviceMesh", relaxpy.relax.distributed.DeviceMesh),
+        ("relax.op.base", "call_pure_packed", relaxpy.relax.call_pure_packed),
+        ("relax.op.ccl", "allreduce", relaxpy.relax.op.ccl.allreduce),
+        ("relax.op.nn", "gelu", relaxpy.relax.op.nn.gelu),
+        ("relax.op.statistical", "cumsum", relaxpy.relax.op.cumsum),
+        ("relax.training.trainer", "Trainer", relaxpy.relax.training.Trainer),
+        ("relax.transform.transform", "LegalizeOps", relaxpy.relax.transform.LegalizeOps),
+        ("relax.vm_build", "build", relaxpy.relax.build),
+        ("runtime.vm", "VirtualMachine", relaxpy.VirtualMachine),
+        ("te.operation", "create_prim_func", relaxpy.te.create_prim_func),
+        ("testing.utils", "check_numerical_grads", relaxpy.testing.check_numerical_grads),
+        ("tir.expr", "Add", relaxpy.tir.Add),
+        ("topi.nn", "relu", relaxpy.topi.nn.relu),
+        ("topi.reduction", "sum", relaxpy.topi.sum),
     ],
 )
 def test_modules_that_programs_of_tvm_import(path: str, name: str, value: object) -> None:
@@ -84,3 +107,14 @@ def test_modules_that_programs_of_tvm_import(path: str, name: str, value: object
 def test_both_spellings_name_one_function() -> None:
     assert relaxpy.build is relaxpy.compile
     assert relaxpy.register_global_func is relaxpy.register_func
+
+
+def test_operators_of_a_family_are_found_in_the_module_of_the_family() -> None:
+    op = relaxpy.relax.op
+    for family in ("builtin", "ccl", "grad", "image", "inspect", "memory", "vision", "vm"):
+        module = import_module(f"relaxpy.relax.op.{family}")
+        names = dir(getattr(R, family))
+        assert [getattr(module, name) for name in names] == [
+            getattr(getattr(op, family), name) for name in names
+        ]
+        assert names

@@ -1,0 +1,3 @@
+"""Equations and inequalities, under TVM's module name: all names of `arith`."""
+
+from relaxpy.arith import *

@@ -1,0 +1,3 @@
+"""Maps of iterations, under TVM's module name: all names of `arith`."""
+
+from relaxpy.arith import *

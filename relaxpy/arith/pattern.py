@@ -1,0 +1,3 @@
+"""Linear expressions, under TVM's module name: all names of `arith`."""
+
+from relaxpy.arith import *

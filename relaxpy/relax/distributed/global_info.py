@@ -1,0 +1,3 @@
+"""Meshes of devices."""
+
+from relaxpy.ir.relax.nodes.distributed import DeviceMesh as DeviceMesh, device_mesh as device_mesh

@@ -1,0 +1,4 @@
+"""Operators on two tensors, under TVM's module name: all operators."""
+
+from relaxpy.ir.relax.op import *
+from relaxpy.ir.relax.op import __getattr__ as __getattr__

@@ -1,0 +1,11 @@
+"""Collective communication."""
+
+from relaxpy.ir.relax.op.ccl import (
+    allgather as allgather,
+    allreduce as allreduce,
+    broadcast_from_worker0 as broadcast_from_worker0,
+    gather_to_worker0 as gather_to_worker0,
+    reduce_scatter as reduce_scatter,
+    reduce_to_worker0 as reduce_to_worker0,
+    scatter_from_worker0 as scatter_from_worker0,
+)

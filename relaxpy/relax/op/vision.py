@@ -1,0 +1,5 @@
+"""Operators on boxes."""
+
+from relaxpy.ir.relax.op.vision import (
+    all_class_non_max_suppression as all_class_non_max_suppression,
+)

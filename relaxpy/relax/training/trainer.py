@@ -1,0 +1,3 @@
+"""The trainer."""
+
+from relaxpy.ir.relax.training.trainer import Trainer as Trainer

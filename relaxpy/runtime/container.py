@@ -1,0 +1,3 @@
+"""Shapes of values."""
+
+from relaxpy.exec.runtime.values import ShapeTuple as ShapeTuple

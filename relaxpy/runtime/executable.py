@@ -1,0 +1,3 @@
+"""Compiled programs."""
+
+from relaxpy.exec.executable import Executable as Executable

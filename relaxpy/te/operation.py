@@ -1,0 +1,3 @@
+"""Operations, under TVM's module name: all names of `te`."""
+
+from relaxpy.te import *

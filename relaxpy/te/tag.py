@@ -1,0 +1,3 @@
+"""Tags of operations, under TVM's module name: all names of `te`."""
+
+from relaxpy.te import *

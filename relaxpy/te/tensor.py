@@ -1,0 +1,3 @@
+"""Tensors, under TVM's module name: all names of `te`."""
+
+from relaxpy.te import *

@@ -1,0 +1,3 @@
+"""Layouts, under TVM's module name: all names of `tir`."""
+
+from relaxpy.tir import *

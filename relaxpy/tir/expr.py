@@ -1,0 +1,3 @@
+"""Scalar expressions, under TVM's module name: all names of `tir`."""
+
+from relaxpy.tir import *

@@ -1,0 +1,3 @@
+"""Statements, under TVM's module name: all names of `tir`."""
+
+from relaxpy.tir import *

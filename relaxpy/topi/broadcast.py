@@ -1,0 +1,3 @@
+"""Elementwise functions of two tensors as tensor expressions: all names of `topi`."""
+
+from relaxpy.topi import *

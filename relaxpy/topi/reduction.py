@@ -1,0 +1,3 @@
+"""Reductions as tensor expressions: all names of `topi`."""
+
+from relaxpy.topi import *

@@ -1,0 +1,3 @@
+"""Helpers of tensor expressions."""
+
+from relaxpy.ir.te.topi.utils import *
