@@ -62,7 +62,7 @@ FLOORS = {
         transform.py
                         relay/ty.py relay/type_text.py relay/base.py relay/expr.py
         relay/analysis/variables.py         relay/module.py relay/op/relations.py
-        relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
+        relay/op/attributes.py relay/op/registry.py relay/op/translate.py relay/op/struct_info.py
         relay/op/lookup.py relay/op/define.py relay/op relay/analysis relay/infer relay/bind.py
         relay/tuple_wrapper.py relay/saved.py relay/functors.py relay/scope_builder.py
         relay/loops.py relay/models.py         relay/image_models.py

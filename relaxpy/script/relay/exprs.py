@@ -228,14 +228,19 @@ class Exprs:
         value = self.literals.attribute_value()
         if name.text in attrs:
             raise cursor.error(name, f"the attribute {name.text} is given twice", "RLY-71")
-        if isinstance(callee, Op) and name.text not in callee.record.attributes:
-            known = callee.record.attributes
-            raise cursor.error(
-                name,
-                f"{callee.name} has no attribute {name.text}",
-                "RLY-71",
-                f"it has {', '.join(known)}" if known else "it has none",
-            )
+        if isinstance(callee, Op):
+            known, last = callee.record.attributes, cursor.items[cursor.index - 1]
+            if name.text not in known:
+                raise cursor.error(
+                    name,
+                    f"{callee.name} has no attribute {name.text}",
+                    "RLY-71",
+                    f"it has {', '.join(known)}" if known else "it has none",
+                )
+            try:
+                callee.record.check_attribute(name.text, value)
+            except MisuseError as error:
+                raise cursor.error(name, error.diagnostic.message, "RLY-71", last=last) from None
         attrs[name.text] = value
 
     def _atom(self) -> Generator[Task[Any], Any, rl.RelayExpr]:

@@ -78,6 +78,7 @@ TWINS = [
     ("RLY-69", "1 +\n* 2", "RLY-1 2:1"),
     ("RLY-70", "(1, 2).x", "RLY-59 1:7"),
     ("RLY-71", "nn.relu(1f, alpha=2f)", "RLY-71 1:13"),
+    ("RLY-71", "nn.softmax(Constant(1, (2,), float32), axis=0.0)", "RLY-71 1:40"),
     ("RLY-72", "(,)", "RLY-1 1:2"),
     ("RLY-73", "{ 1; }", "RLY-1 1:6"),
     ("RLY-74", "fn<t: Kinds>(%x: t) { %x }", "RLY-17 1:7"),

@@ -94,6 +94,9 @@ image.dilation2d(data, weight, strides=(1, 1), padding=(0, 0), dilations=(1, 1),
 data_layout='NCHW', kernel_layout='IHW', out_dtype='')
 image.grid_sample(data, grid, method='bilinear', layout='NCHW', padding_mode='zeros', \
 align_corners=True)
+image.resize1d(data, size, roi=(0.0, 0.0), layout='NCW', method='linear', \
+coordinate_transformation_mode='half_pixel', rounding_method='', cubic_alpha=-0.5, \
+cubic_exclude=0, extrapolation_value=0.0)
 image.resize2d(data, size, roi=(0.0, 0.0, 0.0, 0.0), layout='NCHW', method='linear', \
 coordinate_transformation_mode='half_pixel', rounding_method='', cubic_alpha=-0.5, \
 cubic_exclude=0, extrapolation_value=0.0)
@@ -158,6 +161,8 @@ nn.log_softmax(data, axis=-1)
 nn.lrn(data, size=5, axis=1, bias=2, alpha=1e-05, beta=0.75)
 nn.matmul(tensor_a, tensor_b, units=None, out_dtype='', transpose_a=False, transpose_b=False)
 nn.max_pool1d(data, pool_size=(1,), strides=(1,), dilation=(1,), padding=(0,), layout='NCW')
+nn.max_pool2d_grad(out_grad, data, pool_size=(1, 1), strides=(1, 1), padding=(0, 0), \
+layout='NCHW', out_layout='', ceil_mode=False)
 nn.max_pool2d(data, pool_size=(1, 1), strides=(1, 1), dilation=(1, 1), padding=(0, 0), \
 layout='NCHW', out_layout='', ceil_mode=False)
 nn.mirror_pad(data, pad_width, mode='SYMMETRIC')
@@ -341,6 +346,61 @@ X = np.arange(12, dtype="float32").reshape(3, 4)
 def test_functions_compute_what_numpy_computes(build: Any, expected: np.ndarray) -> None:
     x = relay.var("x", shape=X.shape)
     np.testing.assert_allclose(evaluate(build(x), x=X), expected, rtol=1e-5)
+
+
+IMAGES, KERNEL = vector(1, 3, 8, 8), relay.var("w", shape=(4, 3, 3, 3))
+WRONG_KINDS = [
+    (lambda: relay.nn.conv2d(IMAGES, KERNEL, strides="2"), "strides is an integer or a list of "
+     "integers, found '2'"),
+    (lambda: relay.nn.conv2d(IMAGES, KERNEL, padding=[0, [0.5, 1]]), "padding is an integer or"),
+    (lambda: relay.nn.conv2d(IMAGES, KERNEL, data_layout=3), "data_layout is a string, found 3"),
+    (lambda: relay.nn.conv2d(IMAGES, KERNEL, groups=True), "groups is an integer, found True"),
+    (lambda: relay.nn.softmax(IMAGES, axis=1.0), "axis is an integer, found 1.0"),
+    (lambda: relay.sum(IMAGES, axis="0"), "axis is an integer or a list of integers, found '0'"),
+    (lambda: relay.sum(IMAGES, keepdims="no"), "keepdims is True or False, found 'no'"),
+    (lambda: relay.cast(IMAGES, "flot32"), "dtype is the name of a datatype, found 'flot32'"),
+    (lambda: relay.clip(IMAGES, None, 1.0), "a_min is a number, found None"),
+    (lambda: relay.nn.leaky_relu(IMAGES, "x"), "alpha is a number, found 'x'"),
+    (lambda: relay.image.resize2d(IMAGES, 4, roi=("a",) * 4), "roi is a number or a list of"),
+]  # fmt: skip
+
+
+@pytest.mark.rule("RLY-71")
+@pytest.mark.parametrize(("build", "message"), WRONG_KINDS)
+def test_an_attribute_of_a_wrong_type_is_refused_when_the_call_is_built(
+    build: Any, message: str
+) -> None:
+    with pytest.raises(MisuseError) as refusal:
+        build()
+    assert message in str(refusal.value)
+    assert refusal.value.diagnostic.rule == "RLY-71"
+    assert isinstance(refusal.value, TypeError)
+
+
+@pytest.mark.rule("RLY-71")
+def test_attributes_of_numpy_and_missing_ones_are_accepted() -> None:
+    given = {"strides": np.int64(2), "padding": [np.int32(1)] * 2, "kernel_size": None}
+    assert relay.nn.conv2d(IMAGES, KERNEL, **given).attrs["strides"] == 2
+    assert relay.sum(IMAGES, axis=None, keepdims=np.bool_(True)).attrs["keepdims"] is True
+    assert relay.sort(IMAGES, is_ascend=1).attrs["is_ascend"] == 1
+
+
+@pytest.mark.rule("RLY-23")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (relay.nn.softmax(IMAGES, axis=4), "axis 4 is out of range for rank 4"),
+        (relay.nn.conv2d(IMAGES, KERNEL, channels=5), "weight of 5 on axis O of OIHW, found 4"),
+        (relay.nn.conv2d(IMAGES, KERNEL, kernel_size=5), "weight of 5 on axis H of OIHW, found 3"),
+        (relay.nn.conv2d_transpose(IMAGES, relay.var("w", shape=(3, 2, 3, 3)), channels=3),
+         "weight of 3 on axis O of IOHW, found 2"),
+    ],
+)  # fmt: skip
+def test_attributes_that_do_not_fit_the_operands_are_type_errors(
+    call: relay.Call, message: str
+) -> None:
+    with pytest.raises(relay.RelayTypeError, match=message):
+        relay.testing.run_infer_type(call)
 
 
 def test_an_expression_for_a_plain_attribute_is_refused() -> None:

@@ -189,6 +189,7 @@ for _kind in ("max", "avg"):
             "ceil_mode": False,
             **({"count_include_pad": False} if _kind == "avg" else {}),
         },
+        makers={"pool_size": (1, 1)},
     )
 
 # Images
@@ -220,4 +221,5 @@ define_te(
         "extrapolation_value": 0.0,
         "out_dtype": "",
     },
+    makers={"rounding_method": ""},
 )

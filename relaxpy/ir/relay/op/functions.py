@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
-from relaxpy.ir.relay.op.makers import build, number, public
+from relaxpy.ir.relay.op.makers import build, number, public, public_signature
 from relaxpy.ir.relay.op.quantized import CODES
 from relaxpy.ir.relay.op.registry import Op
 
@@ -29,12 +29,6 @@ def arange(
     return build("arange", start, stop, const(1, dtype) if step is None else step, dtype=dtype)
 
 
-@public("gather")
-def gather(data: Expr, axis: int, indices: Expr) -> Call:
-    """Return the elements at `indices` along an axis."""
-    return build("gather", data, indices, axis=axis)
-
-
 @public("matrix_set_diag")
 def matrix_set_diag(
     data: Expr, diagonal: Expr, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
@@ -50,12 +44,6 @@ def matrix_set_diag(
         super_diag_right_align=align.startswith("RIGHT"),
         sub_diag_right_align=align.endswith("RIGHT"),
     )
-
-
-@public("reverse_reshape")
-def reverse_reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
-    """Return the data in another shape, whose codes are read from right to left."""
-    return build("contrib_reverse_reshape", data, newshape=newshape)
 
 
 @public("strided_set")
@@ -84,12 +72,6 @@ def strided_slice(
     return build("strided_slice", data, begin=begin, end=end, **options)
 
 
-@public("unique")
-def unique(data: Expr, is_sorted: bool = True, return_counts: bool = False) -> Call:
-    """Return different elements, their first positions, the inverse, how many, and the counts."""
-    return build("unique", data, sorted=is_sorted, return_counts=return_counts)
-
-
 @public("sparse_to_dense")
 def sparse_to_dense(
     sparse_indices: Expr, output_shape: Any, sparse_values: Expr, default_value: Any = 0
@@ -98,29 +80,6 @@ def sparse_to_dense(
     default = default_value if isinstance(default_value, Expr) else const(default_value)
     operands = sparse_indices, sparse_values, default
     return build("sparse_to_dense", *operands, output_shape=output_shape)
-
-
-@public("stft")
-def stft(
-    data: Expr,
-    n_fft: int,
-    hop_length: int,
-    win_length: int,
-    window: Expr,
-    normalized: bool,
-    onesided: bool,
-) -> Call:
-    """Return the Fourier transforms of windows that overlap."""
-    return build(
-        "stft",
-        data,
-        window,
-        n_fft=n_fft,
-        hop_length=hop_length,
-        win_length=win_length,
-        normalized=normalized,
-        onesided=onesided,
-    )
 
 
 @public("segment_sum")
@@ -219,12 +178,6 @@ def logsumexp(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
 # Random numbers
 
 
-@public("random.threefry_generate")
-def threefry_generate(key: Expr, shape: int | Sequence[int]) -> Call:
-    """Return the next generator, and random integers."""
-    return build("random.threefry_generate", key, out_shape=shape)
-
-
 @public("random.uniform")
 def uniform(
     key: Expr,
@@ -309,36 +262,20 @@ def _code(dtype: str | Expr) -> Expr:
     return dtype if isinstance(dtype, RelayExpr) else const(CODES.get(dtype, 0), "int32")
 
 
-@public("qnn.leaky_relu")
-def leaky_relu(
-    x: Expr,
-    alpha: float,
-    input_scale: Expr,
-    input_zero_point: Expr,
-    output_scale: Expr,
-    output_zero_point: Expr,
-) -> Call:
-    """Return a quantised tensor whose negative numbers are scaled by `alpha`."""
-    scales = input_scale, input_zero_point, output_scale, output_zero_point
-    return build("qnn.leaky_relu", x, *scales, alpha=alpha)
+# Functions that differ in the order and the names of parameters only
 
-
-@public("qnn.contrib_dense_pack")
-def contrib_dense_pack(
-    data: Expr,
-    weight: Expr,
-    input_zero_point: Expr,
-    kernel_zero_point: Expr,
-    input_scale: Expr,
-    kernel_scale: Expr,
-    kernel_layout: str = "NC",
-    units: int | None = None,
-    out_dtype: str = "int32",
-) -> Call:
-    """Return the product with a packed weight of quantised numbers."""
-    scales = input_zero_point, kernel_zero_point, input_scale, kernel_scale
-    attrs = {"weight_layout": kernel_layout, "units": units, "out_dtype": out_dtype}
-    return build("qnn.contrib_dense_pack", data, weight, *scales, **attrs)
+for _text in (
+    "gather(data, axis, indices)",
+    "stft(data, n_fft, hop_length, win_length, window, normalized, onesided)",
+    "unique(data, is_sorted: sorted = True, return_counts=False)",
+    "random.threefry_generate(key, shape: out_shape)",
+    "qnn.leaky_relu(x, alpha, input_scale: scale, input_zero_point: zero_point, output_scale, "
+    "output_zero_point)",
+    "qnn.contrib_dense_pack(data, weight, input_zero_point, kernel_zero_point, input_scale, "
+    "kernel_scale, kernel_layout: weight_layout = 'NC', units=None, out_dtype='int32')",
+):
+    public_signature(_text)
+public_signature("reverse_reshape(data, newshape)", "contrib_reverse_reshape")
 
 
 # How many results operators have

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -12,11 +13,12 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, UnknownAttributeError, close_names, counted
 from relaxpy.ir.relay.expr import Call, Constant, RelayExpr, Tuple, const
-from relaxpy.ir.relay.op.registry import REQUIRED, Op, is_op_name, list_op_names
+from relaxpy.ir.relay.op.registry import REQUIRED, Op, OpRecord, is_op_name, list_op_names
 
 Maker = Callable[..., Any]
 
 _FUNCTIONS: Final[dict[str, Maker]] = {}
+_CONSTANTS: Final = ("float32", "int32", "int64")
 
 
 class Makers:
@@ -53,6 +55,59 @@ def public(name: str) -> Callable[[Maker], Maker]:
     return enter
 
 
+def public_signature(text: str, operator: str = "") -> None:
+    """Define the function of a signature, such as `gather(data, axis, indices)`.
+
+    The name before the bracket is that of the operator, unless another is given. Parameters are
+    operands and attributes of it. An annotation is the name that one has there, or the datatype of
+    the constant that a number becomes.
+    """
+    name, _, parameters = text.partition("(")
+    function = ast.parse(f"def f({parameters}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    signature: Any = _written(function.args)
+    record = Op.get(operator or name).record
+    other = {
+        p.arg: p.annotation.id for p in function.args.args if isinstance(p.annotation, ast.Name)
+    }
+
+    def make(*args: Any, **kwargs: Any) -> Call:
+        bound = _bound(name, signature, args, kwargs)
+        bound.apply_defaults()
+        given: dict[str, Any] = {}
+        for key, value in bound.arguments.items():
+            target = other.get(key, key)
+            if target in _CONSTANTS:
+                given[key] = number(value, target)
+            else:
+                given[target] = value
+        operands = [given.pop(operand) for operand in record.operands]
+        return build(record.name, *operands, **given)
+
+    _FUNCTIONS[name] = _described(make, name, signature, record)
+
+
+def _written(args: ast.arguments) -> inspect.Signature:
+    """Return the signature of parameters that are written as text."""
+    names = [arg.arg for arg in args.args]
+    defaults = [inspect.Parameter.empty] * (len(names) - len(args.defaults))
+    values = [*defaults, *map(ast.literal_eval, args.defaults)]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    pairs = zip(names, values, strict=True)
+    return inspect.Signature([inspect.Parameter(n, kind, default=value) for n, value in pairs])
+
+
+def _described(make: Maker, name: str, signature: inspect.Signature, record: OpRecord) -> Maker:
+    """Return a function with the name, the signature and the description of an operator's."""
+    make.__name__ = make.__qualname__ = name.rpartition(".")[2]
+    operands = counted(len(record.operands), "operand")
+    make.__doc__ = (
+        record.description or f"Return a call of the operator `{record.name}`: {operands}."
+    )
+    make.__signature__ = signature  # type: ignore[attr-defined]
+    return user_facing(make)
+
+
 def maker(name: str) -> Maker | Makers:
     """Return the function that builds calls of the operator `name`, or those of a family.
 
@@ -79,11 +134,7 @@ def maker(name: str) -> Maker | Makers:
         given = [bound.arguments.pop(o) for o in op.record.operands]
         return build(name, *(given[0] if op.record.is_variadic else given), **bound.arguments)
 
-    make.__name__ = make.__qualname__ = name.rpartition(".")[2]
-    number = counted(len(op.record.operands), "operand")
-    make.__doc__ = op.record.description or f"Return a call of the operator `{name}`: {number}."
-    make.__signature__ = signature  # type: ignore[attr-defined]
-    return user_facing(make)
+    return _described(make, name, signature, op.record)
 
 
 def build(operator: str, /, *operands: Any, **attrs: Any) -> Call:

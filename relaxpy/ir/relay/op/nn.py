@@ -93,8 +93,27 @@ def _padding(value: Any, rank: int) -> list[Any]:
     return listed(value) if len(listed(value)) != 1 else listed(value) * rank
 
 
+def _check_weight(weight: rx.Expr, rank: int, attrs: Any, *, transposed: bool) -> None:
+    """Check that a weight has the channels and the size that the attributes declare."""
+    layout, channels, size = (attrs[name] for name in ("kernel_layout", "channels", "kernel_size"))
+    expected = (
+        {} if size is None else dict(zip("DHW"[3 - rank :], _padding(size, rank), strict=False))
+    )
+    if channels is not None:
+        expected["O"] = channels // attrs["groups"] if transposed else channels
+    for axis, found in zip(layout, dims(weight), strict=False):
+        wanted = expected.get(axis) if len(layout) == rank + 2 else None
+        if wanted is not None and isinstance(found, IntImm) and found.value != wanted:
+            raise RelationError(
+                f"channels and kernel_size demand a weight of {wanted} on axis {axis} of {layout}, "
+                f"found {found.value}"
+            )
+
+
 def _convolution(rank: int, function: Any, *, transposed: bool = False) -> Any:
     def translate(args: Args, attrs: Any) -> rx.Expr:
+        if attrs["groups"] > 0:
+            _check_weight(args[1], rank, attrs, transposed=transposed)
         given = options(attrs, "groups data_layout kernel_layout")
         if transposed:
             given["output_padding"] = listed(attrs["output_padding"])

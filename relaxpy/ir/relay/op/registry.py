@@ -16,6 +16,7 @@ from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.relay.expr import RelayExpr
+from relaxpy.ir.relay.op.attributes import Kind, check_attribute, kinds_of
 from relaxpy.ir.relay.op.relations import RELATIONS, Relation, relation_of
 from relaxpy.ir.relay.ty import FuncType, Type, TypeRelation, TypeVar
 
@@ -71,12 +72,25 @@ class OpRecord:
     is_variadic: bool = False
     results: int | Callable[[Any, Mapping[str, Any]], int] = 1
     description: str = ""
+    kinds: Mapping[str, Kind] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", kinds_of(self.attributes))
+
+    def check_attribute(self, name: str, value: object) -> None:
+        """Check the value of one of the attributes.
+
+        Errors:
+            MisuseError (also TypeError): it is of another kind.
+        """
+        check_attribute(self.name, name, self.kinds[name], self.attributes[name], value)
 
     def text_attrs(self, attrs: Mapping[str, object]) -> dict[str, object]:
         """Return the attributes of a call in text, completed with their defaults.
 
         Errors:
-            MisuseError (also TypeError): an attribute without default is missing.
+            MisuseError (also TypeError): an attribute is unknown or of another kind, or one
+                without default is missing.
         """
         return self._completed(attrs, self.attributes)
 
@@ -84,7 +98,7 @@ class OpRecord:
         """Return the attributes of a call in Python, completed with their defaults.
 
         Errors:
-            MisuseError (also TypeError): an attribute is unknown or missing.
+            MisuseError (also TypeError): an attribute is unknown, missing, or of another kind.
         """
         return self._completed(attrs, {**self.attributes, **self.maker_defaults})
 
@@ -99,6 +113,7 @@ class OpRecord:
                     hint=close_names(name, self.attributes),
                     about=name,
                 )
+            self.check_attribute(name, attrs[name])
         completed = {name: attrs.get(name, default) for name, default in defaults.items()}
         for name, value in completed.items():
             if value is REQUIRED:

@@ -179,8 +179,12 @@ def identity(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
 
 
 def identity_of_tensors(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
-    """All types are equal, and those of tensors: `Identity` of an operator."""
-    tensor(solver.resolve(args[0]))
+    """All types are equal, and those of tensors: `Identity` of an operator, perhaps of an axis."""
+    known, axis = tensor(solver.resolve(args[0])), attrs.get("axis")
+    if axis is not None and known is not None and isinstance(known.shape, tuple):
+        rank = len(known.shape)
+        if not -rank <= axis < rank:
+            raise RelationError(f"axis {axis} is out of range for rank {rank}")
     return identity(solver, args, attrs)
 
 
