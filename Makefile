@@ -9,6 +9,9 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
+# Many tests start Python: they read compiled modules, even where the environment writes none.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all fuzz check lint types mutants format clean
 

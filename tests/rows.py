@@ -25,7 +25,7 @@ def by_rule(
 def draw(
     config: pytest.Config, rows: Sequence[T], group: Callable[[T], str], least: int = 2
 ) -> list[T]:
-    """A third of the rows of each group, `least` at least, drawn with the seed.
+    """A fifth of the rows of each group, `least` at least, drawn with the seed.
 
     `make test-all` runs all of them (`--whole-table`).
     """
@@ -36,6 +36,6 @@ def draw(
         groups.setdefault(group(row), []).append(number)
     chosen: set[int] = set()
     for name, numbers in groups.items():
-        count = min(max(least, -(-len(numbers) // 3)), len(numbers))
+        count = min(max(least, -(-len(numbers) // 5)), len(numbers))
         chosen.update(random.Random(f"{SEED} {name}").sample(numbers, count))
     return [row for number, row in enumerate(rows) if number in chosen]

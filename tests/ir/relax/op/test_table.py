@@ -37,7 +37,7 @@ from tests.ir.relax.op.variants import (
 ROWS: dict[str, list[Case]] = {}
 for _case in CASES:
     ROWS.setdefault(_case.operator, []).append(_case)
-#: How many rows of an operator, each in a datatype, are drawn for a day; and in how many ways each
+#: How many rows of an operator, each in a datatype, are drawn; and in how many ways each
 #: is compiled, here and in the whole table, where the other ways are those of the next rows.
 DRAWN, DRAWN_WAYS, WAYS = 2, 1, 2
 #: All ways to compile a row.
