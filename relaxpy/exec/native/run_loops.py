@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import strides_of
@@ -11,6 +11,7 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.accumulate import combined, identity
 from relaxpy.exec.native.contract import Operand, emit_product, product_of
+from relaxpy.exec.native.crossing import Crossing, crossing_of, transposed
 from relaxpy.exec.native.frame import Lanes, storage_type, value_type
 from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
@@ -40,6 +41,11 @@ class RunLoops(Loops):
             if product is not None and all(map(self._has_whole_rows, product.operands)):
                 emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()
+                return
+            crossing = crossing_of(run, self.program.plan.root)
+            if crossing is not None:
+                rest = tuple(a for a in run.axes if a not in (crossing.along, crossing.across))
+                self.iterations(rest, lambda: self._crossed(run, crossing))
                 return
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
@@ -80,6 +86,74 @@ class RunLoops(Loops):
             return ()
 
         self.chunks(along, self.count(run), 1, chunk, ())
+
+    def _crossed(self, run: Run, crossing: Crossing) -> None:
+        """The iterations of two axes in squares; the last ones overlap those before them."""
+        frame, f, side = self.frame, self.function, crossing.side
+        along, across = crossing.along, crossing.across
+        (start, stop), (low, high) = self.bounds(along), self.bounds(across)
+        last, lowest = (f.index(n) - side for n in (stop, high))
+        has_square = f.arithmetic(
+            "and", f.compare("sge", last, start), f.compare("sge", lowest, low)
+        )
+
+        def square(first: Value, row: Value) -> None:
+            with frame.level({along.var: first, across.var: row}):
+                columns = {access: self._square(access, crossing) for access in crossing.loads}
+                with frame.level():
+                    frame.settle(v for values in columns.values() for v in values)
+                    for n in range(side):
+                        self._row_of_square(run, crossing, n, columns)
+
+        def squares(first: Value) -> None:
+            at = f.intrinsic("smin", first, last)
+            f.loop(low, high, side, (), lambda n: square(at, f.intrinsic("smin", n, lowest)))
+
+        def one_by_one() -> None:
+            with frame.conditionally():
+                self.iterations((across,), lambda: self._columns(run, along))
+
+        f.branch(has_square, lambda: f.loop(start, stop, side, (), squares) and None, one_by_one)
+        frame.forget()
+
+    def _square(
+        self, access: tuple[Buffer, tuple[PrimExpr, ...]], crossing: Crossing
+    ) -> list[Value]:
+        """What is read in a square, as vectors along the axis of the targets."""
+        frame, f = self.frame, self.function
+        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
+        lanes = Lanes(crossing.across.var, start, crossing.side, None)
+        rows = []
+        for n in range(crossing.side):
+            with (
+                frame.level({crossing.along.var: first + n}, lanes=lanes),
+                self.opened(crossing.along),
+                self.opened(crossing.across),
+            ):
+                rows.append(frame.load(BufferLoad(*access)))
+        return transposed(f, rows)
+
+    def _row_of_square(
+        self,
+        run: Run,
+        crossing: Crossing,
+        number: int,
+        columns: Mapping[tuple[Buffer, tuple[PrimExpr, ...]], Sequence[Value]],
+    ) -> None:
+        frame = self.frame
+        first, start = (frame.variable(a.var) for a in (crossing.along, crossing.across))
+        lanes = Lanes(crossing.along.var, first, crossing.side, None)
+        with (
+            frame.level({crossing.across.var: start + number}, lanes=lanes),
+            self.opened(crossing.along),
+            self.opened(crossing.across),
+        ):
+            outer = frame.stored
+            frame.stored = dict(outer)
+            for (buffer, indices), values in columns.items():
+                frame.stored[buffer, indices] = frame.widened(values[number], buffer.dtype)
+            self._body(run, ())
+            frame.stored = outer
 
     def _sweep(self, run: Run, along: Axis) -> None:
         """As `_columns`, but row by row in the order of memory, with the targets as sums."""

@@ -17,6 +17,7 @@ from relaxpy.exec.native import cost
 from relaxpy.exec.native.accumulate import identity_of
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
+from relaxpy.exec.native.crossing import crossing_of
 from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.tree import Program, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -32,6 +33,8 @@ _MANY = 64
 """The number of blocks that balances the load of many threads."""
 _LANES = 256
 """The least number of consecutive elements in a block."""
+_SQUARES = 64
+"""The same where squares of elements are transposed."""
 _COLUMNS = 1024
 """The number of consecutive results that make reading them row by row as fast as reading all."""
 _FEW = 16
@@ -87,7 +90,14 @@ def _of_axes(tree: Run, plan: Plan) -> Tree:
     if product_of(tree, plan.root) is not None:
         return tree
     along = None if tree.is_scalar else lane_axis(tree)
-    choice = _choice(_free_axes(tree), along)
+    free, crossing = _free_axes(tree), crossing_of(tree, plan.root)
+    if crossing is None:
+        choice = _choice(free, along, _LANES)
+    else:
+        pair = crossing.along, crossing.across
+        longer = max(pair, key=_extent)
+        free = [a for a in free if a is longer or all(a is not b for b in pair)]
+        choice = _choice(free, longer, _SQUARES)
     if choice is None:
         return tree
     outer, axis, size = choice
@@ -124,14 +134,19 @@ def _is_fixed(axis: Axis, variables: Iterable[Var]) -> bool:
     return not any(mentions(b, set(variables)) or next(loads(b), None) is not None for b in bounds)
 
 
-def _choice(axes: Sequence[Axis], along: Axis | None) -> tuple[list[Axis], Axis, int] | None:
-    """The outer axes of tasks, the axis that is divided, and the size of its blocks."""
+def _choice(
+    axes: Sequence[Axis], along: Axis | None, least: int
+) -> tuple[list[Axis], Axis, int] | None:
+    """The outer axes of tasks, the axis that is divided, and the size of its blocks.
+
+    Blocks of the axis `along` have at least so many elements.
+    """
     ordered = [a for a in axes if a is not along]
     ordered += [a for a in axes if a is along]
     blocks = 1
     for number, axis in enumerate(ordered):
         extent = _extent(axis)
-        size = _LANES if axis is along else 1
+        size = least if axis is along else 1
         if number and axis.extent.constant is not None:
             # Fewer blocks than iterations, since each of them computes the outer indices.
             size = max(size, extent // -(-_MANY // blocks))
