@@ -347,7 +347,7 @@ class KernelRun(ScalarEvaluator):
     def _block(self, block: st.Block) -> None:
         """Create the block's buffers, run its init in the first iteration, and run its body."""
         self._enter_block(block)
-        if block.init is not None and self._at_first_iteration(block):
+        if block.init is not None and self._is_first(block, [i.var for i in block.iter_vars]):
             self.execute(block.init)
         self.execute(block.body)
 
@@ -367,11 +367,11 @@ class KernelRun(ScalarEvaluator):
         self.arrays[buffer] = _uninitialised(tuple(map(self.value, buffer.shape)), buffer.dtype)
         self.memory[buffer.data] = self.arrays[buffer]
 
-    def _at_first_iteration(self, block: st.Block) -> bool:
-        """Whether all reduction variables have their first values."""
+    def _is_first(self, block: st.Block, values: Sequence[tir.PrimExpr]) -> bool:
+        """Whether the variables of reductions, of all that have `values`, have their first ones."""
         return all(
-            self.value(i.var) == self.value(i.dom.min)
-            for i in block.iter_vars
+            self.value(value) == self.value(i.dom.min)
+            for i, value in zip(block.iter_vars, values, strict=True)
             if i.iter_type == tir.IterVarKind.CommReduce and i.dom is not None
         )
 
@@ -425,7 +425,7 @@ class KernelRun(ScalarEvaluator):
             return
         tests = (test for condition in conditions for test in _conjuncts(condition))
         decided = [test for test in tests if self.empty_loops.isdisjoint(walk(test))]
-        if not self.empty_loops <= _only_reduced(realize):
+        if not self.empty_loops <= _only_reduced(realize) or not self._is_first(block, values):
             return
         for match in self.enclosing_regions:
             self._match_region(match.buffer, match.source)
@@ -434,8 +434,7 @@ class KernelRun(ScalarEvaluator):
                 {i.var: self.value(v) for i, v in zip(block.iter_vars, values, strict=True)}
             ):
                 self._enter_block(block)
-                if self._at_first_iteration(block):
-                    self.execute(block.init)
+                self.execute(block.init)
 
     def _match_region(self, buffer: Buffer, source: BufferRegion) -> None:
         whole = self.array(source.buffer)

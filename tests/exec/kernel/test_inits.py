@@ -266,3 +266,24 @@ def test_an_empty_sum_is_its_initial_value(name: str, last: int) -> None:
     actual = numbers(3)
     load(PROGRAMS[name])(numbers(3, 0), actual)
     assert actual.tolist() == [100, 100, last]
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0, 100), (3, 1)])
+@pytest.mark.parametrize("where", ["T.where({})", "if {}:"])
+def test_a_condition_is_asked_only_of_the_iteration_that_would_be_the_first(
+    where: str, start: int, expected: int
+) -> None:
+    test = f"X[0, j] <= T.float32({start} % 3 + 1)"
+    lines = block("vj = T.axis.reduce((s, s + 9), j)\nvk = T.axis.reduce(m, k)", term="X[vk, vj]")
+    lines = lines.replace("Y[vi]", "Y[0]")
+    if where.startswith("T"):
+        lines = lines.replace("vj = T", f"{where.format(test)}\n    vj = T", 1)
+    else:
+        lines = f"{where.format(test)}\n{textwrap.indent(lines, '    ')}"
+    # X has four columns, so that the condition has no value in most iterations.
+    body = f"for j in range(s, s + 9):\n    for k in range(m):\n{textwrap.indent(lines, ' ' * 8)}"
+    func = kernel(body, ROWS_OF_4, params=", s: T.int64, m: T.int64")
+    check(func, numbers(3, 4), numbers(3), start, 0)
+    actual = numbers(3)
+    load(func)(numbers(3, 4), actual, start, 0)
+    assert actual.tolist() == [expected, 2, 3]

@@ -212,6 +212,19 @@ def test_reductions_begin_with_their_init_also_without_iterations() -> None:
     assert array.tolist() == [6, 0, 0, 4]
     run(SUM.format(rows=4, columns=0, where="T.where(k > 2)"), array)
     assert array.tolist() == [0, 0, 0, 0]
+    # A condition is evaluated only where the iteration would be the first.
+    text = """
+for j, k in T.grid(6, 0):
+    with T.block("sum"):
+        vj = T.axis.reduce(6, j)
+        vk = T.axis.reduce(0, k)
+        T.where(A[j] == 0)
+        with T.init():
+            A[3] = 7
+        A[3] = A[3] + vj * vk
+"""
+    run(text, array)
+    assert array.tolist() == [0, 0, 0, 7]
 
 
 def test_arguments_bind_sizes_and_must_fit() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tests.fuzz.kernels.reading import (
     DTYPES,
@@ -334,8 +334,7 @@ class Writer(Values):
         self._body(tail)
 
     def _init(self, axes: list[Axis], init: ast.With) -> None:
-        first = [f"{a.code} == {a.start}" for a in axes if a.reduces]
-        self.write(f"if {' and '.join(first) or 'True'}:")
+        self.write(f"if {_begins((a.code, a.start) for a in axes if a.reduces)}:")
         with self.indented():
             self._body(init.body)
 
@@ -457,9 +456,9 @@ class Writer(Values):
         with self.indented():
             inits = [s for s in body if isinstance(s, ast.With) and is_init(s)]
             predicate = predicate_of(body)
-            self.depth += 2 * bool(inits)
+            self.depth += 3 * bool(inits)
             axes, lines, rest = self._axes(body, by_name=bool(inits))
-            self.depth -= 2 * bool(inits)
+            self.depth -= 3 * bool(inits)
             asked = [*conditions, *([(predicate, True)] if predicate is not None else [])]
             if not inits:
                 count = len(self.regions)
@@ -470,6 +469,9 @@ class Writer(Values):
             reduced = {n for a in axes if a.reduces for n in names_in(a.binding)}
             kept = {n for a in axes if not a.reduces for n in names_in(a.binding)}
             self.write(f"if empty <= frozenset({sorted(loops & reduced - kept)!r}):")
+            self.depth += 1
+            # Nothing else is evaluated but in the iteration that would be the first one.
+            self.write(f"if {_begins((a.binding, a.start) for a in axes if a.reduces)}:")
             self.depth += 1
             for region in self.regions:
                 self._statement(region)
@@ -487,5 +489,10 @@ class Writer(Values):
                     if is_call_of(part, "alloc_buffer") or is_call_of(part, "match_buffer"):
                         self._statement(part)
                 for init in inits:
-                    self._init(axes, init)
-            self.depth -= 1
+                    self._body(init.body)
+            self.depth -= 2
+
+
+def _begins(axes: Iterable[tuple[str, str]]) -> str:
+    """The condition that all of some axes have their first values."""
+    return " and ".join(f"({code}) == {start}" for code, start in axes) or "True"
