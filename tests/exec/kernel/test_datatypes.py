@@ -8,13 +8,16 @@ import pytest
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.exec.kernel.special import erf
+from relaxpy.exec.native.machine import obstacle
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import decl_buffer
 from relaxpy.ir.tir.expr import FloorDiv, FloorMod, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind
-from relaxpy.script import tir as T
+from relaxpy.script import from_source, tir as T
 from tests.exec.kernel.support import check, load, methods
+
+TARGETS = ["numpy", "native"] if obstacle() is None else ["numpy"]
 
 
 @pytest.mark.parametrize("node", [FloorDiv, FloorMod])
@@ -210,3 +213,35 @@ def test_integers_that_wrap_among_literals_do_so_without_a_warning(target: str) 
     result = np.zeros((3, 3), np.int32)
     relaxpy.compile(wraps, target=target)["wraps"](result)
     assert result.tolist() == [[0, 0, 0], [1 - 2**31, 1 - 2**31, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16"])
+def test_casts_of_floats_that_are_outside_the_range(source: str, target: str) -> None:
+    integers = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    powers = [2.0**n + m for n in (7, 8, 15, 16, 31, 32, 63, 64, 70) for m in (-1.5, 0, 1)]
+    numbers = [0.0, 1.5, math.nan, math.inf, *powers]
+    values = np.array([*numbers, *(-x for x in numbers)])
+    with np.errstate(over="ignore"):
+        x = values.astype(DataType(source).numpy())
+    lines = [
+        "@T.prim_func",
+        f"def casts(A: T.Buffer(({x.size},), '{source}'), "
+        + ", ".join(f"B{n}: T.Buffer((3, {x.size}), '{to}')" for n, to in enumerate(integers))
+        + "):",
+    ]
+    for n, to in enumerate(integers):
+        lines += [
+            f"    for i in range({x.size}):",
+            f"        B{n}[0, i] = T.Cast('{to}', A[i])",
+            f"        B{n}[1, i] = T.Cast('{to}', A[i]) + T.{to}(1)",
+            f"    for i in range({x.size}):",
+            f"        B{n}[2, i] = B{n}[1, T.max(i - 1, 0)] - T.Cast('{to}', A[i])",
+        ]
+    func = from_source("\n".join(lines))
+    results = []
+    for one in ("reference", target):
+        results.append([np.zeros((3, x.size), to) for to in integers])
+        relaxpy.compile(func, target=one)["casts"](x, *results[-1])
+    for expected, found in zip(*results, strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -290,11 +290,21 @@ def dtype_name(dtype: DataType) -> str:
     return f"np.{kind.name}" if kind.isbuiltin == 1 else f"rt.small.{kind.name}"
 
 
+def is_by_int64(source: DataType, target: DataType) -> bool:
+    """Whether a conversion goes by way of int64.
+
+    NumPy returns something else for arrays than for numbers that are outside the range of uint32.
+    """
+    return source.is_float and str(target) == "uint32"
+
+
 def converted(node: ast.expr, source: DataType, target: DataType) -> ast.Call:
     """`node`, an array or scalar of datatype `source`, as `target`."""
     if source.is_int and target.is_int and max(source.bits, target.bits) < 8 and not source.is_bool:
         # There is no direct conversion between datatypes of less than 8 bits.
         node = call(attribute(node, "astype"), "np.int8")
+    elif is_by_int64(source, target):
+        node = call(attribute(node, "astype"), "np.int64")
     return call(attribute(node, "astype"), dtype_name(target))
 
 
