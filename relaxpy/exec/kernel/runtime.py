@@ -31,6 +31,7 @@ from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
 
 Ufunc: TypeAlias = Any
+_MOST_POSITIONS = 1 << 60
 
 __all__ = [
     "blocks",
@@ -66,6 +67,21 @@ def grid(*ranges: range) -> Iterator[tuple[int, ...]]:
     for numbers in grid(*outer):
         for number in inner:
             yield (*numbers, number)
+
+
+def positions(start: int, stop: int, dtype: Any) -> Array:
+    """The numbers from `start` up to `stop`, in each of which a loop has an iteration.
+
+    Errors:
+        RuntimeCheckError: they need more memory than there is.
+    """
+    try:
+        # NumPy returns none where there are nearly 2**63.
+        if stop - start < _MOST_POSITIONS:
+            return np.arange(start, stop, dtype=dtype)
+    except MemoryError:
+        pass
+    raise RuntimeCheckError(f"a loop of {stop - start} iterations needs more memory than there is")
 
 
 def checked_index(index: Any, size: int, axis: int, title: str) -> int:

@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, accesses, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.interrupt import Interrupt
 from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.module import Module
-from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import slots
 from relaxpy.exec.native.signature import Signature
-from relaxpy.exec.native.tree import Late, Program, Tasks
+from relaxpy.exec.native.tree import Program, Tasks, may_fail
 from relaxpy.exec.native.tree_loops import TreeLoops
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
@@ -79,68 +78,43 @@ class KernelEmitter:
             RefusedError: a part of the kernel has no native form.
         """
         f = self.function
-        failed = self._failed(self.program.early)
-        if failed.name == "false":
-            [status] = self._work()
-        else:
-            [status] = f.branch(failed, lambda: [f.const(I32, 1)], self._work)
+        [status] = f.attempt(self._tested, lambda: [f.const(I32, 1)])
         f.ret(status)
         return f
 
-    def _work(self) -> list[Value]:
-        """Run the trees with memory for local buffers; 1 if there is none, or if they fail."""
+    def _tested(self) -> list[Value]:
+        """Test what is known first, and run the trees with memory for local buffers."""
         f, frame = self.function, self.frame
-        fails_late = self._fails_late()
+        for test in self._argument_tests():
+            f.leave(test)
+        self.loops.require(self.program.early)
+        fails_late = any(map(may_fail, self.program.trees))
         has_while = any(isinstance(i, WhileLoop) for i in walk_items(self.plan.nest.items))
         if fails_late or has_while:
             frame.failure = f.alloca(I8, 1)
             f.store(f.const(I8, 0), frame.failure)
-        if frame.failure is not None and has_while:
-            self.loops.interrupt = Interrupt(f, frame.failure)
+            if has_while:
+                self.loops.interrupt = Interrupt(f, frame.failure)
         saved = self._overwritten() if fails_late else []
         memory, pointers, copies = self._allocate(saved)
-        if memory is None:
-            self._trees(pointers)
-            return [self._status()]
-        absent = f.new(BOOL, f"icmp eq {memory}, null")
+        if memory is not None:
+            f.leave(f.new(BOOL, f"icmp eq {memory}, null"))
+        for buffer, copy in zip(saved, copies, strict=True):
+            self._copy(buffer, copy, frame.pointers[buffer])
 
         def run() -> list[Value]:
-            for buffer, copy in zip(saved, copies, strict=True):
-                self._copy(buffer, copy, frame.pointers[buffer])
             self._trees(pointers)
-            status = self._status()
-            if saved:
-                f.branch(f.compare("ne", status, 0), restore)
-            f.call("free", VOID, memory)
-            return [status]
+            return [f.const(I32, 0)]
 
-        def restore() -> None:
+        def restore() -> list[Value]:
             for buffer, copy in zip(saved, copies, strict=True):
                 self._copy(buffer, frame.pointers[buffer], copy)
+            return [f.const(I32, 1)]
 
-        return f.branch(absent, lambda: [f.const(I32, 1)], run)
-
-    def _fails_late(self) -> bool:
-        """Whether the trees test obligations."""
-
-        def tests(tree: Tree) -> bool:
-            match tree:
-                case Late():
-                    return True
-                case Run(checked=checked):
-                    return checked
-                case For(body=body) | Tile(body=body):
-                    return any(map(tests, body))
-                case Tasks(body=inner):
-                    return tests(inner)
-                case _:
-                    raise AssertionError(f"an unknown tree: {tree}")
-
-        return any(map(tests, self.program.trees))
-
-    def _status(self) -> Value:
-        f, failure = self.function, self.frame.failure
-        return f.const(I32, 0) if failure is None else f.cast("zext", f.load(I8, failure), "i32")
+        result = f.attempt(run, restore)
+        if memory is not None:
+            f.call("free", VOID, memory)
+        return result
 
     def _overwritten(self) -> list[Buffer]:
         """The arguments that the kernel reads and writes, which NumPy needs as they were.
@@ -169,26 +143,6 @@ class KernelEmitter:
             self.frame.settle(pointers)
             for tree in self.program.trees:
                 self.loops.tree(tree)
-
-    def _failed(self, required: Sequence[Obligation]) -> Value:
-        """Whether an obligation fails, or an argument is not what its declaration says."""
-        f = self.function
-        failed: Value = f.const(BOOL, 0)
-        for test in self._argument_tests():
-            failed = f.arithmetic("or", failed, test)
-        done: set[object] = set()
-        for obligation in required:
-            key = (
-                tuple((a.var, a.start, a.stop) for a in obligation.axes),
-                obligation.path,
-                obligation.index,
-                obligation.size,
-            )
-            if key not in done:
-                done.add(key)
-                bad = self.loops.failed(obligation, obligation.axes)
-                failed = f.arithmetic("or", failed, bad)
-        return failed
 
     def _argument_tests(self) -> Iterator[Value]:
         """Tests that fail: scalars, and dimensions and layouts that are not what they should be."""

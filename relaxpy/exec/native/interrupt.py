@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from relaxpy.exec.native.interpreter import declare_python, python_text
-from relaxpy.exec.native.llvm import I64, Function, Value
+from relaxpy.exec.native.llvm import I8, I64, Function, Value
 
 _ITERATIONS: Final = 256
 _POLL: Final = f"""\
@@ -44,7 +44,7 @@ declare i64 @time(ptr)"""
 
 
 class Interrupt:
-    """What sets the byte `failure` of the function `f`, which ends its loops, if a handler raises.
+    """What sets the byte `failure` of the function `f`, and leaves it, if a handler raises.
 
     It is created in a block of the function that runs before its loops.
     """
@@ -63,4 +63,9 @@ class Interrupt:
         count = f.load(I64, self._count) + 1
         f.store(count, self._count)
         due = f.compare("eq", f.arithmetic("and", count, _ITERATIONS - 1), 0)
-        f.branch(due, lambda: f.put(f"call void @relaxpy.poll({self._failure}, {self._second})"))
+
+        def look() -> None:
+            f.put(f"call void @relaxpy.poll({self._failure}, {self._second})")
+            f.leave(f.compare("ne", f.load(I8, self._failure), 0))
+
+        f.branch(due, look)

@@ -95,7 +95,7 @@ class Items:
                 self.frame.bind(var, bound)
             case Check(condition=condition):
                 if self.checked:
-                    self.frame.fail(self.frame.negated(self.frame.value(condition)))
+                    self.function.leave(self.frame.negated(self.frame.value(condition)))
             case Return():
                 raise RefusedError("a result that is returned")
             case Invoke():
@@ -114,7 +114,7 @@ class Items:
         frame = self.frame
         for value in values:
             for obligation in of_value(value, tuple(frame.axes), (), frame.shape_vars):
-                frame.fail(frame.fails(obligation))
+                frame.require(obligation)
 
     def _jump(self, kind: str) -> None:
         f, none = self.function, self.function.const(I8, 0)
@@ -165,13 +165,8 @@ class Items:
             def holds() -> Value:
                 with frame.level():
                     self._check([condition])
-                    result = frame.value(condition)
-                    # What is invalid may never end.
-                    for stops in (broken, frame.failure):
-                        if stops is not None:
-                            goes_on = f.compare("eq", f.load(I8, stops), 0)
-                            result = f.arithmetic("and", result, goes_on)
-                    return result
+                    unbroken = f.compare("eq", f.load(I8, broken), 0)
+                    return f.arithmetic("and", frame.value(condition), unbroken)
 
             def inside() -> Sequence[Value]:
                 f.store(f.const(I8, 1), live)
@@ -190,7 +185,7 @@ class Items:
         if self.checked:
             indices, axes = store.indices, tuple(frame.axes)
             for obligation in of_access(store.buffer, indices, axes, (), frame.shape_vars):
-                frame.fail(frame.fails(obligation))
+                frame.require(obligation)
         value = frame.narrowed(frame.value(store.value), dtype)
         inside = frame.unproved(store.buffer, store.indices)
         if inside is None:

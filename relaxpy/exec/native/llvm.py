@@ -116,6 +116,8 @@ class Function:
         self._top = self._lines
         self._block = "entry"
         self._known: dict[str, Value] = {}
+        self._exits: list[str] = []
+        self._left: set[str] = set()
         self._count = 0
 
     def text(self) -> str:
@@ -219,11 +221,11 @@ class Function:
         return result
 
     def remainder(self, a: Operand, divisor: int) -> Value:
-        """The rest of a division of an i64 by a positive number, with the sign of `a`."""
+        """The rest of a division of an i64, which is not negative, by a positive number."""
         a = self.index(a)
         if a.multiple % divisor == 0:
             return self.const(I64, 0)
-        return self.new(I64, f"srem {a}, {divisor}")
+        return self.new(I64, f"urem {a}, {divisor}")
 
     def compare(self, predicate: str, a: Value, b: Operand) -> Value:
         """A comparison by the predicate of `fcmp` or `icmp`, such as `olt` or `slt`."""
@@ -510,9 +512,44 @@ class Function:
         ends = []
         for label, body in ((then, yes), (other, no)):
             self._open(label)
-            values = list((body() if body is not None else None) or ())
-            ends.append([(v, self._block) for v in values])
-            self.put(f"br label %{after}")
+            ends.append(self._ended(body, after))
+        return self._joined(after, ends)
+
+    def attempt(self, body: Callable[[], Carried], failed: Callable[[], Carried]) -> list[Value]:
+        """The values of `body`, or those of `failed` if it leaves."""
+        label, after = self._label("failed"), self._label("after")
+        self._exits.append(label)
+        values = list(body())
+        self._exits.pop()
+        if label not in self._left:
+            return values
+        ends = [self._ended(lambda: values, after)]
+        self._open(label)
+        ends.append(self._ended(failed, after))
+        return self._joined(after, ends)
+
+    def leave(self, condition: Value) -> None:
+        """End the innermost attempt if the condition holds, in any lane."""
+        if condition.name == "false":
+            return
+        if (lanes := condition.type.lanes) > 1:
+            condition = self.compare(
+                "ne", self.new(Type(f"i{lanes}"), f"bitcast {condition} to i{lanes}"), 0
+            )
+        going_on = self._label("holds")
+        self._left.add(self._exits[-1])
+        self.put(f"br {condition}, label %{self._exits[-1]}, label %{going_on}")
+        self._open(going_on)
+
+    def _ended(
+        self, body: Callable[[], Carried | None] | None, after: str
+    ) -> list[tuple[Value, str]]:
+        """The values of a body, each with its block, which goes on at `after`."""
+        values = list((body() if body is not None else None) or ())
+        self.put(f"br label %{after}")
+        return [(v, self._block) for v in values]
+
+    def _joined(self, after: str, ends: Sequence[Sequence[tuple[Value, str]]]) -> list[Value]:
         self._open(after)
         return [self._phi(a, b) for a, b in zip(*ends, strict=True)]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import pairwise
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.frame import Lanes
 from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import Function, Type, Value
+from relaxpy.exec.native.llvm import I8, Function, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Program
 from relaxpy.exec.native.values import Values
@@ -34,6 +35,8 @@ class Loops:
         self.proofs: dict[PrimExpr, Axis] = {}
         self.in_task = False
         """Whether the function is that of a task."""
+        self.tested = False
+        """Whether it is that of a task that tests obligations, so that another one may fail."""
         self.interrupt: Interrupt | None = None
         """What ends `while` loops if a signal of Python arrives."""
 
@@ -66,6 +69,8 @@ class Loops:
 
         def inside(index: Value, *values: Value) -> Sequence[Value] | None:
             frame.pin(values)
+            if self.tested:
+                self.leave_if_failed()
             with frame.level({axis.var: index}), self.opened(axis):
                 return body(*values)
 
@@ -74,25 +79,39 @@ class Loops:
         frame.forget()
         return results
 
-    def failed(self, obligation: Obligation, axes: Sequence[Axis]) -> Value:
-        """Whether an obligation does not hold in an iteration of nested loops."""
-        frame, f = self.frame, self.function
-        if not axes:
-            return frame.fails(obligation)
+    def require(self, obligations: Sequence[Obligation], depth: int = 0) -> None:
+        """Leave where an obligation does not hold, after the first `depth` of their axes.
 
-        def chunk(lanes: Lanes, number: int, found: Value) -> Sequence[Value]:
-            with frame.level(lanes=lanes):
-                bad = frame.wide(frame.fails(obligation), _TESTED)
-                if lanes.mask is not None:
-                    bad = f.arithmetic("and", bad, lanes.mask)
-                return [f.arithmetic("or", found, bad)]
+        Those with the same axes share loops, as in the text, where each loop may never end unless
+        one of them fails.
+        """
+        groups: dict[object, list[Obligation]] = {}
+        for obligation in obligations:
+            if len(obligation.axes) == depth:
+                self.frame.require(obligation)
+            else:
+                axis = obligation.axes[depth]
+                groups.setdefault((axis.var, axis.start, axis.stop), []).append(obligation)
+        for group in groups.values():
+            axis = group[0].axes[depth]
+            if all(len(o.axes) == depth + 1 for o in group):
+                self.chunks(axis, _TESTED, 1, partial(self._tested, group), ())
+            else:
+                self.loop(axis, partial(self.require, group, depth + 1))
 
-        def last(found: Value) -> Sequence[Value]:
-            return self.chunks(axes[-1], _TESTED, 1, chunk, [found])
+    def _tested(self, required: Sequence[Obligation], lanes: Lanes, number: int) -> Sequence[Value]:
+        if self.tested:
+            self.leave_if_failed()
+        with self.frame.level(lanes=lanes):
+            for obligation in required:
+                self.frame.require(obligation)
+        return ()
 
-        first = f.const(Type("i1", _TESTED), 0)
-        [found] = self.nested(axes[:-1], last, [first])
-        return f.fold_lanes(found, lambda a, b: f.arithmetic("or", a, b))
+    def leave_if_failed(self) -> None:
+        """Leave if a task has failed."""
+        f, failure = self.function, self.frame.failure
+        assert failure is not None
+        f.leave(f.compare("ne", f.load(I8, failure), 0))
 
     def nested(
         self,
@@ -112,6 +131,19 @@ class Loops:
         high: Value | int | None = stop.constant
         low = self.frame.index(start) if low is None else low
         return low, self.frame.index(stop) if high is None else high
+
+    def cuts(self, axis: Axis, steps: Sequence[int]) -> list[Value | int]:
+        """The start of an axis, where each of `steps` that follow it ends, and the stop."""
+        start, stop = self.bounds(axis)
+        if isinstance(start, int) and isinstance(stop, int):
+            stop = max(stop, start)
+            return [start, *(start + (stop - start) // s * s for s in steps), stop]
+        f = self.function
+        first, last = f.index(start), f.index(stop)
+        if not axis.extent.is_at_least(0, self.plan.shape_vars):
+            last = f.intrinsic("smax", last, first)
+        extent = last - first
+        return [first, *(last - f.remainder(extent, s) for s in steps), last]
 
     def opened(self, axis: Axis) -> AbstractContextManager[None]:
         """A context in which the bounds of `axis` are used in proofs."""
@@ -139,7 +171,7 @@ class Loops:
         `number` is the position of a vector among `unroll` vectors that follow each other.
         """
         f, frame = self.function, self.frame
-        start, stop = self.bounds(axis)
+        _, stop = self.bounds(axis)
 
         def full(copies: int) -> Callable[..., Sequence[Value]]:
             def inside(index: Value, *values: Value) -> Sequence[Value]:
@@ -161,21 +193,14 @@ class Loops:
                 return body(Lanes(axis.var, index, count, mask), 0, *values)
 
         strides = sorted({count * unroll, count}, reverse=True)
-        cuts: list[Value | int]
-        if isinstance(start, int) and isinstance(stop, int):
-            stop = max(stop, start)
-            cuts = [start, *(start + (stop - start) // s * s for s in strides), stop]
-        else:
-            first, last = f.index(start), f.index(stop)
-            extent = last - first
-            ends = [last - f.remainder(extent, s) for s in strides]
-            cuts = [first, *ends, last]
-        bodies = [*((s, full(s // count)) for s in strides), (count, rest)]
+        cuts = self.cuts(axis, strides)
         values = list(carried)
-        for (low, high), (step, inside) in zip(pairwise(cuts), bodies, strict=True):
-            if isinstance(low, int) and isinstance(high, int) and low == high:
-                continue
-            values = f.loop(low, high, step, values, inside)
+        for (low, high), step in zip(pairwise(cuts), strides, strict=False):
+            values = f.loop(low, high, step, values, full(step // count))
             frame.pin(values)
+        low, high = map(f.index, cuts[-2:])
+        # As a loop, it would add to an index that may be close to the greatest number.
+        values = f.branch(f.compare("slt", low, high), lambda: rest(low, *values), lambda: values)
+        frame.pin(values)
         frame.forget()
         return values

@@ -77,7 +77,12 @@ def obligations(plan: Plan, written: Container[Buffer]) -> Obligations:
             late[tree] = tuple(own)
         else:
             early += [o for o in known if o is not None]
-    return Obligations(tuple(early), late)
+    once = {(_loops(o), o.path, o.index, o.size): o for o in early}
+    return Obligations(tuple(once.values()), late)
+
+
+def _loops(obligation: Obligation) -> tuple[object, ...]:
+    return tuple((a.var, a.start, a.stop) for a in obligation.axes)
 
 
 def _may_jump(tree: Tree) -> bool:

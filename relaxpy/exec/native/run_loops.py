@@ -188,9 +188,7 @@ class RunLoops(Loops):
 
         if any(m.initial is not None for m in members):
             self.chunks(along, count, 1, begin, ())
-        start, stop = map(f.index, self.bounds(row))
-        extent = stop - start
-        blocks = stop - f.remainder(extent, _SWEPT_ROWS)
+        start, blocks, stop = self.cuts(row, [_SWEPT_ROWS])
         f.loop(
             start,
             blocks,

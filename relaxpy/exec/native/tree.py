@@ -170,6 +170,21 @@ class _Reader:
         return replace(tile, axis=row, body=tuple(fused(body, self.plan.root)), size=size)
 
 
+def may_fail(tree: Tree) -> bool:
+    """Whether a tree of a program tests obligations."""
+    match tree:
+        case Late():
+            return True
+        case Run(checked=checked):
+            return checked
+        case For(body=body) | Tile(body=body):
+            return any(map(may_fail, body))
+        case Tasks(body=inner):
+            return may_fail(inner)
+        case _:
+            raise AssertionError(f"an unknown tree: {tree}")
+
+
 def whole_runs(tree: Tree) -> Iterator[Run]:
     """The runs of a tree with whole axes; none if it has others than these."""
     members = tree.body if isinstance(tree, Tile) else (tree,)

@@ -16,7 +16,7 @@ from relaxpy.exec.native.llvm import I8, I64, Function, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
 from relaxpy.exec.native.run_loops import RunLoops
-from relaxpy.exec.native.tree import Late, Program, Tasks
+from relaxpy.exec.native.tree import Late, Program, Tasks, may_fail
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer
@@ -57,8 +57,7 @@ class TreeLoops(RunLoops):
     def _late(self, required: Sequence[Obligation]) -> None:
         """Test obligations of the tree that follows."""
         with self.frame.level():
-            for obligation in required:
-                self.frame.fail(self.failed(obligation, obligation.axes))
+            self.require(required)
 
     def _scalar(self, run: Run) -> None:
         """A statement in each iteration, one after the other."""
@@ -154,12 +153,26 @@ class TreeLoops(RunLoops):
             there.failure = None if frame.failure is None else value(frame.failure)
             loops = TreeLoops(self.program, there)
             loops.proofs, loops.in_task = dict(self.proofs), True
+            loops.tested = may_fail(tree)
             first = task * size(share)
             last = inner.intrinsic("smin", first + size(share), size(blocks))
-            loops.blocks(tree, first, last, [size(n) for n in extents])
+
+            def run() -> Sequence[Value]:
+                loops.blocks(tree, first, last, [size(n) for n in extents])
+                return ()
+
+            def fail() -> Sequence[Value]:
+                assert there.failure is not None
+                # Tasks may fail at the same time, but no other value is ever stored.
+                inner.store(inner.const(I8, 1), there.failure)
+                return ()
+
+            inner.attempt(run, fail)
 
         rounded = combine(f, "add", blocks, combine(f, "add", share, -1))
         parallel(f, combine(f, "sdiv", rounded, share), list(captured.values()), body)
+        if may_fail(tree):
+            self.leave_if_failed()
         frame.forget()
 
     def _extent(self, axis: Axis) -> Size:
@@ -188,6 +201,8 @@ class TreeLoops(RunLoops):
             known = {tree.low: low, tree.high: f.intrinsic("smin", high, stop)}
             known |= {a.var: value for a, value in zip(tree.outer, outer, strict=True)}
             self.proofs[tree.low] = self.proofs.get(axis.start, axis)
+            if self.tested:
+                self.leave_if_failed()
             with ExitStack() as stack:
                 if tree.number is not None:
                     known[tree.number.var] = number

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from relaxpy.exec.native.frame import Frame, RefusedError, storage_type, value_type
-from relaxpy.exec.native.llvm import BOOL, I8, I64, Type, Value
+from relaxpy.exec.native.llvm import BOOL, I64, Type, Value
 from relaxpy.exec.native.maths import MATHS, emit_maths, narrow, widen
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.ir.core.dtype import DataType
@@ -304,8 +304,8 @@ class Values(Frame):
 
     # ---- obligations
 
-    def fails(self, obligation: Obligation) -> Value:
-        """Whether an obligation does not hold in the present iteration."""
+    def require(self, obligation: Obligation) -> None:
+        """Leave if an obligation does not hold in the present iteration, or in an active lane."""
         f, index = self.function, obligation.index
         if obligation.size is not None:
             value, size = self.index(index), self.extent(obligation.size)
@@ -316,20 +316,13 @@ class Values(Frame):
             bad = self.apply("is zero", lambda x: f.compare("eq", x, 0), self.value(index))
         for test in obligation.path:
             bad = self.bits("and", bad, self.value(test))
-        return bad
+        if self.lanes is not None and self.lanes.mask is not None:
+            bad = self.bits("and", bad, self.lanes.mask)
+        f.leave(bad)
 
     def negated(self, condition: Value) -> Value:
         """Whether a condition does not hold."""
         return self.bits("xor", condition, self.function.const(BOOL, 1))
-
-    def fail(self, bad: Value) -> None:
-        """Note that an obligation does not hold if `bad`."""
-        f = self.function
-        if self.failure is None:
-            self.failure = f.alloca(I8, 1)
-        failure = self.failure
-        # Tasks may fail at the same time, but no other value is ever stored.
-        f.branch(bad, lambda: f.store(f.const(I8, 1), failure))
 
     # ---- conversions
 
@@ -380,19 +373,18 @@ class Values(Frame):
         return self.apply(f"{name} {element}", lambda x: f.cast(name, x, element), value)
 
     def _to_integer(self, value: Value, target: DataType, type: Type) -> Value:
-        """Toward zero. A value outside the range of the datatype has no defined result."""
+        """Toward zero. A value outside the range has the result of conversions by the processor."""
         f = self.function
         if str(target) == "uint64":
 
-            def saturated(x: Value) -> Value:
-                return f.call(
-                    f"llvm.fptoui.sat.{x.type.of('i64').suffix}.{x.type.suffix}",
-                    x.type.of("i64"),
-                    x,
-                )
+            def unsigned(x: Value) -> Value:
+                half = f.const(x.type, 2.0**63)
+                above = f.compare("oge", x, half)
+                low = f.cast("fptosi", f.select(above, _exact("sub", x, half), x), "i64")
+                return f.select(above, f.arithmetic("xor", low, -(1 << 63)), low)
 
-            return self.apply("fptoui i64", saturated, value)
-        # Those of fewer bits are the lowest ones, as in C; negative numbers wrap.
+            return self.apply("fptoui i64", unsigned, value)
+        # Those of fewer bits are the lowest ones; negative numbers wrap.
         wide = "i64" if type.bits == 64 or str(target) == "uint32" else "i32"
         result = self.apply(f"fptosi {wide}", lambda x: f.cast("fptosi", x, wide), value)
         return self._resized(result, target, type)

@@ -308,9 +308,11 @@ class ArrayEmitter:
         """The values of a loop variable along its axis."""
         axis = next(a for a in self.layout if a.var is var)
         bounds = [self.scope.index(axis.start), self.scope.index(axis.stop)]
-        if as_poly(axis.start).same(0):
-            bounds = bounds[1:]
-        node: ast.expr = call("np.arange", *bounds, dtype=dtype_name(var.dtype))
+        function = "rt.positions"
+        if axis.extent.constant is not None:
+            function = "np.arange"
+            bounds = bounds[1:] if as_poly(axis.start).same(0) else bounds
+        node: ast.expr = call(function, *bounds, dtype=dtype_name(var.dtype))
         missing = len(self.layout) - 1 - self.layout.index(axis)
         if missing:
             node = item(node, ast.Slice(), *[None] * missing)

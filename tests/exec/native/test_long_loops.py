@@ -1,0 +1,157 @@
+"""A loop that is too long to end ends where an index, a divisor or an assertion fails."""
+
+from __future__ import annotations
+
+import faulthandler
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.exec.native.claims import claim
+
+LAST = 2**63 - 1
+PARAMS = (
+    'm: T.int64, n: T.int64, A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int64"), '
+    'B: T.Buffer((8,), "float32")'
+)
+A = np.arange(8, dtype="float32")
+ZEROS = np.zeros(8, "float32")
+
+
+@pytest.fixture(autouse=True)
+def _deadline() -> Iterator[None]:
+    """Nothing else ends native code that does not end."""
+    faulthandler.dump_traceback_later(100, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.mark.parametrize(
+    ("m", "body"),
+    [
+        (0, ["for i in range(n):", "    B[0] = B[0] + A[i]"]),
+        (0, ["for i in range(n):", "    B[i] = A[i]"]),
+        (0, ["for i in range(n):", "    B[0] = B[0] + A[n - 1 - i]"]),
+        (0, ["for i in range(n):", "    B[0] = B[0] + A[7 - i]"]),
+        (2, ["for i in range(n):", "    B[i * m] = A[i * m]"]),
+        (-(2**62), ["for i in range(m, n):", "    B[0] = B[0] + A[i]"]),
+        (LAST - 3, ["for i in range(m, n):", "    B[0] = B[0] + A[i - m + 6]"]),
+        (3, ["for i in range(n):", "    for j in range(m):", "        B[j] = A[i * 2 + j]"]),
+        (3, ["for j in range(m):", "    for i in range(n):", "        B[j] = B[j] + A[i + j]"]),
+        (3, ["for i in range(n):", "    if i >= m:", "        B[0] = B[0] + A[i]"]),
+        (0, ["for i in range(I[3]):", "    B[0] = B[0] + A[i]"]),
+    ],
+)
+def test_indices_that_are_known_first(
+    m: int, body: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = claim(monkeypatch, body, PARAMS)
+    lengths = np.array([0, 1, 2, LAST, 1, 1, 1, 1])
+    kernel.fails("outside dimension 0 of buffer", m, LAST, A, lengths, ZEROS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Each iteration reads what those before it computed.
+        ["for i in range(n):", "    B[B32(0)] = B[i] + A[i]"],
+        ["for i in range(n):", "    B[i % 4] = A[B32(i % 4) + i]"],
+        ["for i in range(n):", "    for j in range(I[i]):", "        B[j % 8] = A[B32(j)]"],
+        ["for i in range(2):", "    for j in range(n):", "        B[B32(j % 4)] = A[j]"],
+        ["for i in range(n):", "    if B[i % 4] == T.float32(0):", "        B[B32(i)] = A[1]"],
+        ["while B[0] < T.float32(1):", "    for i in range(n):", "        B[B32(i)] = B[i]"],
+        ["for i in range(n):", "    while B[1] < A[i]:", "        B[1] = B[1] + A[B32(i)]"],
+        ["for i in range(n):", "    if i == 2**60:", "        break", "    B[B32(i)] = B[i]"],
+        ["for i in range(n):", "    B[i % 3] = T.Cast('float32', I[i % 3] // I[B32(i % 3)])"],
+    ],
+)
+def test_indices_that_the_kernel_computes(body: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = [line.replace("B32(", "T.Cast('int64', B[0]) + (") for line in body]
+    kernel = claim(monkeypatch, text, PARAMS)
+    lengths = np.array([0, LAST, 1, LAST, 1, 1, 1, 1])
+    found = kernel.same(0, LAST, A, lengths, ZEROS)
+    assert found is not None
+    assert "outside" in found or "zero" in found
+
+
+def test_an_assertion(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = [
+        "for i in range(n):",
+        "    B[0] = B[0] + T.float32(1)",
+        '    assert B[0] < T.float32(4), "too many"',
+    ]
+    kernel = claim(monkeypatch, body, PARAMS)
+    kernel.runs(0, 3, A, np.arange(8), ZEROS)
+    kernel.fails("too many", 0, LAST, A, np.arange(8), ZEROS)
+
+
+def test_the_first_failure_ends_all_tests_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Native code cannot prove the first index, which is inside in all iterations.
+    body = [
+        "for i in range(n):",
+        "    for j in range(m):",
+        "        B[0] = B[0] + A[I[i % 4]] + A[i * 2 + j]",
+    ]
+    kernel = claim(monkeypatch, body, PARAMS)
+    kernel.runs(2, 3, A, np.arange(8), ZEROS)
+    found = kernel.same(2, LAST, A, np.arange(8), ZEROS)
+    assert found is not None
+    assert "memory" in found  # that NumPy would need for all iterations
+
+
+def test_loops_without_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = [
+        "for i in range(n, n):",
+        "    B[0] = B[0] + A[i]",
+        "for i in range(n):",
+        "    for j in range(m):",
+        "        B[0] = B[0] + A[i + j]",
+    ]
+    kernel = claim(monkeypatch, body, PARAMS)
+    for m, n in ((LAST, 0), (LAST, -LAST), (-LAST, 1), (0, 7), (1, 7)):
+        kernel.runs(m, n, A, np.arange(8), ZEROS)
+
+
+@pytest.mark.parametrize("stop", [2**31 - 1, 2**31 - 2, -(2**31)])
+def test_loops_over_int32(stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = 'n: T.int32, A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")'
+    body = [
+        "for i in range(n):",
+        "    B[0] = B[0] + A[i + 1]",
+        "for i in range(n - 3, n):",
+        "    B[i - n + 3] = A[i - n + 4]",
+    ]
+    kernel = claim(monkeypatch, body, params)
+    if stop < 0:
+        kernel.runs(0, A, ZEROS)
+        kernel.runs(-5, A, ZEROS)
+    else:
+        kernel.fails("outside dimension 0 of buffer A", stop, A, ZEROS)
+
+
+def test_the_last_iterations_of_int64(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = ["for i in range(m, n):", "    B[i - m] = A[n - 1 - i] + A[I[i - m]]"]
+    kernel = claim(monkeypatch, body, PARAMS)
+    for count in (1, 3, 8):
+        kernel.runs(LAST - count, LAST, A, np.arange(8), ZEROS)
+    kernel.fails("outside", LAST - 9, LAST, A, np.arange(8), ZEROS)
+
+
+def test_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that fails ends the others, also those of iterations that come later."""
+    params = 'n: T.int64, A: T.Buffer((8,), "int64"), B: T.Buffer((300000,), "int64")'
+    body = [
+        'P = T.alloc_buffer((300000,), "int64")',
+        "for i in range(300000):",
+        "    P[i] = B[i] * T.int64(2)",
+        "for i in range(300000):",
+        "    for j in range(n):",
+        "        B[i] = B[i] + A[P[i] + j % 2]",
+    ]
+    kernel = claim(monkeypatch, body, params)
+    b = np.zeros(300000, "int64")
+    kernel.runs(3, np.arange(8), b)
+    b[0] = 4
+    kernel.fails("outside dimension 0 of buffer A", 3, np.arange(8), b, restored=True)
+    kernel.fails("memory", LAST, np.arange(8), b, restored=True)
