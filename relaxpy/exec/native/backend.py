@@ -29,9 +29,14 @@ from relaxpy.exec.native.pool import thread_count
 from relaxpy.exec.native.price import check_length, check_price
 from relaxpy.exec.native.signature import Signature, signature_of
 from relaxpy.exec.native.split import in_tasks
-from relaxpy.exec.native.tree import program_of
+from relaxpy.exec.native.tree import Program, program_of
 from relaxpy.exec.runtime.support import run_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc
+
+
+def rewritten(program: Program) -> Program:
+    """`program` with contractions joined with what follows them, short axes joined, and tasks."""
+    return in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
 
 
 class NativeBackend:
@@ -90,7 +95,7 @@ class NativeBackend:
             raise RefusedError("it has views of memory, pointers or constants")
         program = program_of(plan)
         check_price(program)
-        program = in_tasks(with_flat_axes(with_chains(with_epilogues(program))))
+        program = rewritten(program)
         signature = signature_of(program)
         symbol = f"kernel{len(self.claimed)}"
         before = self.module.copy()

@@ -36,8 +36,10 @@ def with_chains(program: Program) -> Program:
     if any(isinstance(tree, Late) for tree in program.trees):
         return program
     finder = _Finder(program)
+    plan = program.plan
     trees: list[Tree] = []
-    elided, blocks = {*program.elided}, dict[Buffer, Buffer]()
+    rows: dict[Buffer, BufferLoad] = {}
+    blocks: dict[Buffer, Buffer] = {}
     number = 0
     while number < len(program.trees):
         chain = finder.chain(program.trees[number:])
@@ -47,18 +49,23 @@ def with_chains(program: Program) -> Program:
             continue
         builder = _Builder(program, chain)
         trees += [*chain.before, builder.tasks()]
+        rows |= builder.rows
         blocks |= builder.blocks
-        here = builder.blocks.items()
-        elided = {*(elided - builder.blocks.keys()), *(b for a, b in here if a in elided)}
         number += chain.count
-    new = dict.fromkeys(blocks.values())
+    elided = frozenset(blocks.get(b, b) for b in program.elided)
+    shared = {
+        block: blocks[plan.root(buffer)]
+        for buffer, block in blocks.items()
+        if block not in elided and plan.root(buffer) is not buffer
+    }
     return replace(
         program,
+        plan=replace(plan, shared={**plan.shared, **shared}),
         trees=tuple(trees),
-        elided=frozenset(elided),
-        written=program.written.union(new),
-        partial=(*program.partial, *(b for b in new if b not in elided)),
-        replaced=frozenset(blocks),
+        elided=elided,
+        written=program.written.union(rows),
+        partial=(*program.partial, *(b for b in rows if b not in elided)),
+        rows=rows,
     )
 
 
@@ -67,11 +74,13 @@ class _Chain:
     """The parts from the first contraction to the second one, of `count` trees.
 
     `leading` are the axes of the dimensions that come first in all `buffers`; the last of them is
-    that of the rows. Trees in between that do not use the buffers run `before`.
+    that of the rows, and the indices of those `above` it are the same in all accesses. Trees in
+    between that do not use the buffers run `before`.
     """
 
     parts: tuple[Run, ...]
     leading: Mapping[int, Axis]
+    above: tuple[PrimExpr, ...]
     buffers: frozenset[Buffer]
     before: tuple[Tree, ...]
     count: int
@@ -172,7 +181,8 @@ class _Finder:
             if there is None:
                 return None
             renamed.append(_renamed(run, there))
-        row = leading[max(leading)].var
+        position = max(leading)
+        row = leading[position].var
         for run in (renamed[0], renamed[-1]):
             product = product_of(run, self.root)
             if product is None or not any(
@@ -180,7 +190,8 @@ class _Finder:
                 for operand in product.operands[1:3]
             ):
                 return None
-        return _Chain(tuple(renamed), leading, frozenset(buffers), tuple(before), count)
+        above = indices[:position]
+        return _Chain(tuple(renamed), leading, above, frozenset(buffers), tuple(before), count)
 
 
 def _members(run: Run) -> tuple[Assignment, ...]:
@@ -237,19 +248,21 @@ def _renamed(run: Run, axes: Mapping[Var, Axis]) -> Run:
 
 
 class _Builder:
-    """Builds the tasks of a chain; `blocks` has the rows of a block of each of its buffers."""
+    """Builds the tasks of a chain; `blocks` has the rows of a block of each of its buffers.
+
+    The first row of these is where `rows` says.
+    """
 
     def __init__(self, program: Program, chain: _Chain) -> None:
         self.program, self.chain = program, chain
         self.row = max(chain.leading)
-        owners: dict[tuple[Buffer, bool], Buffer] = {}
-        self.blocks: dict[Buffer, Buffer] = {}
-        for buffer in (b for b in program.plan.local if b in chain.buffers):
-            owner = buffer if buffer in program.elided else program.plan.root(buffer)
-            key = owner, buffer in program.elided
-            if key not in owners:
-                owners[key] = decl_buffer(buffer.shape[self.row :], buffer.dtype, buffer.name)
-            self.blocks[buffer] = owners[key]
+        local = (b for b in program.plan.local if b in chain.buffers)
+        self.blocks = {b: decl_buffer(b.shape[self.row :], b.dtype, b.name) for b in local}
+        first = IntImm(INT64, 0)
+        self.rows = {
+            block: BufferLoad(b, (*chain.above, *(first for _ in block.shape)))
+            for b, block in self.blocks.items()
+        }
 
     def tasks(self) -> Tasks:
         """The tasks: blocks of rows, in each iteration of the other leading axes."""
@@ -267,7 +280,7 @@ class _Builder:
             Tile(block, start, stop, tuple(inner), {}, frozenset(), 1),
             replace(two, axes=(block, *two.axes)),
         )
-        rows = dict.fromkeys(self.blocks.values(), Row(0, 0))
+        rows = dict.fromkeys(self.rows, Row(0, 0))
         axis = Axis(Var(row.var.name, INT64), low, high)
         tree = Tile(axis, first, end, body, rows, frozenset(rows), size)
         time = time_of(replace(tree, axis=row), self.program.plan, [*outer, row])

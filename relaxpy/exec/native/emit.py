@@ -180,7 +180,7 @@ class KernelEmitter:
         }
         total = f.const(I64, 0)
         offsets: dict[Buffer, Value] = {}
-        elided = self.program.elided | self.program.replaced
+        elided = {*self.program.elided, *(load.buffer for load in self.program.rows.values())}
         shared = self.plan.shared
         needed = {
             shared.get(e.buffer, e.buffer) for e in self.plan.nest.local if e.buffer not in elided

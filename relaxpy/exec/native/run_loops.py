@@ -50,7 +50,7 @@ class RunLoops(Loops):
             along = lane_axis(run, self.proofs)
             if along is not None and any(along is a for a in run.axes):
                 rest = tuple(a for a in run.axes if a is not along)
-                columns = self._sweep if _is_swept(run) else self._columns
+                columns = self._sweep if is_swept(run) else self._columns
                 self.iterations(rest, lambda: columns(run, along))
             else:
                 self.iterations(run.axes, lambda: self._element(run, along))
@@ -418,7 +418,7 @@ def _searched(run: Run) -> PrimExpr | None:
     return None
 
 
-def _is_swept(run: Run) -> bool:
+def is_swept(run: Run) -> bool:
     """Whether accumulations over one axis may keep their sums in the targets."""
     if len(run.over) != 1 or (run.over[0].extent.constant or _LEAST_SWEPT) < _LEAST_SWEPT:
         return False

@@ -41,6 +41,8 @@ _FEW = 16
 """Up to so many blocks, an accumulation is divided instead of its results."""
 _SHARE = 16
 """The least number of elements that are accumulated into a partial result."""
+_UNROLLED = 8
+"""A stretch is a multiple of so many iterations, which the loop over it runs together."""
 
 
 def in_tasks(program: Program) -> Program:
@@ -203,7 +205,7 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
     extent = axis.extent.constant
     if extent is not None:
         size = max(size, -(-extent // cost.MOST_TASKS))
-    unit = _LANES if axis is along else 8
+    unit = _LANES if axis is along else _UNROLLED
     return -(-size // unit) * unit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.domain import tests_within
@@ -18,7 +18,7 @@ from relaxpy.exec.native.fusion import fused
 from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.obligations import Obligation, obligations
 from relaxpy.ir.arith.algebra.affine import IndexPoly
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 
 
@@ -62,8 +62,11 @@ class Program:
     early: tuple[Obligation, ...]
     partial: tuple[Buffer, ...] = ()
     """Further local buffers."""
-    replaced: frozenset[Buffer] = frozenset()
-    """The local buffers in whose place others are used."""
+    rows: Mapping[Buffer, BufferLoad] = field(default_factory=dict)
+    """The buffers that have the rows of one block of others, which need no memory.
+
+    Each with the element of the other buffer that its first one is in the first block.
+    """
 
 
 def program_of(plan: Plan) -> Program:

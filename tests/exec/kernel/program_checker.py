@@ -8,25 +8,29 @@ the program is accumulated into the element where the program combines the stret
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
+from unittest import mock
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
+from relaxpy.exec.kernel.plan import blocking
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
+from relaxpy.exec.native import chains, cost, split, tree as native
+from relaxpy.exec.native.backend import rewritten
 from relaxpy.exec.native.contract import product_of
-from relaxpy.exec.native.epilogues import with_epilogues
-from relaxpy.exec.native.flat import with_flat_axes
 from relaxpy.exec.native.lanes import lane_axis
-from relaxpy.exec.native.split import in_tasks
+from relaxpy.exec.native.run_loops import is_swept
 from relaxpy.exec.native.tree import Late, Program, Tasks, program_of
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import IntImm, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from tests.exec.kernel.schedule_checker import OrderError, PlanRun, Ready
-from tests.exec.kernel.schedule_text import TextRun
+from tests.exec.kernel.schedule_checker import Memory, OrderError, PlanRun, Ready
+from tests.exec.kernel.schedule_text import Cell, TextRun
 
 
 def program_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan, text: TextRun) -> str | None:
@@ -36,13 +40,31 @@ def program_fault(func: PrimFunc, args: tuple[Any, ...], plan: Plan, text: TextR
     """
     if plan.views or plan.nest.pointers or plan.nest.constants:
         return None
-    program = in_tasks(with_flat_axes(with_epilogues(program_of(plan))))
+    program = rewritten(program_of(plan))
     for lanes in (2, 64):
         try:
             ProgramRun(program.plan, text, program=program, lanes=lanes).whole()
         except OrderError as error:
             return str(error)
     return None
+
+
+SMALL = {
+    blocking: {"_LEAST_PASSES": 1, "_LEAST_BYTES": -1},
+    native: {"_ROW_ELEMENTS": 3, "_BLOCK_ELEMENTS": 4, "_PRODUCT_ROWS": 2, "_COLUMNS": 2},
+    chains: {"_MOST_ROWS": 2},
+    cost: {"GRAIN": 0},
+    split: {"_LANES": 2, "_COLUMNS": 1, "_FEW": 3, "_SHARE": 2, "_UNROLLED": 1},
+}
+
+
+@contextmanager
+def small_blocks() -> Iterator[None]:
+    """However short loops are, and however little they compute: they run in blocks and in tasks."""
+    with ExitStack() as stack:
+        for module, values in SMALL.items():
+            stack.enter_context(mock.patch.multiple(module, **values))
+        yield
 
 
 @dataclass
@@ -55,9 +77,11 @@ class ProgramRun(PlanRun):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.numbers = 0
+        self.proofs: dict[PrimExpr, Axis] = {}
+        """The axes of which others are blocks, by the start of these."""
         self.results: dict[Buffer, Assignment] = {}
         self.parts: dict[Buffer, list[Ready]] = {}
-        for run in runs(self.program.trees):
+        for run in _runs(self.program.trees):
             for statement in run.assignments:
                 if (source := self.part(statement)) is not None:
                     self.results[source], self.parts[source] = statement, []
@@ -71,10 +95,18 @@ class ProgramRun(PlanRun):
             return "a register", buffer.name, self.numbers
         return super().owner(buffer)
 
+    def locate(self, buffer: Buffer, indices: tuple[int, ...]) -> tuple[Cell, Memory]:
+        cell, memory = super().locate(buffer, indices)
+        if (first := self.program.rows.get(buffer)) is not None:
+            name, where = self.locate(first.buffer, tuple(map(self.index, first.indices)))[0]
+            cell = name, where + memory[1]
+        return cell, memory
+
     def part(self, statement: Assignment) -> Buffer | None:
         """The buffer of the results of stretches that a statement combines."""
+        stretches = set(self.program.partial).difference(self.program.rows)
         match statement.value:
-            case BufferLoad(buffer=buffer) if buffer in self.program.partial:
+            case BufferLoad(buffer=buffer) if buffer in stretches:
                 return buffer
             case _:
                 return None
@@ -94,18 +126,18 @@ class ProgramRun(PlanRun):
                 emit = self.scalar if tree.is_scalar else self.joined
                 emit(tree)
             case Tile(axis=axis, body=body, local=local, size=int(size)):
-                outer = self.block
+                self.proofs[tree.low] = self.proofs.get(axis.start, axis)
                 low, high = self.bound(axis.start), self.bound(axis.stop)
                 for first in reversed(range(low, high, size)):
                     self.env[tree.low] = self.env[axis.var] = first
                     self.env[tree.high] = min(first + size, high)
-                    self.block = local, first
+                    self.blocks |= dict.fromkeys(local, first)
                     self.trees(body)
-                self.block = outer
-            case Tasks(outer=outer_axes, axis=axis, size=size, body=body, number=number):
+            case Tasks(outer=outer, axis=axis, size=size, body=body, number=number):
+                self.proofs[tree.low] = self.proofs.get(axis.start, axis)
                 low, high = self.bound(axis.start), self.bound(axis.stop)
                 starts = range(low, high, size)
-                for _ in self.anyhow(outer_axes, frozenset(a.var for a in outer_axes)):
+                for _ in self.anyhow(outer, frozenset(a.var for a in outer)):
                     for count in reversed(range(len(starts))):
                         self.env[tree.low] = starts[count]
                         self.env[tree.high] = min(starts[count] + size, high)
@@ -146,16 +178,23 @@ class ProgramRun(PlanRun):
                 self.total(run, statement, run.axes, self.parts[source])
             return
         if product_of(run, self.plan.root) is not None:
-            self.vector(run, run.axes, run.over)
+            for tile in self.tiles(run.axes):
+                self.vector(run, tile, run.over)
             return
-        axis = lane_axis(run)
+        axis = lane_axis(run, self.proofs)
         outside = tuple(a for a in run.axes if a is not axis)
         for _ in self.anyhow(outside, run.independent):
             if axis is None or axis in run.over:
                 self.vector(run, (), () if axis is None else (axis,))
-                continue
-            for lanes in self.vectors(axis, run.independent):
-                self.vector(run, (lanes,), ())
+            elif is_swept(run):
+                self.vector(run, (axis,), ())
+            else:
+                for lanes in self.vectors(axis, run.independent):
+                    self.vector(run, (lanes,), ())
+
+    def tiles(self, axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
+        """Boxes with as many iterations of each axis as there are lanes, backwards."""
+        yield from product(*(list(self.vectors(a, frozenset((a.var,)))) for a in axes))
 
     def vectors(self, axis: Axis, independent: frozenset[Var]) -> Iterator[Axis]:
         """Parts of an axis with as many iterations as there are lanes."""
@@ -178,7 +217,7 @@ class ProgramRun(PlanRun):
                         continue
                     for one in ready:
                         self.write(one)
-                self.numbers += 1
+                self.numbers += not run.after
         for statement, ready in totals.items():
             self.total(run, statement, lanes, ready)
         for statement in run.after:
@@ -199,3 +238,17 @@ class ProgramRun(PlanRun):
                 self.begin(statement, statement.initial, ready)
         for one in ready:
             self.write(one)
+
+
+def _runs(trees: Iterable[Tree]) -> Iterator[Run]:
+    """The runs of trees, also those in tasks."""
+    for tree in trees:
+        match tree:
+            case Run():
+                yield tree
+            case For(body=body) | Tile(body=body):
+                yield from _runs(body)
+            case Tasks(body=inner):
+                yield from _runs((inner,))
+            case _:
+                pass

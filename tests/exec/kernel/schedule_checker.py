@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -115,14 +115,15 @@ class PlanRun:
 
     def __post_init__(self) -> None:
         self.env: Env = sizes_of(self.text.func, self.text.args)
-        self.block: tuple[frozenset[Buffer], int] = frozenset(), 0
+        self.blocks: dict[Buffer, int] = {}
+        """The number of the block in which a buffer lives that only does so in blocks."""
         self.serial: list[Var] = []
         self.named: dict[str, int] = {}
-        self.left: defaultdict[object, deque[Stored]] = defaultdict(deque)
-        self.by_cell: defaultdict[Cell, deque[Stored]] = defaultdict(deque)
+        self.equal: defaultdict[object, list[Stored]] = defaultdict(list)
+        self.by_cell: defaultdict[Cell, list[Stored]] = defaultdict(list)
         self.done: set[int] = set()
         for stored in self._forwarded():
-            self.left[stored.position, stored.cell, stored.sources].append(stored)
+            self.equal[stored.position, stored.cell, stored.sources].append(stored)
             self.by_cell[stored.cell].append(stored)
         self.arguments = {b.name: b for b in self.text.func.buffer_map.values()}
         for name, buffer in self.arguments.items():
@@ -194,8 +195,7 @@ class PlanRun:
         buffer = self.plan.views.get(buffer, buffer)
         while buffer in self.plan.shared:
             buffer = self.plan.shared[buffer]
-        local, number = self.block
-        return (buffer, number) if buffer in local else buffer
+        return (buffer, self.blocks[buffer]) if buffer in self.blocks else buffer
 
     def believed(self, buffer: Buffer) -> Buffer:
         """The owner of the memory of `buffer` as an emitter sees it."""
@@ -243,7 +243,9 @@ class PlanRun:
 
         value = evaluate(store.value, self.env, noted)
         cell, memory = self.locate(target, indices)
-        stored = self.match(position_of(store), cell, frozenset(found) - {cell})
+        sources = frozenset(found) - {cell}
+        iteration = self.iteration(target, memory[1])
+        stored = self.match(position_of(store), cell, sources, *iteration)
         if stored.kind is not None and cell not in stored.reads:
             found.pop(cell, None)
         self.compare(stored, found)
@@ -261,22 +263,37 @@ class PlanRun:
 
         return Ready(stored, memory, combined)
 
-    def match(self, position: str, cell: Cell, sources: frozenset[Cell]) -> Stored:
-        queue = self.left[position, cell, sources]
-        while queue and queue[0].number in self.done:
-            queue.popleft()
-        if not queue:
+    def match(
+        self,
+        position: str,
+        cell: Cell,
+        sources: frozenset[Cell],
+        iteration: int,
+        iterations: int,
+    ) -> Stored:
+        """The store of the text that is executed now, one of those that read the same elements.
+
+        That of this iteration, by the element in a buffer with one for each, or the names of loops.
+        """
+        equal = self.equal[position, cell, sources]
+        left = [s for s in equal if s.number not in self.done]
+        if not left:
             reads = ", ".join(f"{name}[{where}]" for name, where in sorted(sources))
             raise OrderError(
                 f"the store in {position} to {cell[0]}[{cell[1]}] from {reads or 'nothing'} "
                 "is not in the text, or not so often"
             )
-        # Of equal stores choose the one in this iteration, by the names of loops.
-        left = (s for s in queue if s.number not in self.done)
         here = (s for s in left if all(self.named.get(v.name) == n for v, n in s.loops.items()))
-        stored = next(here, queue[0])
+        stored = next(here, left[0])
+        if len(equal) == iterations:
+            stored = equal[iteration] if equal[iteration] in left else stored
         self.done.add(stored.number)
         return stored
+
+    def iteration(self, target: Buffer, place: int) -> tuple[int, int]:
+        """For which iteration a buffer has the element at a place, and for how many it has one."""
+        own = max(1, math.prod(self.text.shapes[self.plan.views.get(target, target).name]))
+        return place // own, math.prod(map(self.index, target.shape)) // own
 
     def compare(self, stored: Stored, found: dict[Cell, Token]) -> None:
         for cell, token in found.items():
@@ -365,12 +382,10 @@ class PlanRun:
                     self.trees(body)
                 self.serial.pop()
             case Tile(axis=axis, low=low, high=high, body=body, local=local):
-                outer = self.block
                 for n in reversed(range(self.index(axis.start), self.index(axis.stop))):
                     self.env[low], self.env[high] = n, n + 1
-                    self.block = local, n
+                    self.blocks |= dict.fromkeys(local, n)
                     self.trees(body)
-                self.block = outer
             case Run(statement=statement) if self.is_in_domain(statement, tree.loops):
                 self.run(tree, statement)
 

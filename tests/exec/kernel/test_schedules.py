@@ -3,21 +3,22 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.exec.kernel.plan import blocking, dependence
+from relaxpy.exec.kernel.plan import dependence
 from relaxpy.exec.kernel.plan.planner import make_plan
-from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.native import fusion, tree as native
 from relaxpy.script import from_source
 from tests.exec.kernel.program_checker import program_fault
 from tests.exec.kernel.schedule_checker import first_fault
 from tests.exec.kernel.schedule_text import TextRun
-from tests.fuzz.schedules import LENGTHS, kernel, perform
+from tests.fuzz.chains import Chain
+from tests.fuzz.schedules import LENGTHS, arguments_of, kernel, perform
 
 COLLIDING = from_source("""
 @T.prim_func
@@ -106,63 +107,30 @@ def test_the_checker_names_the_dependence_that_is_violated() -> None:
 
 
 @settings(max_examples=80)
-@given(st.integers(0, 1 << 30), st.integers(1, 4), st.integers(1, 4), st.sampled_from(LENGTHS))
+@given(
+    st.integers(0, 1 << 30),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from(LENGTHS),
+    st.booleans(),
+)
 def test_any_adversary_is_performed_as_its_text_says(
-    seed: int, rows: int, places: int, most: int
+    seed: int, rows: int, places: int, most: int, small: bool
 ) -> None:
-    perform(kernel(seed, most), rows, places, seed)
+    perform(kernel(seed, most), arguments_of(rows, places, seed), small=small)
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_blocks_of_rows_are_in_a_legal_order(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_are_in_a_legal_order(number: int) -> None:
     """However few rows there are, and however little they compute."""
-    monkeypatch.setattr(blocking, "_LEAST_PASSES", 1)
-    monkeypatch.setattr(blocking, "_LEAST_BYTES", -1)
-    for name, size in (("_ROW_ELEMENTS", 3), ("_BLOCK_ELEMENTS", 4), ("_COLUMNS", 2)):
-        monkeypatch.setattr(native, name, size)
-    perform(kernel(f"rows/{number}", 4), 1 + number // 4 % 4, 1 + number % 4, number)
+    arguments = arguments_of(1 + number // 4 % 4, 1 + number % 4, number)
+    perform(kernel(f"rows/{number}", 4), arguments, small=True)
 
 
-def fault_of_program(text: str, *args: np.ndarray) -> str:
-    """What is wrong with the program of a kernel; nothing if the result is empty."""
-    func = from_source(text)
-    return program_fault(func, args, make_plan(func, "f"), TextRun(func, args)) or ""
-
-
-def test_the_checker_finds_statements_that_may_not_be_joined(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    text = """
-@T.prim_func
-def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
-    for i in range(8):
-        Y[i] = X[i] + 1
-    for i in range(8):
-        Z[i] = Y[7 - i]
-"""
-    args = np.arange(8, dtype=np.int32), *np.zeros((2, 8), np.int32)
-    assert fault_of_program(text, *args) == ""
-    monkeypatch.setattr(fusion, "_needs_own", lambda *_: True)
-    assert fault_of_program(text, *args) == (
-        "line 7, column 9 at i=6 (stores Z[6]) reads Y[1] as left by its initial value, "
-        "not by line 5, column 9 at i=1 (stores Y[1])"
-    )
-
-
-def test_the_checker_finds_iterations_that_are_not_independent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    text = """
-@T.prim_func
-def f(X: T.Buffer((9,), "int32")):
-    for i in range(8):
-        X[i] = X[i + 1] * 2
-"""
-    args = (np.arange(9, dtype=np.int32),)
-    assert fault_of_program(text, *args) == ""
-    everything = lambda _, run, serial: frozenset(a.var for a in run.loops)  # noqa: E731
-    monkeypatch.setattr(Plan, "independent", everything)
-    assert "reads X[6] as left by line 5" in fault_of_program(text, *args)
+@pytest.mark.parametrize("seed", range(20))
+def test_chains_are_in_a_legal_order(seed: int) -> None:
+    chain = Chain(Random(seed))
+    perform(chain.text(), chain.arguments(seed), small=bool(seed % 2))
 
 
 def test_the_checker_finds_registers_that_are_read_too_late(
@@ -175,20 +143,3 @@ def test_the_checker_finds_registers_that_are_read_too_late(
     monkeypatch.setattr(native, "_temporaries", lambda run, _: (s.target for s in run.statements))
     fault = program_fault(CHAIN, args, make_plan(CHAIN, "f"), text) or ""
     assert "reads P[2] as left by its initial value" in fault
-
-
-def test_the_checker_finds_tests_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = """
-@T.prim_func
-def f(X: T.Buffer((9, 4), "int32"), Y: T.Buffer((4,), "int32")):
-    for i in range(8):
-        for j in range(4):
-            Y[j] = X[i, j] + Y[3 - j]
-        if i < 2:
-            for j in range(4):
-                X[i + 1, j] = Y[j]
-"""
-    args = np.ones((9, 4), np.int32), np.arange(4, dtype=np.int32)
-    assert fault_of_program(text, *args) == ""
-    monkeypatch.setattr(native, "tests_within", lambda *_: ())
-    assert "is not in the text, or not so often" in fault_of_program(text, *args)

@@ -1,0 +1,234 @@
+"""The checkers of plans and of programs find a mistake in each rewrite of the loops of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.kernel.plan import blocking, copies, fold_init, memory, schedule
+from relaxpy.exec.kernel.plan.blocking import in_tiles
+from relaxpy.exec.kernel.plan.planner import make_plan
+from relaxpy.exec.kernel.plan.tree import Plan, Row
+from relaxpy.exec.native import chains, epilogues, flat, fusion, split, tree
+from relaxpy.script import from_source
+from tests.exec.kernel.program_checker import program_fault, small_blocks
+from tests.exec.kernel.schedule_checker import first_fault
+from tests.exec.kernel.schedule_text import TextRun
+from tests.fuzz.chains import Chain
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def always(owner: Any, name: str) -> Mistake:
+    """A condition that is taken to hold."""
+    return lambda patch: patch.setattr(owner, name, lambda *_, **__: True)
+
+
+def instead(owner: Any, name: str, result: Callable[..., Any]) -> Mistake:
+    """A function that has another result, which follows from its arguments."""
+    return lambda patch: patch.setattr(owner, name, result)
+
+
+def row_without_offset(*args: Any, row: Callable[..., Row | None] = blocking._row) -> Row | None:
+    found = row(*args)
+    return found and Row(found.axis, 0)
+
+
+def all_independent(_: Plan, run: Any, serial: object) -> frozenset[Any]:
+    return frozenset(axis.var for axis in run.loops)
+
+
+def fault(text: str, *args: np.ndarray) -> str | None:
+    """What is wrong with the plan of a kernel or with its program, if anything.
+
+    Both are replayed as they are, and in small blocks.
+    """
+    func = from_source(text)
+    run, plan = TextRun(func, args), make_plan(func, "f")
+    found = program_fault(func, args, plan, run)
+    with small_blocks():
+        found = found or first_fault(func, args, in_tiles(plan), run)
+        return found or program_fault(func, args, plan, run)
+
+
+BODIES: dict[str, tuple[Mistake, str]] = {
+    "distribute": (
+        instead(schedule, "edges", lambda *_: set()),
+        """
+    for i in range(3):
+        Z[i, 0] = X[i] + 1
+        X[i + 1] = Z[i, 0]
+""",
+    ),
+    "interchange": (
+        always(schedule._Scheduler, "_may_be_outermost"),
+        """
+    for i, j in T.grid(4, 4):
+        Z[i + 1, j + 1] = Z[i, j + 2] + W[i + 1, j]
+        W[i + 1, j + 1] = Z[i + 1, j] + W[i + 1, j + 1]
+""",
+    ),
+    "iterations in any order": (
+        instead(Plan, "independent", all_independent),
+        """
+    for i in range(5):
+        X[i] = X[i + 1] * 2
+""",
+    ),
+    "forward a copy": (
+        always(copies._Forwarding, "_is_constant"),
+        """
+    for i in range(6):
+        L[i] = X[i]
+    for i in range(6):
+        X[i] = 0
+    for i in range(6):
+        Y[i] = L[i]
+""",
+    ),
+    "share memory": (
+        always(memory, "_overwrites_in_place"),
+        """
+    for i in range(6):
+        L[i] = X[i] * X[i]
+    for i in range(6):
+        Y[i] = L[5 - i] + X[i]
+""",
+    ),
+    "hoist an initialisation out of a loop": (
+        always(fold_init, "_same_iterations"),
+        """
+    for t in range(3):
+        if t < 2:
+            for i in range(6):
+                Y[i] = 0
+        for i, k in T.grid(6, 6):
+            Y[i] = Y[i] + Z[i, k]
+        for i in range(6):
+            Z[i, 0] = Y[i]
+""",
+    ),
+    "hoist an initialisation over a store": (
+        instead(fold_init, "loads", lambda _: iter(())),
+        """
+    for i in range(6):
+        Y[i] = X[i]
+    for i in range(6):
+        X[i] = 5
+    for i, k in T.grid(6, 6):
+        Y[i] = Y[i] + Z[i, k]
+""",
+    ),
+    "tile": (
+        instead(blocking, "_row", row_without_offset),
+        """
+    for i in range(5):
+        L[i + 1] = X[i] + 1
+    for i in range(5):
+        Y[i] = L[i] * 2
+""",
+    ),
+    "fuse": (
+        always(fusion, "_needs_own"),
+        """
+    for i in range(6):
+        Y[i] = X[i] + 1
+    for i in range(6):
+        L[i] = Y[5 - i]
+    for i in range(6):
+        X[i] = L[i] * 2
+""",
+    ),
+    "keep in registers": (
+        instead(tree, "_temporaries", lambda run, _: (s.target for s in run.assignments)),
+        """
+    for i in range(6):
+        L[i] = X[i] + 1
+    for i, k in T.grid(6, 6):
+        Y[i] = Y[i] + Z[i, k] * L[k]
+""",
+    ),
+    "leave out tests": (
+        instead(tree, "tests_within", lambda *_: ()),
+        """
+    for i in range(4):
+        for j in range(6):
+            Y[j] = Z[i, j] + Y[5 - j]
+        if i < 2:
+            for j in range(6):
+                Z[i + 1, j] = Y[j]
+""",
+    ),
+    "join axes": (
+        instead(flat, "_product", lambda first, _: first),
+        """
+    for i, j in T.grid(6, 6):
+        Z[i, j] = W[i, j] + 1
+""",
+    ),
+    "join an epilogue": (
+        always(epilogues._Joiner, "_is_elementwise"),
+        """
+    for i, j in T.grid(6, 6):
+        M[i, j] = 0
+        for k in range(6):
+            M[i, j] = M[i, j] + Z[i, k] * Z[k, j]
+    for i, j in T.grid(6, 6):
+        W[i, j] = M[i, j] + M[0, j]
+""",
+    ),
+    "divide into tasks": (
+        instead(split, "_free_axes", lambda run: [*run.axes, *run.ordered]),
+        """
+    for i in range(5):
+        X[i + 1] = X[i] * 2
+""",
+    ),
+    "split a reduction": (
+        always(split, "_can_split"),
+        """
+    for k, l in T.grid(6, n):
+        if k == 0 and l == 0:
+            Y[0] = 0
+        Y[0] = Y[0] + Z[k, l]
+""",
+    ),
+}
+HEAD = """
+@T.prim_func
+def f(x: T.handle, y: T.handle, z: T.handle, w: T.handle, p: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (6,), "int32")
+    Y = T.match_buffer(y, (6,), "int32")
+    Z = T.match_buffer(z, (6, 6), "int32")
+    W = T.match_buffer(w, (6, 6), "int32")
+    P = T.match_buffer(p, (n,), "int32")
+    L = T.alloc_buffer((6,), "int32")
+    M = T.alloc_buffer((6, 6), "int32")
+"""
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_checkers_find_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake, body = BODIES[name]
+    rng = np.random.default_rng(0)
+    shapes = (6,), (6,), (6, 6), (6, 6), (0,)
+    args = tuple(rng.integers(-3, 4, shape).astype(np.int32) for shape in shapes)
+    assert fault(HEAD + body, *args) is None
+    mistake(monkeypatch)
+    assert fault(HEAD + body, *args) is not None
+
+
+@pytest.mark.parametrize(("name", "seed"), [("_is_chain", 3), ("_may_precede", 7)])
+def test_the_checkers_find_chains_that_are_none(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = Chain(Random(seed))
+    text, args = chain.text(), chain.arguments(seed)
+    assert fault(text, *args) is None
+    always(chains._Finder, name)(monkeypatch)
+    assert fault(text, *args) is not None
