@@ -84,3 +84,18 @@ def test_means_of_integers_do_not_overflow_on_the_way(dtype: str, target: str) -
 def test_means_of_booleans_are_refused_with_a_hint(name: str) -> None:
     with pytest.raises(StructInfoTypeError, match=r'R\.astype\(x, "float32"\)'):
         run(f"R.{name}(x)", np.ones((2, 3), "bool"), "numpy")
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "R.nn.softplus(x)": lambda x: np.logaddexp(x, 0),
+    "R.sigmoid(x)": lambda x: 1 / (1 + np.exp(-x)),
+    "R.nn.silu(x)": lambda x: x / (1 + np.exp(-x)),
+}
+
+
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+@pytest.mark.parametrize("value", ACTIVATIONS)
+def test_activations_are_finite_where_exp_overflows(value: str, target: str) -> None:
+    x = np.array([[-16, -12, -11.25, -3, 0, 3, 11.25, 12, 19.5]], "float16")
+    found, exact = run(value, x, target), ACTIVATIONS[value](x.astype("float64"))
+    np.testing.assert_allclose(found.astype("float64"), exact, rtol=3e-3, atol=1e-6)

@@ -497,10 +497,11 @@ def rsqrt(x: Any, out: Array | None = None) -> Any:
 def sigmoid(x: Any, out: Array | None = None) -> Any:
     """1 / (1 + exp(-x)). If exp overflows to infinity, the result is 0, as it should be.
 
-    Floats of 8 bits are computed in single precision, since some of them have no infinity.
+    Floats of 8 and 16 bits are computed in single precision: some have no infinity, and exp
+    overflows in float16 where the result is not 0 yet.
     """
     dtype = x.dtype if isinstance(x, np.ndarray) else np.asarray(x).dtype
-    if dtype.itemsize == 1:
+    if dtype.itemsize < 4:
         return _into(sigmoid(np.asarray(x, np.float32)).astype(dtype), out)
     power = np.exp(np.negative(x, out), out)
     return np.reciprocal(np.add(_like(1, x), power, out), out)

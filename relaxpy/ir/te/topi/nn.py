@@ -245,12 +245,18 @@ def selu(x: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta, and x where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, and x where beta * x is above the threshold.
+
+    With p = beta * x, the logarithm is max(p, 0) + log(1 + exp(-|p|)). exp(p) itself would overflow
+    in float16 at 11.1, which is below the threshold.
+    """
     by, limit = ops.const(beta, x.dtype), ops.const(threshold, x.dtype)
 
     def element(v: PrimExpr) -> PrimExpr:
         power = ops.mul(v, by)
-        log_term = intrin.log1p(intrin.exp(ops.minimum(power, limit)))
+        below = ops.mul(intrin.abs(power), ops.const(-1.0, x.dtype))
+        above = ops.maximum(power, ops.const(0.0, x.dtype))
+        log_term = ops.add(above, intrin.log1p(intrin.exp(below)))
         return tir.Select(power > limit, v, ops.div(log_term, by))
 
     return elementwise.map_elements(element, x, "compute")

@@ -302,3 +302,25 @@ def test_work_grows_linearly_with_hard_programs(name: str, shape: str) -> None:
     step(first)  # what is computed once for all programs
     few, many = (calls(lambda mod=mod: step(mod)) for mod in (small, large))
     assert many <= 1.3 * 8 * few
+
+
+def nested(depth: int) -> IRModule:
+    """Local functions in each other, the innermost of which uses a parameter of the outermost."""
+    x = rx.Var("x", SQUARE)
+    value: rx.Expr = op.add(x, x)
+    for k in range(depth):
+        param, name = rx.Var(f"p{k}", SQUARE), rx.Var(f"f{k}")
+        inner = rx.Function([param], rx.SeqExpr([], value), SQUARE)
+        block = rx.BindingBlock((rx.VarBinding(name, inner),))
+        value = rx.SeqExpr((block,), rx.Call(name, (x,)))
+    return Normalize()(IRModule({"main": rx.Function([x], value, SQUARE)}))
+
+
+OF_NESTED = {*OF_BINDINGS, *OF_FUNCTIONS} - {"AttachExternModules", "UpdateParamStructInfo"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_NESTED))
+def test_work_on_functions_in_functions_is_at_most_quadratic(name: str) -> None:
+    step = {**OF_BINDINGS, **OF_FUNCTIONS}[name]
+    step(nested(3))
+    assert calls(lambda mod=nested(24): step(mod)) <= 4.5 * calls(lambda mod=nested(12): step(mod))

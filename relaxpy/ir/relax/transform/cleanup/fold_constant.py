@@ -121,7 +121,7 @@ class _Folder(BindingRewriter):
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         outer = self.escapes, self.uses
         self.escapes = Escapes(seq, self.effects)
-        self.uses = Counter(_uses(seq))
+        self.uses = _uses(seq)
         after = super().sequence(seq)
         self.escapes, self.uses = outer
         return after
@@ -285,17 +285,21 @@ def _with_params(arg: Expr, params: dict[Constant, Var]) -> Expr:
     return params.get(arg, arg)  # type: ignore[call-overload,no-any-return]
 
 
-def _uses(seq: SeqExpr) -> Iterator[Var]:
-    """The variables that a sequence uses, each as often as it does; twice if a function does."""
-    waiting: list[Node] = [seq.body, *seq.blocks]
+def _uses(seq: SeqExpr) -> Counter[Var]:
+    """How often a sequence uses each variable; uses in a function, which may run often, are two."""
+    uses: Counter[Var] = Counter()
+    waiting: list[tuple[Node, int]] = [(seq.body, 1), *((block, 1) for block in seq.blocks)]
     while waiting:
-        node = waiting.pop()
+        node, times = waiting.pop()
         match node:
             case Var():
-                yield node
+                uses[node] += times
+            case VarBinding(value=Function() as value):
+                waiting.append((value, 2))
             case VarBinding(value=value):
-                waiting += (value, value) if isinstance(value, Function) else (value,)
+                waiting.append((value, times))
             case tir.PrimExpr() | StructInfo():
                 pass
             case _:
-                waiting += children(node)
+                waiting += [(child, times) for child in children(node)]
+    return uses
