@@ -189,7 +189,11 @@ def test_loops_that_cannot_be_unrolled() -> None:
             for p in range(2):
                 break
             #   ^^^^^ break is not part of Relax
-            # hint: there are no loops to leave
+            # hint: a loop is unrolled as a whole: iterate over fewer values
+            for q in range(2):
+                continue
+            #   ^^^^^^^^ continue is not part of Relax
+            # hint: a loop is unrolled: put the other statements into an if
             return s
     """)
 

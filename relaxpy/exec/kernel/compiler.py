@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
-from relaxpy.errors import CompileError
+from relaxpy.errors import CompileError, MisuseError
 from relaxpy.exec.kernel.emit.emitted import Unchecked
 from relaxpy.exec.kernel.emit.form import NumpyForm, numpy_form
 from relaxpy.exec.kernel.emit.nesting import flatten_deep_loops
@@ -123,8 +123,15 @@ def compile_kernel(
 
 @contextmanager
 def _located(func: PrimFunc) -> Iterator[None]:
-    """Errors: those of the body; a CompileError has the position of `func`."""
+    """Errors: those of the body; a CompileError has the position of `func`.
+
+    A datatype that NumPy does not have is a CompileError, too.
+    """
     try:
         yield
     except CompileError as error:
         raise error.located(func.span) from None
+    except MisuseError as error:
+        if error.diagnostic.rule != "DT-8":
+            raise
+        raise CompileError(error.diagnostic).located(func.span) from None

@@ -96,7 +96,8 @@ def check_supported(func: PrimFunc, name: str) -> None:
     """Check that a kernel can run.
 
     Errors:
-        CompileError: the kernel has an unsupported intrinsic, or uses GPU threads.
+        CompileError: the kernel has an unsupported intrinsic, a datatype that NumPy does not have,
+            or uses GPU threads.
     """
     unknown_calls = []
     threads = []
@@ -106,6 +107,11 @@ def check_supported(func: PrimFunc, name: str) -> None:
                 unknown_calls.append(node)
             case st.AttrStmt(attr_key="thread_extent"):
                 threads.append(node)
+            case tir.Cast(dtype=dtype) | Buffer(dtype=dtype):
+                try:
+                    dtype.numpy()
+                except MisuseError as error:
+                    raise CompileError(error.diagnostic).located(func.span) from None
             case _:
                 pass
     if unknown_calls:  # report an external kernel rather than the intrinsics of its launch

@@ -24,8 +24,11 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     The function that is returned does not have the parameters that are replaced.
 
     Errors:
-        MisuseError (also TypeError): a key is not a variable, or a value not an expression.
+        MisuseError (also TypeError): `binds` is no mapping, a key is not a variable, or a value not
+            an expression.
     """
+    if not isinstance(binds, Mapping):
+        raise MisuseError(f"expected expressions by variables, found {binds!r:.60}", about=binds)
     for var, value in binds.items():
         if not isinstance(var, Var) or not isinstance(value, RelayExpr):
             raise MisuseError(

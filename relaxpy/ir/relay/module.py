@@ -287,9 +287,16 @@ class RelayModule(Node):
 
 
 class Prelude:
-    """The Prelude, imported into the module `mod` (RLY-113)."""
+    """The Prelude, imported into the module `mod` (RLY-113).
 
+    Errors:
+        MisuseError (also TypeError): it is no module of Relay.
+    """
+
+    @user_facing
     def __init__(self, mod: RelayModule | None = None) -> None:
+        if not isinstance(mod, RelayModule | None):
+            raise MisuseError(f"expected a module of Relay, found {mod!r:.60}", about=mod)
         self.mod = RelayModule() if mod is None else mod
         self.mod.import_from_std("prelude.rly")
 

@@ -286,12 +286,23 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike | Node) -> Prim
 
 def call_packed(*args: Any) -> PrimExpr:
     """Call the packed function named by the first argument."""
-    return Call(INT32, "tir.tvm_call_packed", [_argument(a) for a in args])
+    return Call(INT32, "tir.tvm_call_packed", _with_name("call_packed", args))
 
 
 def call_cpacked(*args: Any) -> PrimExpr:
     """Call a packed function with the C calling convention."""
-    return Call(INT32, "tir.tvm_call_cpacked", [_argument(a) for a in args])
+    return Call(INT32, "tir.tvm_call_cpacked", _with_name("call_cpacked", args))
+
+
+def _with_name(intrinsic: str, args: tuple[Any, ...]) -> list[PrimExpr]:
+    """Return the arguments of a call of a packed function, the first of which is its name."""
+    if not args or not isinstance(args[0], (str, StringImm)):
+        found = f"{type(args[0]).__name__} {args[0]!r:.60}" if args else "no argument"
+        raise MisuseError(
+            f"{intrinsic} takes the name of a packed function first, found {found}",
+            about=args[0] if args else None,
+        )
+    return [_argument(arg) for arg in args]
 
 
 def _argument(value: Any) -> PrimExpr:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxpy import pysource
-from relaxpy.errors import CompileError, RuntimeCheckError, UnknownPackedFuncError
+from relaxpy.errors import CompileError, MisuseError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.compile import compile
 from relaxpy.exec.kernel import compile_kernel, runtime
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
@@ -515,3 +515,24 @@ def test_a_row_at_invariant_indices_is_not_written_in_place() -> None:
 
     x = np.arange(120, dtype="float32").reshape(4, 5, 6)
     check(func, x, np.array([2, 3]), np.zeros(6, "float32"))
+
+
+@T.prim_func
+def strange_datatype(A: T.Buffer((2,), "float32")):
+    A[0] = T.Cast("float32", T.Cast("int7", A[1]))
+
+
+@pytest.mark.rule("DT-8")
+@pytest.mark.parametrize("target", ["native", "numpy", "reference"])
+def test_a_datatype_that_cannot_run_is_an_error_at_the_kernel(target: str) -> None:
+    with pytest.raises(CompileError, match="'int7' has no NumPy form") as caught:
+        compile(strange_datatype, target)["strange_datatype"](floats(2))
+    assert caught.value.diagnostic.span == strange_datatype.span
+
+
+def test_a_packed_function_is_called_by_its_name() -> None:
+    for call in (T.call_packed, T.call_cpacked):
+        with pytest.raises(MisuseError, match="name of a packed function first, found no argument"):
+            call()
+        with pytest.raises(MisuseError, match="name of a packed function first, found Buffer A"):
+            call(strange_datatype.buffer_map[strange_datatype.params[0]])

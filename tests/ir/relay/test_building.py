@@ -85,6 +85,14 @@ def test_free_variables_are_replaced() -> None:
     assert structural_equal(relay.bind(X + Y, {X: ONE}), ONE + Y, map_free_vars=True)
     with pytest.raises(MisuseError, match="expressions by variables"):
         relay.bind(X, {X: 1})
+    with pytest.raises(MisuseError, match="expressions by variables, found 1"):
+        relay.bind(X, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("RLY-113")
+def test_the_prelude_is_part_of_a_module() -> None:
+    with pytest.raises(MisuseError, match="expected a module of Relay, found 1"):
+        relay.Prelude(1)  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("RLY-17")

@@ -141,6 +141,8 @@ class Trainer:
         device: object = None,
         zero_init_param_state: bool = True,
     ) -> None:
+        if not isinstance(train_mod, IRModule):
+            raise MisuseError(f"expected an IRModule, found {train_mod!r:.60}", about=train_mod)
         adjoint, state = (
             train_mod.functions_by_name.get(ADJOINT),
             train_mod.attrs.get("optim_state"),

@@ -147,8 +147,8 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.ClassDef: ("class", "put all functions in the class of one @I.ir_module"),
     ast.Assert: ("assert", "use R.assert_op(condition, message) in an impure function"),
     ast.AugAssign: ("an augmented assignment", ""),
-    ast.Break: ("break", "there are no loops to leave"),
-    ast.Continue: ("continue", "there are no loops to continue"),
+    ast.Break: ("break", "a loop is unrolled as a whole: iterate over fewer values"),
+    ast.Continue: ("continue", "a loop is unrolled: put the other statements into an if"),
     ast.Match: ("match", "use if and else"),
     ast.FunctionDef: (
         "a function",

@@ -66,6 +66,22 @@ def test_the_position_of_a_mistake_is_the_operator(forward: Callable[..., Any], 
     assert column(caught, text).startswith(text)
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: op.group_norm(5, 2, None, None),
+        lambda self, x: op.layer_norm(5, 4),
+        lambda self, x: op.multinomial_from_uniform(x, 5),
+        lambda self, x: op.multinomial_from_uniform(x, x, 5),
+        lambda self, x: op.sample_top_p_top_k_from_sorted_prob(x, x, x, x, 5),
+        lambda self, x: op.sample_top_p_top_k_from_sorted_prob(x, x, x, x, x, 5),
+    ],
+)
+def test_numbers_are_not_tensors(forward: Callable[..., Any]) -> None:
+    with pytest.raises(MisuseError, match=r"expected an nn.Tensor, found 5"):
+        exported(forward)
+
+
 def test_layers_that_the_model_does_not_contain_are_refused() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -275,6 +275,8 @@ def test_values_are_copied() -> None:
 def test_modules_that_are_not_prepared() -> None:
     with pytest.raises(MisuseError, match="no function backbone_loss_adjoint"):
         Trainer(Regression, relaxpy.compile(Regression))
+    with pytest.raises(MisuseError, match="expected an IRModule, found 'text'"):
+        Trainer("text", relaxpy.compile(Regression))  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="no Relax function 'backbone'"):
         SetupTrainer(MSELoss(), SGD(0.1), [SCALAR, SCALAR])(Two)
     with pytest.raises(TransformError, match="attribute param_num of the module is missing"):

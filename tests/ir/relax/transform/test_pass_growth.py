@@ -323,4 +323,5 @@ OF_NESTED = {*OF_BINDINGS, *OF_FUNCTIONS} - {"AttachExternModules", "UpdateParam
 def test_work_on_functions_in_functions_is_at_most_quadratic(name: str) -> None:
     step = {**OF_BINDINGS, **OF_FUNCTIONS}[name]
     step(nested(3))
-    assert calls(lambda mod=nested(24): step(mod)) <= 4.5 * calls(lambda mod=nested(12): step(mod))
+    shallow, deep = nested(12), nested(24)
+    assert calls(lambda: step(deep)) <= 4.5 * calls(lambda: step(shallow))

@@ -163,7 +163,7 @@ def layer_norm(
     """
     if isinstance(normalized_shape, int):
         normalized_shape = [normalized_shape]
-    dims = items_of(normalized_shape, "dimensions")
+    data, dims = expr_of(x), items_of(normalized_shape, "dimensions")
     if (weight is None or bias is None) and not all(isinstance(dim, int) for dim in dims):
         raise MisuseError(
             f"layer_norm without weight and bias needs literal dimensions, found {dims}",
@@ -172,7 +172,7 @@ def layer_norm(
     gamma = const(np.ones(dims), x.dtype) if weight is None else expr_of(weight)
     beta = const(np.zeros(dims), x.dtype) if bias is None else expr_of(bias)
     axes = list(range(-len(dims), 0))
-    return emit_tensor(R.nn.layer_norm(expr_of(x), gamma, beta, axes=axes, epsilon=eps), name)
+    return emit_tensor(R.nn.layer_norm(data, gamma, beta, axes=axes, epsilon=eps), name)
 
 
 @user_facing
@@ -200,6 +200,7 @@ def group_norm(
         axes          the axes in a group besides the channels, by default all after the second
         weight, bias  (channels,); without them the result is neither multiplied nor shifted
     """
+    data = expr_of(x)
     if not -x.ndim <= channel_axis < x.ndim:
         raise MisuseError(f"group_norm: {x} has no axis {channel_axis}", about=channel_axis)
     channels = x.shape[channel_axis]
@@ -212,7 +213,7 @@ def group_norm(
         "axes": list(range(2, x.ndim)) if axes is None else axes,
         "epsilon": eps,
     }
-    return emit_tensor(R.nn.group_norm(expr_of(x), gamma, beta, num_groups, **options), name)
+    return emit_tensor(R.nn.group_norm(data, gamma, beta, num_groups, **options), name)
 
 
 @user_facing

@@ -32,8 +32,8 @@ def multinomial_from_uniform(
         sample_indices  (n, 1), the row for each sample; without it, there are n rows
         result          (n, 1)
     """
-    rows = _rows(prob, uniform_sample, sample_indices)
-    operands = (expr_of(prob), expr_of(uniform_sample), expr_of(rows))
+    data, samples = expr_of(prob), expr_of(uniform_sample)
+    operands = (data, samples, expr_of(_rows(prob, uniform_sample, sample_indices)))
     return emit_tensor(R.multinomial_from_uniform(*operands, dtype), name)
 
 
@@ -58,8 +58,9 @@ def sample_top_p_top_k_from_sorted_prob(
         sample_indices  (n, 1), the row for each sample; without it, there are n rows
         result          (n, 1)
     """
-    rows = _rows(sorted_prob, uniform_sample, sample_indices)
     sums = cumsum(sorted_prob, axis=1)
+    expr_of(uniform_sample)
+    rows = _rows(sorted_prob, uniform_sample, sample_indices)
     limits = [expr_of(top_p), expr_of(top_k)]
     total = tensor_expr_op(_last_sum, "get_renorm_prob", [sums, sums, *limits])
     operands = [sums, sorted_index, total, uniform_sample, rows]
@@ -89,6 +90,7 @@ def renormalize_top_p_top_k_prob(
 def _rows(prob: Tensor, uniform_sample: Tensor, sample_indices: Tensor | None) -> Tensor:
     """The row of each sample: as many rows as samples, unless they are passed."""
     if sample_indices is not None:
+        expr_of(sample_indices)
         if sample_indices.shape != uniform_sample.shape:
             raise MisuseError(
                 f"sample_indices have shape {sample_indices.shape}, and uniform_sample "
