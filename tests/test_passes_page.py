@@ -7,6 +7,7 @@ from pathlib import Path
 
 from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
 from relaxpy.relax import training, transform
+from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir.transform import UseAssumeToReduceBranches
 from relaxpy.transform import PassContext, list_pipelines
 
@@ -23,7 +24,12 @@ def test_the_page_has_a_row_and_details_for_each_pass() -> None:
     text = PAGE.read_text(encoding="utf-8")
     public = {
         cls.__name__
-        for cls in (*vars(transform).values(), *vars(training).values(), UseAssumeToReduceBranches)
+        for cls in (
+            *vars(transform).values(),
+            *vars(training).values(),
+            *vars(distributed).values(),
+            UseAssumeToReduceBranches,
+        )
         if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
     }
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| \S", text, re.MULTILINE)

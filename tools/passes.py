@@ -16,6 +16,7 @@ from docstrings import entries, escaped, sections, sentence
 from relaxpy.ir.pass_infra.passes import FunctionalPass, Pass
 from relaxpy.ir.relax.pipelines import PIPELINES
 from relaxpy.relax import training, transform
+from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir import transform as tir_transform
 
 ROOT = Path(__file__).parents[1]
@@ -25,10 +26,10 @@ HEAD = """# Passes
 All passes over Relax programs and their kernels, by their purpose. The page is written by
 tools/passes.py from their docstrings; [running passes](running-passes.md) shows how to run, watch
 and compare them, and [how to add a pass](how-to/add-a-pass.md) how to write one. The names are
-those of TVM's `tvm.relax.transform`, `tvm.relax.training` and `tvm.tir.transform`, where they have
-the same pass. Two passes of TVM's first versions are parts of others, as in later versions:
-`FoldDataflowBlockOutput` of `CanonicalizeBindings`, and `SimplifyNormInference` of
-`DecomposeOpsForInference`.
+those of TVM's `tvm.relax.transform`, `tvm.relax.training`, `tvm.relax.distributed.transform` and
+`tvm.tir.transform`, where they have the same pass. Two
+passes of TVM's first versions are parts of others, as in later versions: `FoldDataflowBlockOutput`
+of `CanonicalizeBindings`, and `SimplifyNormInference` of `DecomposeOpsForInference`.
 
 """
 PIPELINES_HEAD = """## Pipelines
@@ -43,6 +44,7 @@ options; passes without such a line have none. They need these names:
 import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax, tir
+from relaxpy.relax.distributed.transform import *
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T
@@ -59,6 +61,7 @@ ROOMS = {
     "transform.gradient": "Gradients",
     "training": "Training",
     "transform.lowering": "Lowering: explicit calls, memory and checks",
+    "transform.distributed": "Several devices, in relaxpy.relax.distributed.transform",
     "tir.transform": "Kernels, in relaxpy.tir.transform",
 }
 """The titles of the packages that passes belong to, in the order of the page."""
@@ -68,7 +71,12 @@ def passes() -> dict[str, type[Pass]]:
     """Return the public passes by name."""
     return {
         name: cls
-        for name, cls in {**vars(transform), **vars(training), **vars(tir_transform)}.items()
+        for name, cls in {
+            **vars(transform),
+            **vars(training),
+            **vars(distributed),
+            **vars(tir_transform),
+        }.items()
         if isinstance(cls, type)
         and issubclass(cls, Pass)
         and not issubclass(cls, FunctionalPass)

@@ -7,3 +7,4 @@ from relaxpy.ir.relax.nodes.distributed import (
     PlacementSpec as PlacementSpec,
     device_mesh as device_mesh,
 )
+from relaxpy.relax.distributed import transform as transform

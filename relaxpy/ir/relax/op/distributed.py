@@ -10,7 +10,12 @@ import numpy as np
 from relaxpy.errors import RuntimeCheckError, StructInfoTypeError
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax.nodes import Call, Expr, StructInfo, TensorStructInfo, TupleStructInfo, Var
-from relaxpy.ir.relax.nodes.distributed import DeviceMesh, DTensorStructInfo, Placement
+from relaxpy.ir.relax.nodes.distributed import (
+    DeviceMesh,
+    DTensorStructInfo,
+    Placement,
+    PlacementSpec,
+)
 from relaxpy.ir.relax.op.call import Operands, kernel_args, operand_sinfo
 from relaxpy.ir.relax.op.definition.gradients import (
     identity_gradient,
@@ -135,6 +140,9 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
 
     The shard of an identity matrix is the row that is 1 at the number of the worker.
     """
+    whole = x.struct_info
+    if isinstance(whole, DTensorStructInfo):
+        return R.dist.redistribute(g, whole.device_mesh, whole.placement)
     rank, workers = require_rank(x, "redistribute_replica_to_shard"), call.attrs["num_workers"]
     position = normal_axis(int(str(call.attrs["axis"])), rank)
     identity = R.eye(workers, dtype=str(g.struct_info.dtype))
@@ -150,17 +158,28 @@ def _gradient_shard(g: Any, x: Any, y: Any, call: Call) -> Any:
     runtime=run_alone,
 )
 def redistribute_replica_to_shard(
-    input: TensorStructInfo, num_workers: int, axis: int, ctx: Context
-) -> TensorStructInfo:
+    input: TensorStructInfo | DTensorStructInfo, num_workers: int, axis: int, ctx: Context
+) -> TensorStructInfo | DTensorStructInfo:
     """The shard that one of `num_workers` workers keeps of a replicated tensor.
 
     Shapes:
         input   any; its size along `axis` is a multiple of `num_workers`
-        result  as input, that size divided
+        result  as input, that size divided; a distributed tensor is split along `axis`
     Errors:
-        StructInfoError: there are no workers, or the size is provably not a multiple.
+        StructInfoError: there are no workers, the size is provably not a multiple, or a distributed
+            tensor is not replicated over a mesh of one axis with so many devices.
     """
-    return shard(input, num_workers, axis, ctx, "input")
+    if isinstance(input, TensorStructInfo):
+        return shard(input, num_workers, axis, ctx, "input")
+    if input.device_mesh.shape != (num_workers,) or input.placement != Placement.from_text("R"):
+        raise refuse(
+            f"a tensor is split that all of {num_workers} devices along one axis of a mesh have, "
+            f"found {input}",
+            input,
+        )
+    shard(input.tensor_sinfo, num_workers, axis, ctx, "input")
+    split = PlacementSpec.sharding(normal_axis(axis, input.ndim))
+    return DTensorStructInfo(input.tensor_sinfo, input.device_mesh, Placement((split,)))
 
 
 def _infer_local_view(call: Call, ctx: Context) -> StructInfo:

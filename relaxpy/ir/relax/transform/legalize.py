@@ -33,6 +33,7 @@ from relaxpy.ir.relax.nodes import (
     TensorStructInfo,
     Tuple,
     TupleStructInfo,
+    Var,
 )
 from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
 from relaxpy.ir.relax.op.definition.registry import find
@@ -59,8 +60,9 @@ class LegalizeOps(Pass):
     The legalisation of an operator is that in `customize_legalize_map`, by its name, or else its
     own. It is a function of a BlockBuilder and the call, which returns an expression and may emit
     bindings. A call without a legalisation stays as it is, and so does one whose operands or result
-    have an unknown shape, rank or datatype; `enable_warning` warns of both. Calls of the operators
-    named in `skip_ops` stay, too.
+    have an unknown shape, rank or datatype; `enable_warning` warns of both. A call on distributed
+    tensors becomes a call of the kernel for whole tensors, if that is one kernel. Calls of the
+    operators named in `skip_ops` stay, too.
 
     Example:
         @I.ir_module
@@ -187,6 +189,8 @@ class _Legalizer(BindingRewriter):
         if not isinstance(call.op, Op):
             return call
         rule = self.rule_of(call.op)
+        if rule is not None and any(_is_distributed(arg.struct_info) for arg in call.args):
+            return self._distributed(rule, call, dataflow=dataflow)
         if rule is None or not self._is_known(call):
             self._report(call, "has no legalisation" if rule is None else "has open operands")
             return call
@@ -199,6 +203,28 @@ class _Legalizer(BindingRewriter):
         if isinstance(result, Call) and result.op is call.op:
             return _with_span(result, call)
         return _with_span(self._legalized(call.op.name, result, dataflow=dataflow), call)
+
+    def _distributed(self, rule: Legalization, call: Call, *, dataflow: bool) -> Call:
+        """The call of the kernel for whole tensors on distributed ones; itself if there is none."""
+        result = self.builder.struct_info_of(call)
+        wholes = tuple(_whole(arg, k) for k, arg in enumerate(call.args))
+        originals = dict(zip(wholes, call.args, strict=True))
+        on_wholes = self.builder.normalize(
+            Call(call.op, wholes, call.attrs, call.sinfo_args, span=call.span)
+        )
+        assert isinstance(on_wholes, Call)
+        if isinstance(result, DTensorStructInfo) and self._is_known(on_wholes):
+            kernel = self._call(on_wholes, dataflow=dataflow)
+            if isinstance(kernel, Call) and kernel.op == Op.get("relax.call_tir"):
+                args = tuple(
+                    Tuple(tuple(originals.get(field, field) for field in arg.fields))
+                    if isinstance(arg, Tuple)
+                    else arg
+                    for arg in kernel.args
+                )
+                return Call(kernel.op, args, kernel.attrs, (result,), span=call.span)
+        self._report(call, "has no single kernel for distributed tensors")
+        return call
 
     def _legalized(self, name: str, expr: Expr, *, dataflow: bool) -> Expr:
         """The replacement of a call of operator `name`, with the calls in it legalised."""
@@ -273,6 +299,16 @@ class _Legalizer(BindingRewriter):
     def _report(self, call: Call, why: str) -> None:
         if self.warns and isinstance(call.op, Op) and call.op.record.calls is None:
             warn(Diagnostic(f"{call.op.name} {why}, so it is not lowered yet", None, call.span))
+
+
+def _is_distributed(sinfo: StructInfo | None) -> bool:
+    return isinstance(sinfo, DTensorStructInfo)
+
+
+def _whole(arg: Expr, position: int) -> Expr:
+    """A distributed operand as if one device had all of it; any other operand itself."""
+    sinfo = arg.struct_info
+    return Var(f"x{position}", sinfo.tensor_sinfo) if isinstance(sinfo, DTensorStructInfo) else arg
 
 
 def _is_normal(expr: Expr) -> bool:

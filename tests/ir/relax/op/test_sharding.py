@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxpy.errors import RelaxpyError, StructInfoError
+import relaxpy
+from relaxpy.errors import CompileError, RelaxpyError, StructInfoError
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx, op
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
@@ -306,7 +308,12 @@ def test_programs_of_distributed_tensors_are_read_and_written() -> None:
     assert check_well_formed(mod, normal_form=True) == []
     again = from_source(mod.script())
     assert again["main"].struct_info == mod["main"].struct_info
-    assert LegalizeOps()(mod) is mod
+    legalized = LegalizeOps()(mod)
+    assert legalized["main"].struct_info == mod["main"].struct_info
+    names = [call.op.name for call in walk(legalized["main"]) if isinstance(call, rx.Call)]
+    assert names == ["relax.call_tir"] * 3
+    with pytest.raises(CompileError, match="tensors spread over several devices"):
+        relaxpy.compile(legalized)
 
 
 def test_an_error_marks_the_operand() -> None:

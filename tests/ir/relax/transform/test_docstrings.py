@@ -22,11 +22,17 @@ from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.well_formed import check_well_formed
 from relaxpy.ir.relax.transform import unaffected
 from relaxpy.relax import backend, training, transform
+from relaxpy.relax.distributed import transform as distributed
 from relaxpy.tir.transform import UseAssumeToReduceBranches
 
 PASSES = {
     name: cls
-    for name, cls in {**vars(transform), **vars(training), **vars(backend)}.items()
+    for name, cls in {
+        **vars(transform),
+        **vars(training),
+        **vars(backend),
+        **vars(distributed),
+    }.items()
     if isinstance(cls, type) and issubclass(cls, Pass) and not issubclass(cls, FunctionalPass)
     if cls.__module__ != unaffected.__name__
 } | {"UseAssumeToReduceBranches": UseAssumeToReduceBranches}
@@ -34,6 +40,7 @@ HEADER = """import numpy as np
 import relaxpy
 from relaxpy import IRModule, relax, tir
 from relaxpy.relax.backend import *
+from relaxpy.relax.distributed.transform import *
 from relaxpy.relax.dpl import is_op, wildcard
 from relaxpy.relax.transform import *
 from relaxpy.script import ir as I, relax as R, tir as T

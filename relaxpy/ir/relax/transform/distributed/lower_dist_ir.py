@@ -1,0 +1,277 @@
+"""LowerDistIR: distributed tensors become what each device has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    StructInfo,
+    TensorStructInfo,
+    TupleGetItem,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.tir import ops
+from relaxpy.ir.tir.expr import IntImm, PrimExpr
+
+_NEEDED_BEFORE = {
+    "relax.call_tir": "LowerGlobalViewToLocalView",
+    "relax.dist.redistribute": "LegalizeRedistribute",
+    "relax.dist.annotate_sharding": "PropagateSharding",
+}
+
+
+@dataclass(frozen=True)
+class LowerDistIR(Pass):
+    """The program of each device: it computes its parts of the tensors.
+
+    The first worker has the inputs, as whole tensors, and sends them or their parts to the others.
+    Kernels have to work on parts already, as after `LowerGlobalViewToLocalView`.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @R.function
+            def main(
+                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
+                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
+            ):
+                y = R.matmul(x, w)
+                return y
+
+        @I.ir_module
+        class After:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @R.function
+            def main(x: R.Tensor((8, 4), "float32"), w: R.Tensor((4, 6), "float32")):
+                x1 = R.ccl.broadcast_from_worker0(x)
+                w1 = R.ccl.scatter_from_worker0(w, num_workers=2, axis=1)
+                y = R.matmul(x1, w1)
+                return y
+
+    Errors:
+        TransformError: a mesh has several axes, a size is not divided by the number of devices, or
+            an operator needs more than the parts that a device has.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+        return normalize_module(map_functions(mod, Function, _lowered))
+
+
+def _lowered(func: Function) -> Function:
+    is_distributed = any(
+        isinstance(node, (Var, Constant)) and _mentions_dtensor(node.struct_info)
+        for node in (*func.params, *walk(func))
+    )
+    return _Lowering().lowered(func) if is_distributed else func
+
+
+def _mentions_dtensor(sinfo: StructInfo | None) -> bool:
+    if isinstance(sinfo, TupleStructInfo):
+        return any(map(_mentions_dtensor, sinfo.fields))
+    return isinstance(sinfo, DTensorStructInfo)
+
+
+def _whole(sinfo: StructInfo) -> StructInfo:
+    if isinstance(sinfo, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_whole, sinfo.fields)))
+    return sinfo.tensor_sinfo if isinstance(sinfo, DTensorStructInfo) else sinfo
+
+
+def _part(sinfo: StructInfo, call: Expr) -> StructInfo:
+    """What a device has of a value."""
+    if isinstance(sinfo, TupleStructInfo):
+        return TupleStructInfo(tuple(_part(field, call) for field in sinfo.fields))
+    if not isinstance(sinfo, DTensorStructInfo):
+        return sinfo
+    dims = _dims_of_part(sinfo, call)
+    return TensorStructInfo(ShapeExpr(tuple(dims)), sinfo.dtype, sinfo.tensor_sinfo.vdevice)
+
+
+def _dims_of_part(sinfo: DTensorStructInfo, about: Expr) -> Sequence[PrimExpr]:
+    dims = sinfo.tensor_sinfo.get_shape()
+    if dims is None:
+        raise TransformError(
+            f"LowerDistIR: the shape of {sinfo} is not known", span=about.span, about=about
+        )
+    result = list(dims)
+    for spec, count in zip(sinfo.placement.dim_specs, sinfo.device_mesh.shape, strict=True):
+        if spec.kind == "sharding":
+            size = result[spec.axis]
+            if isinstance(size, IntImm) and size.value % count:
+                raise TransformError(
+                    f"LowerDistIR: axis {spec.axis} of {sinfo} cannot be divided in {count} "
+                    "equal parts",
+                    span=about.span,
+                    about=about,
+                )
+            result[spec.axis] = ops.floordiv(size, count)
+    return result
+
+
+class _Lowering(BindingRewriter):
+    """The rewriting of one function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fields: dict[tuple[Expr, int], Var] = {}
+        """What replaces fields of parameters."""
+        self._wholes: dict[Var, StructInfo] = {}
+        """What variables of the new program are parts of."""
+
+    def lowered(self, func: Function) -> Function:
+        """The function of one device."""
+        params = [
+            replace(p, struct_info=_whole(p.struct_info))
+            if _mentions_dtensor(p.struct_info) and p.struct_info is not None
+            else p
+            for p in func.params
+        ]
+        blocks = func.body.blocks
+        kind = DataflowBlock if blocks and isinstance(blocks[0], DataflowBlock) else BindingBlock
+        received: list[Binding] = []
+        for old, new in zip(func.params, params, strict=True):
+            if old is new:
+                continue
+            self._images[old] = new
+            if isinstance(old.struct_info, DTensorStructInfo):
+                self._images[old] = _received(new, old.struct_info, kind, received)
+            elif isinstance(old.struct_info, TupleStructInfo):
+                for index, field in enumerate(old.struct_info.fields):
+                    if isinstance(field, DTensorStructInfo):
+                        item = _bound(TupleGetItem(new, index, span=new.span), kind, received)
+                        self._fields[new, index] = _received(item, field, kind, received)
+        for node in walk(func.body):
+            if isinstance(node, VarBinding) and node.var.struct_info is not None:
+                self._enter(node.var, node.value, node.var.struct_info)
+        body = self.sequence(SeqExpr(func.body.blocks, func.body.body, span=func.body.span))
+        body = SeqExpr((kind(tuple(received)), *body.blocks), body.body, span=body.span)
+        return rebuild(func, params=tuple(params), body=body, ret_struct_info=None)
+
+    def _enter(self, var: Var, value: Expr, whole: StructInfo) -> None:
+        """Note what a variable becomes that is bound to distributed tensors."""
+        if _mentions_dtensor(whole):
+            if isinstance(value, Call):
+                _check_needs_parts_only(value, whole)
+            self._images[var] = part = replace(var, struct_info=_part(whole, value))
+            self._wholes[part] = whole
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        value, var = binding.value, binding.var
+        if isinstance(value, TupleGetItem):
+            return self._fields.get((value.tuple_value, value.index))
+        whole = None if var is None else self._wholes.get(var)
+        if not isinstance(value, Call) or whole is None:
+            return None
+        args = tuple(
+            Constant(arg.data, _whole(arg.struct_info))
+            if isinstance(arg, Constant) and isinstance(arg.struct_info, DTensorStructInfo)
+            else arg
+            for arg in value.args
+        )
+        if any(new is not old for new, old in zip(args, value.args, strict=True)):
+            value = rebuild(value, args=args)
+        result = _for_one_device(value, whole)
+        return None if result is binding.value else replace(binding, value=result)
+
+
+def _check_needs_parts_only(call: Call, result: StructInfo) -> None:
+    """Errors: TransformError if devices compute partial results, which nothing combines."""
+    rule = call.op.record.sharding if isinstance(call.op, Op) else None
+    if rule is None or not isinstance(result, DTensorStructInfo):
+        return
+    sinfos = [arg.struct_info for arg in call.args]
+    wholes = [_whole(sinfo) for sinfo in sinfos if sinfo is not None]
+    for sinfo, labels in zip(sinfos, rule(call, wholes, result.tensor_sinfo), strict=False):
+        specs = sinfo.placement.dim_specs if isinstance(sinfo, DTensorStructInfo) else ()
+        for spec in specs:
+            label = labels[spec.axis] if spec.kind == "sharding" else 0
+            if label is not None and label < 0:
+                raise TransformError(
+                    f"LowerDistIR: the axis along which {call.op} reduces is split, so that each "
+                    "device has a partial result",
+                    span=call.span,
+                    hint="run LegalizeOps and relax.distributed.transform."
+                    "LowerGlobalViewToLocalView first",
+                    about=call,
+                )
+
+
+def _for_one_device(call: Call, result: StructInfo) -> Call:
+    """The call on the parts of a device."""
+    if not isinstance(call.op, Op):
+        return call
+    name = call.op.name
+    if name in _NEEDED_BEFORE:
+        raise TransformError(
+            f"LowerDistIR: {name} works on whole tensors",
+            span=call.span,
+            hint=f"run relax.distributed.transform.{_NEEDED_BEFORE[name]} first",
+            about=call,
+        )
+    if name == "relax.dist.call_tir_local_view":
+        return Call(
+            Op.get("relax.call_tir"),
+            call.args,
+            call.attrs,
+            (_part(call.sinfo_args[0], call),),
+            span=call.span,
+        )
+    if name == "relax.reshape" and isinstance(result, DTensorStructInfo):
+        shape = ShapeExpr(tuple(_dims_of_part(result, call)))
+        return rebuild(call, args=(call.args[0], shape))
+    return call
+
+
+def _bound(value: Expr, kind: type[BindingBlock], received: list[Binding]) -> Var:
+    """The variable of a new binding."""
+    var = (DataflowVar if kind is DataflowBlock else Var)("gv", None)
+    received.append(VarBinding(var, value, value.span))
+    return var
+
+
+def _received(
+    whole: Var, sinfo: DTensorStructInfo, kind: type[BindingBlock], received: list[Binding]
+) -> Var:
+    """What a device gets of a tensor that the first worker has."""
+    if len(sinfo.device_mesh.shape) != 1:
+        raise TransformError(
+            f"LowerDistIR: inputs are sent along a mesh of one axis, found {sinfo}", about=whole
+        )
+    [spec], [count] = sinfo.placement.dim_specs, sinfo.device_mesh.shape
+    if spec.kind == "replica":
+        call = R.ccl.broadcast_from_worker0(whole)
+    else:
+        call = R.ccl.scatter_from_worker0(whole, count, spec.axis)
+    return _bound(replace(call, span=whole.span), kind, received)

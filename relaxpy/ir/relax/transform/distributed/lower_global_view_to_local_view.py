@@ -1,0 +1,248 @@
+"""LowerGlobalViewToLocalView: kernels on whole tensors become kernels on the parts of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.errors import RelaxpyError, TransformError
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    GlobalVar,
+    StructInfo,
+    TupleStructInfo,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.nodes.distributed import DTensorStructInfo
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.distributed.placements import kernel_inputs, kernel_of
+from relaxpy.ir.tir.analysis.axis_groups import Axis, AxisGroups
+from relaxpy.ir.tir.buffer import Buffer
+
+
+@dataclass(frozen=True)
+class LowerGlobalViewToLocalView(Pass):
+    """Replaces kernels that are called on distributed tensors by kernels for the parts of a device.
+
+    Such a kernel has smaller loops and buffers; the other one stays in the module. Where the axis
+    is split along which it reduces, `R.ccl.allreduce` combines the partial results.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @T.prim_func(private=True)
+            def row_sum(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+                T.func_attr({"tir.noalias": True})
+                for i, k in T.grid(4, 8):
+                    with T.block("row_sum"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        T.reads(A[vi, vk])
+                        T.writes(B[vi])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+
+            @R.function
+            def main(x: R.DTensor((4, 8), "float32", "mesh[0]", "S[1]")):
+                cls = Before
+                y = R.dist.call_tir(
+                    cls.row_sum, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "R")
+                )
+                return y
+
+        @I.ir_module
+        class After:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @T.prim_func(private=True)
+            def row_sum(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+                T.func_attr({"tir.noalias": True})
+                for i, k in T.grid(4, 8):
+                    with T.block("row_sum"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        T.reads(A[vi, vk])
+                        T.writes(B[vi])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+
+            @T.prim_func(private=True)
+            def row_sum1(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4,), "float32")):
+                T.func_attr({"tir.noalias": True})
+                for i, k in T.grid(4, 4):
+                    with T.block("row_sum"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        T.reads(A[vi, vk])
+                        T.writes(B[vi])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+
+            @R.function
+            def main(x: R.DTensor((4, 8), "float32", "mesh[0]", "S[1]")):
+                cls = After
+                gv = R.dist.call_tir_local_view(
+                    cls.row_sum1, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "R")
+                )
+                y = R.ccl.allreduce(gv, op_type="sum", in_group=False)
+                return y
+
+    Errors:
+        TransformError: a kernel cannot work on such parts, or the devices of only one of several
+            axes of a mesh would combine results.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Lowering(normalize_module(mod)).run()
+
+
+class _Lowering(BindingRewriter):
+    """One run over a module."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__()
+        self.mod, self.builder = mod, BlockBuilder(mod)
+
+    def run(self) -> IRModule:
+        """The module with kernels for parts; itself if there is nothing to do."""
+        changed = {
+            var: new
+            for var, func in self.mod.items()
+            if isinstance(func, Function) and (new := self.expr(func)) is not func
+        }
+        if not changed:
+            return self.mod
+        result = self.builder.get()
+        for var, func in changed.items():
+            result[var] = func
+        return normalize_module(result)
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call, var = binding.value, binding.var
+        if (
+            not isinstance(call, Call)
+            or call.op != Op.get("relax.call_tir")
+            or var is None
+            or not _fields(call.sinfo_args[0])
+        ):
+            return None
+        try:
+            return self._lowered(call, var, isinstance(block, DataflowBlock))
+        except RelaxpyError as error:
+            error.located(call.span)
+            raise
+
+    def _lowered(self, call: Call, var: Var, dataflow: bool) -> Rewritten:
+        found = kernel_of(call, self.mod)
+        if found is None:
+            raise TransformError(f"{call.args[0]} is not a kernel of the module", about=call)
+        groups, buffers = found
+        placed = _placed(call, buffers)
+        split = _split(groups, placed)
+        partial = groups.reductions(split)
+        callee = call.args[0]
+        if split:
+            assert isinstance(callee, GlobalVar)
+            callee = self.builder.add_func(groups.split(split), callee.name_hint)
+        local = Call(
+            Op.get("relax.dist.call_tir_local_view"),
+            (callee, *call.args[1:]),
+            call.attrs,
+            call.sinfo_args,
+            span=call.span,
+        )
+        if not partial:
+            return VarBinding(var, local, call.span)
+        if len(partial) > 1 or isinstance(call.sinfo_args[0], TupleStructInfo):
+            raise TransformError("a kernel with several results reduces along a split axis")
+        _check_all_devices(call.sinfo_args[0])
+        parts = (DataflowVar if dataflow else Var)("gv", call.sinfo_args[0])
+        total = R.ccl.allreduce(parts, partial[0][1], in_group=False)
+        total = replace(total, span=call.span)
+        return [VarBinding(parts, local, call.span), VarBinding(var, total, call.span)]
+
+
+def _fields(sinfo: StructInfo) -> list[DTensorStructInfo]:
+    """The distributed tensors of a result, none if it is a result of one device."""
+    fields = sinfo.fields if isinstance(sinfo, TupleStructInfo) else (sinfo,)
+    return [field for field in fields if isinstance(field, DTensorStructInfo)]
+
+
+def _placed(call: Call, buffers: Sequence[Buffer]) -> list[tuple[Buffer, StructInfo | None]]:
+    """The buffers of a kernel, with the struct info of what a call passes for them."""
+    inputs: Sequence[Expr] = kernel_inputs(call)
+    sinfos = [*(arg.struct_info for arg in inputs), *_fields(call.sinfo_args[0])]
+    return list(zip(buffers, sinfos, strict=False))
+
+
+def _split(
+    groups: AxisGroups, placed: Sequence[tuple[Buffer, StructInfo | None]]
+) -> dict[Axis, int]:
+    """The groups of axes that are split, with the number of parts.
+
+    Errors:
+        TransformError: an axis has to be whole, or only some axes of a group are split.
+    """
+    split: dict[Axis, tuple[tuple[int, int], ...]] = {}
+    for buffer, sinfo in placed:
+        for axis, along in _split_axes(sinfo).items():
+            group = groups.group(buffer, axis)
+            if group is None or split.setdefault(group, along) != along:
+                raise TransformError(
+                    f"axis {axis} of {buffer.name}, which is {sinfo}, cannot be split: the kernel "
+                    "needs all of it, or splits it together with an axis that is not split so",
+                    hint="distribute it in another way by R.dist.redistribute",
+                )
+    for buffer, sinfo in placed:
+        whole = set(range(len(buffer.shape))) - _split_axes(sinfo).keys()
+        for axis in sorted(whole):
+            if groups.group(buffer, axis) in split:
+                raise TransformError(
+                    f"axis {axis} of {buffer.name}, which is {sinfo}, has to be split like others",
+                    hint="distribute it in another way by R.dist.redistribute",
+                )
+    counts: dict[Axis, int] = {}
+    for group, along in split.items():
+        counts[group] = 1
+        for _, count in along:
+            counts[group] *= count
+    return counts
+
+
+def _split_axes(sinfo: StructInfo | None) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The axes of a tensor that are split, each with axes of the mesh and their sizes."""
+    axes: dict[int, tuple[tuple[int, int], ...]] = {}
+    if isinstance(sinfo, DTensorStructInfo):
+        for k, spec in enumerate(sinfo.placement.dim_specs):
+            if spec.kind == "sharding":
+                axes[spec.axis] = (*axes.get(spec.axis, ()), (k, sinfo.device_mesh.shape[k]))
+    return axes
+
+
+def _check_all_devices(sinfo: StructInfo) -> None:
+    """Errors: TransformError if the devices along one of several axes would combine results."""
+    assert isinstance(sinfo, DTensorStructInfo)
+    if sum(size > 1 for size in sinfo.device_mesh.shape) > 1:
+        raise TransformError(
+            f"the devices of {sinfo} combine results along one axis of a mesh of several axes"
+        )

@@ -1,0 +1,153 @@
+"""PropagateSharding: annotations of some tensors distribute all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from typing_extensions import override
+
+from relaxpy.ir.core.traverse import rebuild, walk
+from relaxpy.ir.module import IRModule
+from relaxpy.ir.op import Op
+from relaxpy.ir.pass_infra.map_functions import map_functions
+from relaxpy.ir.pass_infra.passes import Pass, PassContext
+from relaxpy.ir.relax.block_builder.derive import normalize_module
+from relaxpy.ir.relax.nodes import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    TensorStructInfo,
+    Tuple,
+    Var,
+    VarBinding,
+)
+from relaxpy.ir.relax.nodes.distributed import (
+    DeviceMesh,
+    DTensorStructInfo,
+    Placement,
+    PlacementSpec,
+)
+from relaxpy.ir.relax.op.definition.registry import R
+from relaxpy.ir.relax.rewrite.map_bindings import BindingRewriter, Rewritten
+from relaxpy.ir.relax.transform.distributed.placements import Placements, is_annotation
+
+
+@dataclass(frozen=True)
+class PropagateSharding(Pass):
+    """Distributes the tensors of functions as calls of `R.dist.annotate_sharding` in them say.
+
+    Axes that hold the same elements, or that are contracted together, are split together; other
+    axes are not split. The calls are removed; one between two others becomes `R.dist.redistribute`.
+
+    Example:
+        @I.ir_module
+        class Before:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @R.function
+            def main(
+                x: R.Tensor((8, 4), "float32"),
+                w: R.Tensor((4, 6), "float32"),
+                v: R.Tensor((6, 4), "float32"),
+            ):
+                a = R.matmul(x, w)
+                b = R.dist.annotate_sharding(a, "mesh[0]", "S[1]")
+                c = R.matmul(b, v)
+                return c
+
+        @I.ir_module
+        class After:
+            I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+            @R.function
+            def main(
+                x: R.DTensor((8, 4), "float32", "mesh[0]", "R"),
+                w: R.DTensor((4, 6), "float32", "mesh[0]", "S[1]"),
+                v: R.DTensor((6, 4), "float32", "mesh[0]", "S[0]"),
+            ):
+                a = R.matmul(x, w)
+                c = R.matmul(a, v)
+                return c
+
+    Errors:
+        TransformError: annotations contradict each other, or nothing says where a tensor is.
+        StructInfoError: an operator does not take tensors that are split so.
+
+    """
+
+    @override
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        mod = normalize_module(mod)
+
+        def distributed(func: Function) -> Function:
+            placements = Placements(func, mod)
+            return _Distributing(placements).distributed(func) if placements.annotations else func
+
+        return normalize_module(map_functions(mod, Function, distributed))
+
+
+class _Distributing(BindingRewriter):
+    """Gives the variables of a function the struct info that the annotations imply."""
+
+    def __init__(self, placements: Placements) -> None:
+        super().__init__()
+        self.placements = placements
+        self._before: dict[Var, Var] = {}
+
+    def distributed(self, func: Function) -> Function:
+        """The function on distributed tensors."""
+        bound = [node.var for node in walk(func.body) if isinstance(node, VarBinding)]
+        for var in (*func.params, *bound):
+            sinfo = self.placements.sinfo(var)
+            if sinfo != var.struct_info:
+                self._images[var] = new = replace(var, struct_info=sinfo)
+                self._before[new] = var
+        params = tuple(self._with_images(param) for param in func.params)
+        body = self.sequence(func.body)
+        return rebuild(func, params=params, body=body, ret_struct_info=None)
+
+    @override
+    def step(self, binding: Binding, block: BindingBlock) -> Rewritten:
+        call, var = binding.value, binding.var
+        if not isinstance(call, Call) or var is None:
+            return None
+        if is_annotation(call):
+            return _changed(call, var)
+        mesh = self.placements.mesh(self._before.get(var, var))
+        if mesh is None:
+            return None
+        args = tuple(_with_constants(arg, mesh) for arg in call.args)
+        if call.op == Op.get("relax.call_tir") and var.struct_info is not None:
+            return replace(
+                binding, value=Call(call.op, args, call.attrs, (var.struct_info,), span=call.span)
+            )
+        if all(new is old for new, old in zip(args, call.args, strict=True)):
+            return None
+        return replace(binding, value=rebuild(call, args=args))
+
+
+def _changed(annotation: Call, var: Var) -> Expr:
+    """The annotated tensor, distributed as the struct info of `var` says."""
+    source = annotation.args[0]
+    before, after = source.struct_info, var.struct_info
+    assert isinstance(before, DTensorStructInfo)
+    assert isinstance(after, DTensorStructInfo)
+    if before.is_placed_like(after):
+        return source
+    call = R.dist.redistribute(source, after.device_mesh, after.placement)
+    return replace(call, span=annotation.span)  # type: ignore[no-any-return]
+
+
+def _with_constants(arg: Expr, mesh: DeviceMesh) -> Expr:
+    """An operand in which every device has the constants."""
+    if isinstance(arg, Tuple):
+        fields = tuple(_with_constants(field, mesh) for field in arg.fields)
+        same = all(new is old for new, old in zip(fields, arg.fields, strict=True))
+        return arg if same else rebuild(arg, fields=fields)
+    if not isinstance(arg, Constant) or not isinstance(arg.struct_info, TensorStructInfo):
+        return arg
+    placement = Placement((PlacementSpec.replica(),) * len(mesh.shape))
+    return Constant(arg.data, DTensorStructInfo(arg.struct_info, mesh, placement))

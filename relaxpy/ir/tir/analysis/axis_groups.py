@@ -1,0 +1,189 @@
+"""Which axes of buffers and which loops of a kernel can be split, and which are split together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from relaxpy.dataclass import replace
+from relaxpy.errors import TransformError
+from relaxpy.ir.core.groups import Groups
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, rewrite, walk
+from relaxpy.ir.tir import expr as tir, ops
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from relaxpy.ir.tir.expr import IntImm, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.prim_func.function import PrimFunc
+from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion
+
+Axis: TypeAlias = tuple[Buffer, int] | Var
+"""An axis of a buffer, a loop, or an iteration variable of a block."""
+
+_COMBINATIONS: dict[type[tir.BinaryOpExpr], str] = {
+    tir.Add: "sum",
+    tir.Mul: "prod",
+    tir.Max: "max",
+    tir.Min: "min",
+}
+
+
+class AxisGroups:
+    """The axes of a kernel in groups: one is split only together with the others of its group.
+
+    An axis is in a group with the variables that index it. It has to be whole if it is indexed in
+    another way, and so does a loop whose variable is used for something else than to index.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self._groups: Groups[Axis] = Groups()
+        self._whole: list[Axis] = []
+        self._buffers: dict[Buffer, None] = dict.fromkeys(func.buffer_map.values())
+        self._reductions: list[tuple[Var, Block]] = []
+        for node in walk(func.body):
+            self._enter(node)
+        for buffer in self._buffers:
+            if buffer.strides:
+                self._whole += [(buffer, axis) for axis in range(len(buffer.shape))]
+        self._has_to_be_whole = {self._groups.find(axis) for axis in self._whole}
+
+    def group(self, buffer: Buffer, axis: int) -> Axis | None:
+        """What stands for the group of an axis of a buffer, or None if it has to be whole."""
+        group = self._groups.find((buffer, axis))
+        return None if group in self._has_to_be_whole else group
+
+    def reductions(self, groups: Mapping[Axis, int]) -> list[tuple[Buffer, str]]:
+        """The buffers that hold partial results if these groups are split, and how to combine them.
+
+        Errors:
+            TransformError: a reduction is not a sum, a product or an extreme, or its result is used
+                in the kernel.
+        """
+        found = []
+        for var, block in self._reductions:
+            if self._groups.find(var) in groups:
+                found.append(self._combination(block))
+        return found
+
+    def _combination(self, block: Block) -> tuple[Buffer, str]:
+        store = block.body
+        value = store.value if isinstance(store, BufferStore) else None
+        if (
+            isinstance(store, BufferStore)
+            and isinstance(value, tir.BinaryOpExpr)
+            and type(value) in _COMBINATIONS
+        ):
+            first = value.a
+            if isinstance(first, BufferLoad) and first.buffer is store.buffer:
+                reads = [
+                    node
+                    for node in walk(self.func.body)
+                    if isinstance(node, BufferLoad) and node.buffer is store.buffer
+                ]
+                if store.buffer in self.func.buffer_map.values() and all(
+                    read is first for read in reads
+                ):
+                    return store.buffer, _COMBINATIONS[type(value)]
+        raise TransformError(
+            f"block {block.name_hint} reduces along an axis that is split over several devices, "
+            "and its partial results are not the result of the kernel",
+            span=block.span,
+            hint="split another axis, or legalise the operator to several kernels",
+        )
+
+    def split(self, groups: Mapping[Axis, int]) -> PrimFunc:
+        """The kernel on one of the equal parts along these groups, which are divided in so many.
+
+        Errors:
+            TransformError: a size is not a constant that the number divides.
+        """
+
+        def part(axis: Axis, size: PrimExpr) -> PrimExpr:
+            count = groups.get(self._groups.find(axis), 1)
+            if count == 1:
+                return size
+            if not isinstance(size, IntImm) or size.value % count:
+                raise TransformError(
+                    f"an axis of size {size} cannot be divided in {count} equal parts",
+                    span=self.func.span,
+                )
+            return ops.const(size.value // count, size.dtype)
+
+        buffers = {
+            buffer: replace(
+                buffer,
+                shape=tuple(part((buffer, k), size) for k, size in enumerate(buffer.shape)),
+            )
+            for buffer in self._buffers
+            if any(self._groups.find((buffer, k)) in groups for k in range(len(buffer.shape)))
+        }
+
+        def step(node: Node) -> Node | None:
+            match node:
+                case Buffer():
+                    return buffers.get(node)
+                case For(loop_var=var, extent=size) | IterVar(var=var, dom=Range(extent=size)) if (
+                    self._groups.find(var) in groups
+                ):
+                    extent = part(var, size)
+                    if isinstance(node, For):
+                        return replace(node, extent=extent)
+                    assert node.dom is not None
+                    return replace(node, dom=Range.from_min_extent(node.dom.min, extent))
+                case _:
+                    return None
+
+        result = rewrite(self.func, step)
+        assert isinstance(result, PrimFunc)
+        return result
+
+    # --- what is read off the kernel
+
+    def _enter(self, node: Node) -> None:
+        match node:
+            case BufferLoad(buffer=buffer, indices=indices):
+                self._access(buffer, indices)
+            case BufferStore(buffer=buffer, indices=indices, value=value):
+                self._access(buffer, indices)
+                self._mentioned(value)
+            case BufferRegion(buffer=buffer, region=region):
+                self._access(buffer, [dom.min if _is_point(dom) else None for dom in region])
+            case BlockRealize(block=block, iter_values=values, predicate=predicate):
+                self._mentioned(predicate)
+                for iter_var, value in zip(block.iter_vars, values, strict=True):
+                    if isinstance(value, Var):
+                        self._groups.join(iter_var.var, value)
+                    else:
+                        self._whole.append(iter_var.var)
+                    if iter_var.iter_type == IterVarKind.CommReduce:
+                        self._reductions.append((iter_var.var, block))
+            case Block(alloc_buffers=buffers):
+                self._buffers |= dict.fromkeys(buffers)
+            case MatchBufferRegion(source=source, buffer=buffer):
+                for one in (source.buffer, buffer):
+                    self._whole += [(one, axis) for axis in range(len(one.shape))]
+            case For(min=start, extent=extent, loop_var=var):
+                if not isinstance(start, IntImm) or start.value:
+                    self._whole.append(var)
+                self._mentioned(extent)
+            case IterVar() | Range() | Buffer():
+                pass
+            case _:
+                for child in children(node):
+                    self._mentioned(child)
+
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr | None]) -> None:
+        self._buffers.setdefault(buffer)
+        for axis, index in enumerate(indices):
+            if isinstance(index, Var):
+                self._groups.join((buffer, axis), index)
+            else:
+                self._whole.append((buffer, axis))
+
+    def _mentioned(self, node: Node) -> None:
+        if isinstance(node, Var):
+            self._whole.append(node)
+
+
+def _is_point(dom: Range) -> bool:
+    return isinstance(dom.extent, IntImm) and dom.extent.value == 1

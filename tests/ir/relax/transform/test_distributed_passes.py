@@ -1,0 +1,377 @@
+"""The passes for several devices: what the devices compute together is what one would compute."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy import IRModule, relax
+from relaxpy.errors import StructInfoError, TransformError
+from relaxpy.ir import assert_structural_equal
+from relaxpy.relax.analysis import well_formed
+from relaxpy.relax.distributed.transform import (
+    LegalizeRedistribute,
+    LowerDistIR,
+    LowerGlobalViewToLocalView,
+    PropagateSharding,
+)
+from relaxpy.relax.transform import DeadCodeElimination, LegalizeOps
+from relaxpy.script import ir as I, relax as R, tir as T
+from tests.ir.relax.transform.before_after import stays
+
+WORKERS = 2
+Array = np.ndarray[Any, Any]
+
+
+def lowered(mod: IRModule) -> IRModule:
+    """The program of each device."""
+    for step in (
+        PropagateSharding(),
+        LegalizeOps(),
+        LegalizeRedistribute(),
+        LowerGlobalViewToLocalView(),
+        LowerDistIR(),
+        DeadCodeElimination(),
+    ):
+        mod = step(mod)
+        assert well_formed(mod)
+    return mod
+
+
+def run_on_workers(mod: IRModule, *args: Any) -> list[Any]:
+    """The results of `main` on all workers, of which only the first has the arguments."""
+    func = mod["main"]
+    kernels = relax.BasePyModule(mod, relaxpy.cpu())
+    values: list[dict[Any, Any]] = [dict(zip(func.params, args, strict=True))]
+    values += [{} for _ in range(WORKERS - 1)]
+
+    def value(expr: Any, worker: int) -> Any:
+        match expr:
+            case relax.Var():
+                return values[worker].get(expr)
+            case relax.Constant():
+                return np.asarray(expr.data)
+            case relax.TupleGetItem():
+                whole = value(expr.tuple_value, worker)
+                return None if whole is None else whole[expr.index]
+        raise AssertionError(expr)
+
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            results = evaluated(binding.value, value, kernels)
+            for worker, result in enumerate(results):
+                values[worker][binding.var] = result
+    return [value(func.body.body, worker) for worker in range(WORKERS)]
+
+
+def evaluated(expr: Any, value: Any, kernels: relax.BasePyModule) -> Sequence[Any]:
+    workers = range(WORKERS)
+    if not isinstance(expr, relax.Call):
+        return [value(expr, worker) for worker in workers]
+    name = expr.op.name
+    if name == "relax.call_tir":
+        return [
+            kernels.call_tir(
+                expr.args[0].name_hint,
+                [value(arg, worker) for arg in expr.args[1].fields],
+                list(getattr(expr.sinfo_args[0], "fields", expr.sinfo_args)),
+            )
+            for worker in workers
+        ]
+    operands = [value(expr.args[0], worker) for worker in workers]
+    if name == "relax.ccl.broadcast_from_worker0":
+        return [operands[0]] * WORKERS
+    if name == "relax.ccl.scatter_from_worker0":
+        return np.split(operands[0], WORKERS, expr.attrs["axis"])
+    if name == "relax.dist.redistribute_replica_to_shard":
+        axis = expr.attrs["axis"]
+        return [np.split(operands[w], WORKERS, axis)[w] for w in workers]
+    assert name == "relax.ccl.allreduce", name
+    combine = {"sum": np.sum, "max": np.max}[expr.attrs["op_type"]]
+    return [combine(operands, axis=0)] * WORKERS
+
+
+def random(*shapes: tuple[int, ...]) -> list[Array]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape, dtype="float32") for shape in shapes]
+
+
+@I.ir_module
+class Mlp:
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    @R.function
+    def main(
+        x: R.Tensor((6, 8), "float32"),
+        weights: R.Tuple(R.Tensor((8, 4), "float32"), R.Tensor((4, 6), "float32")),
+    ) -> R.Tensor((6, 6), "float32"):
+        first = weights[0]
+        a = R.matmul(x, first)
+        b = R.add(a, R.const(2, "float32"))
+        c = R.dist.annotate_sharding(R.nn.relu(b), device_mesh="mesh[0]", placement="S[1]")
+        second = weights[1]
+        d = R.matmul(c, second)
+        return d
+
+
+def test_a_network_is_computed_on_two_devices() -> None:
+    x, v, w = random((6, 8), (8, 4), (4, 6))
+    expected = np.maximum(x.astype("float64") @ v + 2, 0) @ w
+    mod = lowered(Mlp)
+    for result in run_on_workers(mod, x, (v, w)):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    assert {"matmul11", "matmul2"} <= {var.name_hint for var in mod.functions}
+    assert mod["main"].params[1].struct_info == Mlp["main"].params[1].struct_info
+
+
+@I.ir_module
+class Halves:
+    I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+    @T.prim_func(private=True)
+    def halves(
+        A: T.Buffer((8, 6), "float32"),
+        B: T.Buffer((4, 6), "float32"),
+        C: T.Buffer((4, 6), "float32"),
+    ):
+        for i, j in T.grid(4, 6):
+            with T.block("first"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+        for i, j in T.grid(4, 6):
+            with T.block("second"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi + 4, vj]
+
+    @R.function
+    def main(x: R.Tensor((8, 6), "float32"), w: R.Tensor((6, 2), "float32")):
+        cls = Halves
+        parts = R.call_tir(
+            cls.halves,
+            (x,),
+            out_sinfo=[R.Tensor((4, 6), "float32"), R.Tensor((4, 6), "float32")],
+        )
+        second = parts[1]
+        y = R.dist.annotate_sharding(second, "mesh[0]", "S[1]")
+        z = R.matmul(y, w)
+        return z
+
+
+def test_a_kernel_is_split_along_axes_that_it_indexes_by_loops_alone() -> None:
+    x, w = random((8, 6), (6, 2))
+    mod = lowered(Halves)
+    for result in run_on_workers(mod, x, w):
+        np.testing.assert_allclose(result, x[4:] @ w, rtol=1e-5, atol=1e-5)
+    shapes = [[int(n) for n in b.shape] for b in mod["halves1"].buffer_map.values()]
+    assert shapes == [[8, 3], [4, 3], [4, 3]]
+
+
+def test_a_kernel_is_not_split_along_other_axes() -> None:
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @T.prim_func(private=True)
+        def shifted(A: T.Buffer((8,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("shifted"):
+                    vi = T.axis.spatial(4, i)
+                    B[vi] = A[vi + 4]
+
+        @R.function
+        def main(x: R.DTensor((8,), "float32", "mesh[0]", "S[0]")):
+            cls = Module
+            y = R.dist.call_tir(
+                cls.shifted, (x,), out_sinfo=R.DTensor((4,), "float32", "mesh[0]", "S[0]")
+            )
+            return y
+
+    with pytest.raises(TransformError, match=r"axis 0 of A, which is .*, cannot be split"):
+        LowerGlobalViewToLocalView()(Module)
+
+
+def test_an_index_that_is_a_value_is_not_split() -> None:
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @T.prim_func(private=True)
+        def count(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+            for i in range(4):
+                with T.block("count"):
+                    vi = T.axis.spatial(4, i)
+                    B[vi] = A[vi] + vi
+
+        @R.function
+        def main(x: R.DTensor((4,), "int32", "mesh[0]", "S[0]")):
+            cls = Module
+            y = R.dist.call_tir(
+                cls.count, (x,), out_sinfo=R.DTensor((4,), "int32", "mesh[0]", "S[0]")
+            )
+            return y
+
+    with pytest.raises(TransformError, match="cannot be split"):
+        LowerGlobalViewToLocalView()(Module)
+
+
+@pytest.mark.parametrize(("op", "combine"), [("sum", np.sum), ("max", np.max)])
+def test_partial_results_are_combined(op: str, combine: Any) -> None:
+    builder = relax.BlockBuilder()
+    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
+    x = relax.Var("x", relax.TensorStructInfo((3, 8), "float32"))
+    with builder.function("main", [x]):
+        placement = relax.distributed.Placement.from_text("S[1]")
+        y = builder.emit(relax.op.dist.annotate_sharding(x, mesh, placement))
+        builder.emit_func_output(builder.emit(getattr(relax.op, op)(y, axis=1)))
+    (data,) = random((3, 8))
+    for result in run_on_workers(lowered(builder.get()), data):
+        np.testing.assert_allclose(result, combine(data, axis=1), rtol=1e-5)
+
+
+def test_annotations_separate_what_is_on_different_meshes() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos(
+            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
+        )
+
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32"), v: R.Tensor((4, 4), "float32")):
+            a = R.exp(x)
+            b = R.dist.annotate_sharding(a, "mesh[0]", "S[0]")
+            c = R.exp(b)
+            d = R.dist.annotate_sharding(c, "mesh[1]", "R")
+            e = R.matmul(d, v)
+            f = R.dist.annotate_sharding(e, "mesh[1]", "S[1]")
+            return f
+
+    @I.ir_module
+    class After:
+        I.module_global_infos(
+            {"mesh": [R.device_mesh((2,), I.Range(0, 2)), R.device_mesh((2,), I.Range(2, 4))]}
+        )
+
+        @R.function
+        def main(
+            x: R.DTensor((4, 4), "float32", "mesh[0]", "S[0]"),
+            v: R.DTensor((4, 4), "float32", "mesh[1]", "S[1]"),
+        ):
+            a = R.exp(x)
+            c = R.exp(a)
+            d = R.dist.redistribute(c, "mesh[1]", "R")
+            e = R.matmul(d, v)
+            return e
+
+    assert_structural_equal(PropagateSharding()(Before), After)
+    with pytest.raises(TransformError, match="only tensors that each device of a mesh of one axis"):
+        LegalizeRedistribute()(After)
+
+
+def test_a_program_of_one_device_stays() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.exp(x)
+            return y
+
+    for step in (
+        PropagateSharding(),
+        LegalizeRedistribute(),
+        LowerGlobalViewToLocalView(),
+        LowerDistIR(),
+    ):
+        stays(step, Module)
+
+
+def annotated(first: str, second: str) -> IRModule:
+    builder = relax.BlockBuilder()
+    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
+    x, y = (relax.Var(name, relax.TensorStructInfo((4, 4), "float32")) for name in "xy")
+    with builder.function("main", [x, y]):
+        from_text = relax.distributed.Placement.from_text
+        a = builder.emit(relax.op.dist.annotate_sharding(x, mesh, from_text(first)))
+        b = builder.emit(relax.op.dist.annotate_sharding(y, mesh, from_text(second)))
+        builder.emit_func_output(builder.emit(relax.op.add(a, b)))
+    return builder.get()
+
+
+def test_annotations_that_contradict_each_other() -> None:
+    with pytest.raises(TransformError, match=r"axes 0 and 1 of .* would both be split"):
+        PropagateSharding()(annotated("S[0]", "S[1]"))
+    PropagateSharding()(annotated("S[0]", "S[0]"))
+    PropagateSharding()(annotated("S[0]", "R"))
+
+
+def test_a_tensor_that_no_annotation_reaches() -> None:
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+            a = R.dist.annotate_sharding(x, "mesh[0]", "S[0]")
+            b = R.exp(y)
+            return (a, b)
+
+    with pytest.raises(TransformError, match="nothing says on which devices y is"):
+        PropagateSharding()(Module)
+
+
+def test_partial_results_are_not_forgotten() -> None:
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @R.function
+        def main(x: R.DTensor((4, 4), "float32", "mesh[0]", "S[1]")):
+            y = R.sum(x, axis=1)
+            return y
+
+    with pytest.raises(TransformError, match="each device has a partial result"):
+        LowerDistIR()(Module)
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"),
+    [
+        ('R.dist.redistribute(x, "mesh[0]", "R")', "LegalizeRedistribute"),
+        (
+            'R.dist.call_tir(cls.copy, (x,), R.DTensor((4,), "float32", "mesh[0]", "S[0]"))',
+            "LowerGlobalViewToLocalView",
+        ),
+    ],
+)
+def test_what_works_on_whole_tensors_is_lowered_first(source: str, needed: str) -> None:
+    mod = relaxpy.script.from_source(f"""
+@I.ir_module
+class Module:
+    I.module_global_infos({{"mesh": [R.device_mesh((2,), I.Range(0, 2))]}})
+
+    @T.prim_func(private=True)
+    def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i]
+
+    @R.function
+    def main(x: R.DTensor((4,), "float32", "mesh[0]", "S[0]")):
+        cls = Module
+        y = {source}
+        return y
+""")
+    with pytest.raises(TransformError, match=f"works on whole tensors(.|\n)*{needed} first"):
+        LowerDistIR()(mod)
+
+
+def test_the_shard_of_a_distributed_tensor() -> None:
+    mesh = relax.distributed.DeviceMesh((2,), [0, 1])
+    whole = relax.TensorStructInfo((4, 6), "float32")
+    x = relax.Var("x", relax.distributed.DTensorStructInfo(whole, mesh, "R"))
+    split = relax.op.dist.redistribute_replica_to_shard(x, 2, -1)
+    assert split.struct_info == relax.distributed.DTensorStructInfo(whole, mesh, "S[1]")
+    with pytest.raises(StructInfoError, match="all of 3 devices"):
+        relax.op.dist.redistribute_replica_to_shard(x, 3, 1)
+    with pytest.raises(StructInfoError, match="all of 2 devices"):
+        relax.op.dist.redistribute_replica_to_shard(relax.Var("y", split.struct_info), 2, 1)
