@@ -113,7 +113,8 @@ class _Reader:
             case For(axis=axis, body=body):
                 if late := self._late(tree, (), serial):
                     yield Late(late, ())
-                yield replace(tree, body=tuple(self.trees(body, (*serial, axis))))
+                inner = tuple(self.trees(body, (*serial, axis)))
+                yield _in_order(axis, inner) or replace(tree, body=inner)
             case Tile():
                 yield self._tile(tree, serial)
             case Run():
@@ -186,6 +187,15 @@ def may_fail(tree: Tree) -> bool:
             return may_fail(inner)
         case _:
             raise AssertionError(f"an unknown tree: {tree}")
+
+
+def _in_order(axis: Axis, body: Sequence[Tree]) -> Run | None:
+    """A loop with an assignment as its body as one run; None if it is another loop."""
+    match body:
+        case [Run(statements=[Assignment()], axes=(), over=(), tests=(), checked=False) as run]:
+            return replace(run, ordered=(axis, *run.ordered))
+        case _:
+            return None
 
 
 def whole_runs(tree: Tree) -> Iterator[Run]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from relaxpy.exec.kernel.nest.nodes import Axis, Store
@@ -10,16 +10,18 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tile, Tree
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.contraction import Size, ceil_div, combine, digits, total
-from relaxpy.exec.native.frame import storage_type
+from relaxpy.exec.native.frame import storage_type, value_type
 from relaxpy.exec.native.items import Items
 from relaxpy.exec.native.llvm import I8, I64, Function, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.parallel import parallel
+from relaxpy.exec.native.recurrences import CHAINS, has_chains, recurrence_of
 from relaxpy.exec.native.run_loops import RunLoops
 from relaxpy.exec.native.tree import Late, Program, Tasks, may_fail
 from relaxpy.exec.native.values import Values
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
-from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+from relaxpy.ir.tir.expr import Var
 
 
 class TreeLoops(RunLoops):
@@ -62,8 +64,66 @@ class TreeLoops(RunLoops):
     def _scalar(self, run: Run) -> None:
         """A statement in each iteration, one after the other."""
         written = {w.buffer for w in run.statement.writes}
+        before = recurrence_of(run)
         with self.frame.writing(self.aliases(written)):
-            self.iterations(run.loops, lambda: self._statement(run))
+            if before is None:
+                self.iterations(run.loops, lambda: self._statement(run))
+            elif has_chains(run):
+                self.iterations(run.loops[:-2], lambda: self._chains(run, before))
+            else:
+                self.iterations(run.loops[:-1], lambda: self._recurrence(run, before, [{}]))
+
+    def _chains(self, run: Run, before: BufferLoad) -> None:
+        """The recurrences of the loop around the innermost one, several of them in turn."""
+        f, outer = self.function, run.loops[-2]
+        start, stop = map(f.index, self.bounds(outer))
+        last = stop - f.remainder(stop - start, CHAINS)
+
+        def chains(first: Value, count: int) -> None:
+            indices = [first + n for n in range(count)]
+            with self.frame.level(), self.opened(outer):
+                self.frame.settle(indices)
+                self._recurrence(run, before, [{outer.var: index} for index in indices])
+
+        f.loop(start, last, CHAINS, (), lambda index: chains(index, CHAINS))
+        f.loop(last, stop, 1, (), lambda index: chains(index, 1))
+        self.frame.forget()
+
+    def _recurrence(
+        self, run: Run, before: BufferLoad, chains: Sequence[Mapping[Var, Value]]
+    ) -> None:
+        """The innermost loop with the last results in registers, for each of several `chains`."""
+        frame, f, axis = self.frame, self.function, run.loops[-1]
+        statement, key = run.statement, (before.buffer, before.indices)
+        assert isinstance(statement, Assignment)
+        dtype = statement.target.dtype
+        start, stop = self.bounds(axis)
+
+        def first() -> list[Value]:
+            values = []
+            for chain in chains:
+                with frame.level({axis.var: f.index(start), **chain}), self.opened(axis):
+                    values.append(frame.widened(frame.load(before), dtype))
+            return values
+
+        def none() -> list[Value]:
+            return [f.const(value_type(dtype), 0)] * len(chains)
+
+        def body(*last: Value) -> list[Value]:
+            results = []
+            for chain, value in zip(chains, last, strict=True):
+                outer = frame.stored
+                with frame.level(chain):
+                    frame.stored = {**outer, key: value}
+                    result = frame.value(statement.value)
+                    Items(self).store(Store(statement.target, statement.indices, statement.value))
+                    frame.stored = outer
+                results.append(result)
+            return results
+
+        values = f.branch(f.compare("slt", f.index(start), stop), first, none)
+        frame.pin(values)
+        self.loop(axis, body, values)
 
     def _statement(self, run: Run) -> None:
         statement = run.statement

@@ -1,0 +1,74 @@
+"""Native loops in the order of the text keep what the last iteration stored in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.test_contract import graph, numbers, run
+
+BODIES = {
+    "row": "C[i, j + 1] = C[i, j] * T.{d}(3) + A[i, j]",
+    "grid": "C[i + 1, j + 1] = T.max(C[i, j + 1], C[i + 1, j]) + A[i, j]",
+    "three": "C[i + 1, j + 1] = T.if_then_else(A[i, j] > C[i, j], A[i, j], C[i + 1, j] - C[i, j])",
+    "sum": "C[i, 0] = C[i, 0] * T.{d}(2) - A[i, j]",
+    "two": "C[i, j + 2] = C[i, j + 1] - C[i, j]",
+    "down": "C[i, m - 1 - j] = C[i, m - j] + A[i, j]",
+}
+
+
+@pytest.mark.parametrize("name", list(BODIES))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+def test_against_the_reference(name: str, dtype: str) -> None:
+    text = f"""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m), "{dtype}")
+    C = T.match_buffer(c, (n + 3, m + 2), "{dtype}")
+    for i in range(n):
+        for j in range(m):
+            {BODIES[name].format(d=dtype)}
+"""
+    module = from_source(text)
+    native, reference = (relaxpy.compile(module, target=t)["main"] for t in ("native", "reference"))
+    for n, m in ((0, 3), (3, 0), (1, 1), (4, 5), (7, 9)):
+        a = np.abs(numbers((n, m), dtype))
+        c = np.abs(numbers((n + 3, m + 2), dtype, seed=1))
+        wanted = c.copy()
+        with np.errstate(all="ignore"):
+            reference(a, wanted)
+        native(a, c)
+        np.testing.assert_array_equal(c, wanted)
+
+
+def test_cumulative_sums() -> None:
+    for shape, axis in (((50,), 0), ((7, 33), 1), ((7, 33), 0), ((5, 6, 9), 1), ((4, 1), 1)):
+        x = numbers(shape, "int32")
+        text = graph(f'x: R.Tensor({shape}, "int32")', f"R.cumsum(x, {axis})")
+        np.testing.assert_array_equal(run(text, x), np.cumsum(x, axis, dtype="int32"))
+
+
+def test_triangles() -> None:
+    text = """
+@T.prim_func
+def main(l: T.handle, b: T.handle, x: T.handle):
+    n = T.int64()
+    L = T.match_buffer(l, (n, n), "float64")
+    B = T.match_buffer(b, (n,), "float64")
+    X = T.match_buffer(x, (n,), "float64")
+    for i in range(n):
+        X[i] = B[i]
+        for j in range(i):
+            X[i] = X[i] - L[i, j] * X[j]
+        X[i] = X[i] / L[i, i]
+"""
+    main = relaxpy.compile(from_source(text), target="native")["main"]
+    for n in (1, 2, 30):
+        lower = np.tril(numbers((n, n), "float64")) + 9 * np.eye(n)
+        b, x = numbers((n,), "float64"), np.empty(n)
+        main(lower, b, x)
+        np.testing.assert_allclose(lower @ x, b, rtol=1e-12, atol=1e-12)
