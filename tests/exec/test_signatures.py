@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from relaxpy.errors import FunctionSignatureError, RuntimeCheckError, Source, Span
+from relaxpy.errors import FunctionSignatureError, RelaxpyError, RuntimeCheckError, Source, Span
 from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.registry import register_func, remove_global_func
@@ -212,7 +212,13 @@ def test_scalars_from_outside_are_read_by_the_parameter(build: Build) -> None:
     assert type(b) is np.int32
     assert type(c) is int
     assert d.dtype == np.float64
-    refused(ex, (0.1, 3, 4, 5), "the float64 prim value 0.1: a prim value is not a tensor", "FN-1")
+    assert ex["main"](0.1, 3, 4, 5.0)[0] == np.float32(0.1)
+    number = np.float64(0.1)
+    refused(
+        ex, (number, 3, 4, 5), "the float64 prim value 0.1: a prim value is not a tensor", "FN-1"
+    )
+    with pytest.raises(RelaxpyError, match=r"round it with \.astype"):
+        ex["main"](number, 3, 4, 5.0)
 
 
 def test_arrays_of_other_libraries_are_taken(build: Build) -> None:

@@ -18,10 +18,10 @@ from relaxpy.exec.runtime.values import (
     as_tensor,
     category_of,
     describe,
-    exact_scalar,
     from_packed,
     prim_dtype,
     prim_value,
+    scalar_of,
     to_value,
 )
 from relaxpy.ir.core.dtype import DataType
@@ -123,7 +123,7 @@ def test_scalars_have_datatypes(value: Value, dtype: str) -> None:
 
 @given(st.integers(-(2**70), 2**70), st.sampled_from(["int8", "uint8", "int32", "int64", "uint64"]))
 def test_integers_become_prim_values_only_if_they_fit(value: int, dtype: str) -> None:
-    made = exact_scalar(value, DataType(dtype))
+    made = scalar_of(value, DataType(dtype))
     limits = np.iinfo(dtype)
     if limits.min <= value <= limits.max:
         assert made == value
@@ -133,14 +133,22 @@ def test_integers_become_prim_values_only_if_they_fit(value: int, dtype: str) ->
 
 
 @given(st.floats(width=64), st.sampled_from(["float16", "float32", "float64", "bfloat16"]))
-def test_floats_become_prim_values_only_if_nothing_is_lost(value: float, dtype: str) -> None:
-    made = exact_scalar(value, DataType(dtype))
+def test_floats_of_numpy_become_prim_values_only_if_nothing_is_lost(
+    value: float, dtype: str
+) -> None:
+    made = scalar_of(np.float64(value), DataType(dtype))
     with np.errstate(all="ignore"):
         rounded = float(DataType(dtype).numpy().type(value))
     same = rounded == value or (value != value)
     assert (made is not None) is same
     if same:
         assert prim_dtype(made) == dtype
+    ours = scalar_of(value, DataType(dtype))
+    if same or np.isfinite(rounded):
+        assert prim_dtype(ours) == dtype
+        np.testing.assert_equal(float(ours), rounded)
+    else:
+        assert ours is None
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,7 @@ def test_floats_become_prim_values_only_if_nothing_is_lost(value: float, dtype: 
     [(True, "int64"), (1, "bool"), (2.0, "int64"), (2**53 + 1, "float64"), (10**400, "float32")],
 )
 def test_a_scalar_of_another_kind_is_not_a_prim_value(value: Value, dtype: str) -> None:
-    assert exact_scalar(value, DataType(dtype)) is None
+    assert scalar_of(value, DataType(dtype)) is None
 
 
 def test_prim_values_are_python_scalars_where_there_are_such() -> None:
@@ -213,7 +221,17 @@ def test_scalars_become_tensors_where_a_tensor_is_wanted() -> None:
     assert to_value(2, rx.TensorStructInfo(None, "")).dtype == np.int64
     assert to_value(0.5, rx.TensorStructInfo(None, "")).dtype == np.float64
     assert to_value(np.float16(0.5), rx.TensorStructInfo(None, "")).dtype == np.float16
-    assert to_value(0.1, F32) == 0.1, "not representable: left for the check to refuse"
+    assert to_value(np.float64(0.1), F32) == 0.1, "not representable: left for the check to refuse"
+    assert to_value(1e300, F32) == 1e300, "outside the range, too"
+
+
+def test_a_float_of_python_has_no_datatype_and_is_rounded() -> None:
+    for dtype in ("float32", "float16"):
+        expected = np.array(0.1, dtype)
+        found = to_value(0.1, rx.TensorStructInfo((), dtype))
+        assert (found.dtype, found) == (expected.dtype, expected)
+        assert to_value(0.1, rx.PrimStructInfo(dtype)) == expected
+    assert np.isinf(to_value(float("inf"), F32))
 
 
 def test_scalars_become_prim_values_of_the_wanted_datatype() -> None:

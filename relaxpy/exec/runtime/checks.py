@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, assert_never
 
+import numpy as np
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
@@ -288,6 +289,10 @@ def _hint(value: Value, sinfo: rx.StructInfo) -> str | None:
     if isinstance(sinfo, rx.TensorStructInfo) and isinstance(value, (list, tuple)):
         dtype = "" if sinfo.dtype.is_void else f', "{sinfo.dtype}"'
         return f"convert it to an array: numpy.asarray(...{dtype})"
+    if isinstance(value, np.floating) and isinstance(
+        sinfo, rx.TensorStructInfo | rx.PrimStructInfo
+    ):
+        return f'round it with .astype("{sinfo.dtype}")' if sinfo.dtype.is_float else None
     if isinstance(sinfo, rx.ShapeStructInfo) and isinstance(value, (list, tuple)):
         return "convert it to a shape: relaxpy.runtime.ShapeTuple(...)"
     wrong_type = isinstance(sinfo, rx.TensorStructInfo) and category_of(value) is Category.TENSOR

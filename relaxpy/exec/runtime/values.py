@@ -265,8 +265,9 @@ def to_value(value: object, sinfo: rx.StructInfo | None) -> Value:
     """Convert an object of a user to a value, as the expected struct info requires.
 
     Arrays of other libraries become tensors over the same memory if that is possible. Scalars
-    become tensors of rank 0 or prim values if they can be represented exactly. Other objects are
-    returned unchanged, and the check that follows rejects them.
+    become tensors of rank 0 or prim values if they can be represented exactly; floats of Python are
+    rounded, as in expressions of NumPy. Other objects are returned unchanged, and the check that
+    follows rejects them.
 
     Errors:
         RuntimeCheckError: an array does not provide its elements, or an integer is outside int64.
@@ -299,12 +300,12 @@ def _read(value: object, sinfo: rx.StructInfo | None) -> Value:
         case rx.TensorStructInfo(dtype=dtype):
             if is_scalar(value):
                 kind = prim_dtype(value) if dtype.is_void else dtype
-                exact = exact_scalar(value, kind)
-                return value if exact is None else np.array(exact, kind.numpy())
+                number = scalar_of(value, kind)
+                return value if number is None else np.array(number, kind.numpy())
             return as_tensor(value)
         case rx.PrimStructInfo(dtype=dtype) if is_scalar(value):
-            exact = exact_scalar(value, dtype)
-            return value if exact is None else exact
+            number = scalar_of(value, dtype)
+            return value if number is None else number
         case rx.TupleStructInfo(fields=fields):
             is_list = type(value) is list
             if (is_list or _is_tuple(value)) and len(value) == len(fields):  # type: ignore[arg-type]
@@ -337,8 +338,11 @@ def is_scalar(value: object) -> TypeIs[bool | int | float | np.generic]:
     return isinstance(value, np.generic) and holds_numbers(value.dtype)
 
 
-def exact_scalar(value: Any, dtype: DataType) -> Value | None:
-    """`value` as a prim value of `dtype`, or None if that would change its value."""
+def scalar_of(value: Any, dtype: DataType) -> Value | None:
+    """`value` as a prim value of `dtype`, or None if that would change its value.
+
+    A float of Python, which has no datatype of its own, may be rounded, but not to infinity.
+    """
     source = prim_dtype(value)
     if source.is_bool != dtype.is_bool or (source.is_float and not dtype.is_float):
         return None
@@ -351,7 +355,8 @@ def exact_scalar(value: Any, dtype: DataType) -> Value | None:
         result = prim_value(value, dtype)
     except OverflowError:
         return None
-    same = float(result) == float(value) or (result != result and value != value)
+    rounded = type(value) is float and np.isfinite(result)
+    same = rounded or float(result) == float(value) or (result != result and value != value)
     exact_int = not source.is_int or not np.isfinite(result) or int(result) == int(value)
     return result if same and exact_int else None
 
