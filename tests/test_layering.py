@@ -71,7 +71,8 @@ FLOORS = {
     "relaxpy/exec": """
         runtime python_ast.py report.py blas.py explain.py executable.py
         kernel/nest kernel/plan kernel/emit kernel native lower graph stored.py reference
-        kernel_source.py profile.py vm.py instructions.py exec_builder.py compile.py doctor.py
+        kernel_source.py profile.py vm.py instructions.py exec_builder.py compile.py vm_build.py
+        doctor.py
         python_module.py nn_model.py compare_calls.py eager.py relay
     """,
     "relaxpy/script": """

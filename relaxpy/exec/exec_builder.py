@@ -69,6 +69,11 @@ class ExecBuilder:
         self._known: dict[object, Arg] = {}
         self._body: list[Instruction] | None = None
 
+    @property
+    def has_functions(self) -> bool:
+        """Whether a function has been described."""
+        return bool(self._functions)
+
     def r(self, idx: int) -> Arg:
         """A register."""
         return Arg(ArgKind.REGISTER, _natural(idx, "a register"))

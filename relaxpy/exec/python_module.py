@@ -18,6 +18,7 @@ from relaxpy.exec.compile import compile
 from relaxpy.exec.executable import Executable
 from relaxpy.exec.runtime.python_functions import takes_self
 from relaxpy.exec.runtime.registry import get_global_func
+from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.torch_tensors import as_numpy, as_torch, is_torch
 from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
@@ -184,7 +185,7 @@ class BasePyModule:
         function = self.extern_funcs[func_name] = get_global_func(func_name)
         with _converted_args(_inputs(args)) as values:
             outputs = _outputs(None, values, out_sinfo)
-            function(*values, *outputs)
+            function(*map(as_tensors, (*values, *outputs)))
             results = [_exported(output) for output in outputs]
         return results[0] if len(results) == 1 else results
 

@@ -88,6 +88,7 @@ from relaxpy.relax import (
     transform as transform,
     ty as ty,
     utils as utils,
+    vm_build as vm_build,
 )
 from relaxpy.relax.expr_functor import ExprMutator as ExprMutator, ExprVisitor as ExprVisitor
 

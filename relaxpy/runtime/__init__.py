@@ -24,6 +24,7 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Node as Object
 from relaxpy.ir.core.tensor import Tensor
 from relaxpy.ir.tir.ops import const
+from relaxpy.runtime import container, executable, module, object, params, vm
 
 __all__ = [
     "Category",
@@ -38,11 +39,13 @@ __all__ = [
     "VirtualMachine",
     "category_of",
     "const",
+    "container",
     "convert",
     "cpu",
     "cuda",
     "device",
     "empty",
+    "executable",
     "from_dlpack",
     "get_global_func",
     "list_global_func_names",
@@ -50,10 +53,14 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
+    "module",
+    "object",
+    "params",
     "register_func",
     "register_global_func",
     "remove_global_func",
     "save_param_dict",
     "save_param_dict_to_file",
     "tensor",
+    "vm",
 ]

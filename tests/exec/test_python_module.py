@@ -239,3 +239,16 @@ def test_a_misspelled_function_is_one_of_the_object_and_shown_where_it_stands() 
     assert "did you mean 'doubled'?" in str(caught.value)
     assert "program.doublet(X)" in str(caught.value)
     assert "mod[" not in str(caught.value), "items are functions of the text, which do not run"
+
+
+def test_packed_functions_get_tensors() -> None:
+    def add(a, b, out):
+        out[:] = a.numpy() + b
+
+    relaxpy.register_func("test.add_tensors", add, override=True)
+    instance = BasePyModule(IRModule(), relaxpy.cpu())
+    n = tir.Var("n", "int64")
+    found = instance.call_dps_packed(
+        "test.add_tensors", [X, 2.5], relax.TensorStructInfo((n,), "float32")
+    )
+    np.testing.assert_array_equal(found, X + 2.5)

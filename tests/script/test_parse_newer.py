@@ -370,13 +370,20 @@ def test_pointers_and_targets() -> None:
         @T.prim_func
         def main(p: T.Ptr("float32"), q: T.ptr("int8", "shared")):
             T.func_attr({"target": T.target({"kind": "llvm", "m": 1}), "host": T.target("c")})
+            T.func_attr({"both": T.target("cuda", host="llvm")})
+            T.func_attr({"tables": T.target({"kind": "cuda"}, host={"kind": "llvm"})})
             T.evaluate(0)
     """)
     assert isinstance(func, PrimFunc)
     assert [p.type_annotation.storage_scope for p in func.params] == ["global", "shared"]
     assert func.attrs["host"] == "c"
+    assert func.attrs["both"] == {"kind": "cuda", "host": "llvm"}
+    assert func.attrs["tables"] == {"kind": "cuda", "host": {"kind": "llvm"}}
+    assert_structural_equal(read(func.script()), func)
     with pytest.raises(MisuseError, match="a target is a string or a table"):
         T.target(5)
+    with pytest.raises(MisuseError, match="a target is a string or a table, found 6"):
+        T.target("cuda", 6)
 
 
 def test_a_buffer_knows_where_it_was_declared() -> None:

@@ -514,15 +514,20 @@ def meta_var(value: object) -> records.MetaVar:
     return records.MetaVar(value)
 
 
-def target(description: str | Mapping[str, object]) -> str | Attrs:
-    """The target of a kernel, as an attribute: a kind of device, or a table with a "kind"."""
-    if isinstance(description, Mapping):
-        return Attrs(description)
-    if not isinstance(description, str):
-        raise MisuseError(
-            f"a target is a string or a table, found {description!r:.60}", about=description
-        )
-    return description
+def target(
+    description: str | Mapping[str, object], host: str | Mapping[str, object] | None = None
+) -> str | Attrs:
+    """The target of a kernel, as an attribute: a kind of device, or a table with a "kind".
+
+    With a `host`, it is a table that has the host too.
+    """
+    for value in (description, *(() if host is None else (host,))):
+        if not isinstance(value, (str, Mapping)):
+            raise MisuseError(f"a target is a string or a table, found {value!r:.60}", about=value)
+    if host is not None:
+        table = {"kind": description} if isinstance(description, str) else description
+        return Attrs({**table, "host": host})
+    return Attrs(description) if isinstance(description, Mapping) else description
 
 
 def var(dtype: str = "int32", name: str = "", span: None = None) -> Var:
