@@ -22,6 +22,8 @@ SHORTENED = 20
 """Kinds of failures of which a program is shortened."""
 SECONDS = 30
 """Of computing, after which a program is taken to hang."""
+PATIENCE = 10 * SECONDS
+"""Seconds without an answer, after which a process is taken to hang in code that is not Python."""
 
 
 def _alarm(number: int, frame: FrameType | None) -> None:
@@ -52,11 +54,16 @@ def outcomes(seed: str, start: int, stop: int) -> Iterator[tuple[str, Outcome]]:
         process.start()
         theirs.close()
         while start < stop:
-            try:
-                outcome = mine.recv()
-            except EOFError:
+            if not mine.poll(PATIENCE):
+                process.kill()
                 process.join()
-                outcome = Outcome([Failure("the interpreter crashed", f"{process.exitcode}")])
+                outcome = Outcome([Failure("hangs", "in code that is not Python")])
+            else:
+                try:
+                    outcome = mine.recv()
+                except EOFError:
+                    process.join()
+                    outcome = Outcome([Failure("the interpreter crashed", f"{process.exitcode}")])
             yield f"{seed}/{start}", outcome
             start += 1
             if not process.is_alive() and process.exitcode:
