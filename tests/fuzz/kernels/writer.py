@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from tests.fuzz.kernels.reading import (
     DTYPES,
@@ -416,8 +417,10 @@ class Writer(Values):
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if not (
                 isinstance(value, ast.Call) and name_of(value.func).endswith("_buffer")
             ):
-                bound = self.value(value)
-                self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
+                # What is in a region has no value here, where the region may not exist.
+                with suppress(UnreadableError):
+                    bound = self.value(value)
+                    self.scopes[-1][name] = Variable(f"({bound.code})", bound.dtype)
             case ast.Assign(targets=[ast.Name()]) if is_call_of(node, "match_buffer"):
                 self.regions.append(node)
             case ast.Assign(targets=[ast.Name()]):
