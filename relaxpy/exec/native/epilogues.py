@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
@@ -107,9 +107,7 @@ class _Joiner:
 
     def _inside(self, run: Run, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
         """Whether all elements that the iterations access are in their buffer."""
-        shape_vars = self.program.plan.shape_vars
-        pairs = zip(indices, buffer.shape, strict=True)
-        return all(is_inside(index, size, run.axes, shape_vars) for index, size in pairs)
+        return not unproved(buffer, indices, run.axes, self.program.plan.shape_vars)
 
 
 def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr] | None:

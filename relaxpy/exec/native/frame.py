@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.lanes import LONGEST_STEP
@@ -292,10 +292,6 @@ class Frame(ABC):
 
     # ---- memory
 
-    def proved(self, index: PrimExpr, size: PrimExpr) -> bool:
-        """Whether an index lies inside its dimension in all iterations of the open loops."""
-        return is_inside(index, size, self.axes, self.shape_vars)
-
     def position(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
         """The position of an element in the memory of its buffer, in elements."""
         strides, total = self.blocks.get(buffer, (None, as_poly(0)))
@@ -309,10 +305,8 @@ class Frame(ABC):
         """The condition that the indices which are not proved are inside; None if all are."""
         condition = None
         f = self.function
-        for index, size in zip(indices, buffer.shape, strict=True):
-            if self.proved(index, size):
-                continue
-            value, end = self.index(index), self.extent(size)
+        for n, index in unproved(buffer, indices, self.axes, self.shape_vars).items():
+            value, end = self.index(index), self.extent(buffer.shape[n])
             inside = self.apply("inside", lambda x, y: f.compare("ult", x, y), value, end)
             condition = self.both(condition, inside)
         return condition

@@ -25,7 +25,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.llvm import I8, Value
-from relaxpy.exec.native.obligations import of_access, of_value
+from relaxpy.exec.native.obligations import of_value
 from relaxpy.ir.tir.expr import PrimExpr
 
 if TYPE_CHECKING:
@@ -182,12 +182,11 @@ class Items:
     def store(self, store: Store) -> None:
         """One store; nothing if an index is outside."""
         frame, dtype = self.frame, store.buffer.dtype
-        if self.checked:
-            indices, axes = store.indices, tuple(frame.axes)
-            for obligation in of_access(store.buffer, indices, axes, (), frame.shape_vars):
-                frame.require(obligation)
-        value = frame.narrowed(frame.value(store.value), dtype)
         inside = frame.unproved(store.buffer, store.indices)
+        if inside is not None and self.checked:
+            self.function.leave(frame.negated(inside))
+            inside = None
+        value = frame.narrowed(frame.value(store.value), dtype)
         if inside is None:
             frame.store(store.buffer, store.indices, value)
             return

@@ -23,6 +23,7 @@ from relaxpy.exec.native.types import (
     I16 as I16,
     I32 as I32,
     I64 as I64,
+    I128 as I128,
     POINTER as POINTER,
     SUFFIXES as SUFFIXES,
     VOID as VOID,

@@ -7,14 +7,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
 
+from relaxpy.exec.kernel.nest.bounds import bounds_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.native.frame import Lanes
 from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import I8, Function, Value
+from relaxpy.exec.native.llvm import I8, I128, Function, Value
 from relaxpy.exec.native.obligations import Obligation
 from relaxpy.exec.native.tree import Program
 from relaxpy.exec.native.values import Values
-from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.tir.expr import PrimExpr
 
 _TESTED = 8
@@ -89,6 +90,8 @@ class Loops:
         for obligation in obligations:
             if len(obligation.axes) == depth:
                 self.frame.require(obligation)
+            elif (outside := self._outside(obligation, obligation.axes[depth:])) is not None:
+                self.function.leave(outside)
             else:
                 axis = obligation.axes[depth]
                 groups.setdefault((axis.var, axis.start, axis.stop), []).append(obligation)
@@ -98,6 +101,44 @@ class Loops:
                 self.chunks(axis, _TESTED, 1, partial(self._tested, group), ())
             else:
                 self.loop(axis, partial(self.require, group, depth + 1))
+
+    def _outside(self, obligation: Obligation, axes: Sequence[Axis]) -> Value | None:
+        """Whether an index is outside in an iteration of `axes`, by its least and greatest value.
+
+        It is None where these do not decide that, or where integers of 128 bits may not hold them.
+        """
+        f, variables, shape_vars = self.function, {a.var for a in axes}, self.plan.shape_vars
+        bounds = [as_poly(bound) for a in axes for bound in (a.start, a.stop)]
+        linear = affine(obligation.index, variables)
+        if obligation.size is None or obligation.path or linear is None:
+            return None
+        if any(bound.mentions(variables) for bound in bounds):
+            return None
+        ends = bounds_of(linear, axes, shape_vars)
+        if ends is None:
+            return None
+        low, high, size = *ends, as_poly(obligation.size)
+        if not all(map(_is_small, (low, high, size))):
+            return None
+        outside = f.compare("slt", self._wide(low), 0)
+        above = f.compare("sge", self._wide(high), self._wide(size))
+        outside = f.arithmetic("or", outside, above)
+        for axis in axes:
+            if not axis.extent.is_at_least(1, shape_vars):
+                runs = f.compare("slt", *map(f.index, self.bounds(axis)))
+                outside = f.arithmetic("and", outside, runs)
+        return outside
+
+    def _wide(self, value: IndexPoly) -> Value:
+        """An index as an i128, so that nothing overflows."""
+        f = self.function
+        total = f.const(I128, 0)
+        for monomial, factor in value.terms.items():
+            term = f.const(I128, factor)
+            for atom in monomial:
+                term = f.cast("sext", self.frame.atom(atom), I128.element) * term
+            total = total + term
+        return total
 
     def _tested(self, required: Sequence[Obligation], lanes: Lanes, number: int) -> Sequence[Value]:
         if self.tested:
@@ -204,3 +245,9 @@ class Loops:
         frame.pin(values)
         frame.forget()
         return values
+
+
+def _is_small(value: IndexPoly) -> bool:
+    """Whether 128 bits hold a value whose atoms have 64 bits, and each part of it."""
+    factors = value.terms.items()
+    return len(factors) < 1 << 10 and all(len(m) < 2 and abs(n) < 1 << 50 for m, n in factors)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.bounds import is_inside, may_divide_by_zero
+from relaxpy.exec.kernel.nest.bounds import obliged, unproved
 from relaxpy.exec.kernel.nest.domain import conjuncts
 from relaxpy.exec.kernel.nest.nodes import (
     Axis,
@@ -28,12 +28,11 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import And, BinaryOpExpr, Call, Or, PrimExpr, Select, Var
+from relaxpy.ir.tir.buffer import Buffer
+from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Select, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
@@ -175,9 +174,8 @@ def of_access(
     shape_vars: Container[Var],
 ) -> Iterator[Obligation]:
     """The obligations of an access: each index that is not proved to be inside."""
-    for index, size in zip(indices, buffer.shape, strict=True):
-        if not is_inside(index, size, axes, shape_vars):
-            yield Obligation(axes, path, index, size)
+    for dimension, index in unproved(buffer, indices, axes, shape_vars).items():
+        yield Obligation(axes, path, index, buffer.shape[dimension])
 
 
 def of_value(
@@ -211,18 +209,8 @@ def of_value(
             case _:
                 inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
         pending += inner
-        if isinstance(node, BufferLoad):
-            yield from of_access(node.buffer, node.indices, axes, conditions, shape_vars)
-        elif (
-            isinstance(node, BinaryOpExpr)
-            and may_divide_by_zero(node)
-            and not _is_positive(node.b, shape_vars)
-        ):
-            yield Obligation(axes, conditions, node.b, None)
-
-
-def _is_positive(divisor: PrimExpr, shape_vars: Container[Var]) -> bool:
-    return divisor.dtype.family == "int" and as_poly(divisor).is_at_least(1, shape_vars)
+        for index, size in obliged(node, axes, shape_vars):
+            yield Obligation(axes, conditions, index, size)
 
 
 def _of_items(

@@ -155,3 +155,42 @@ def test_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     b[0] = 4
     kernel.fails("outside dimension 0 of buffer A", 3, np.arange(8), b, restored=True)
     kernel.fails("memory", LAST, np.arange(8), b, restored=True)
+
+
+@pytest.mark.parametrize("index", ["i * 4", "i * 4 + m", "4 - i * 4", "i * 2 + j * 4", "i * m"])
+def test_products_that_overflow(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 64 bits, the last index would be inside."""
+    body = ["for i in range(n):", "    for j in range(m):", f"        B[j % 8] = A[{index}]"]
+    kernel = claim(monkeypatch, body, PARAMS)
+    kernel.runs(1, 2, A, np.arange(8), ZEROS)
+    for m, n in ((1, 2**62 + 1), (2, 2**61 + 1), (2**62, 2**62 + 1), (1, 2**63 - 1)):
+        if index != "i * m" or m > 1:
+            found = kernel.same(m, n, A, np.arange(8), ZEROS)
+            assert found is not None
+
+
+@pytest.mark.parametrize(
+    ("loops", "index"),
+    [
+        (("m, n", "0, n"), "i + j"),
+        (("0, n", "m, 5"), "2 * i - j + 3"),
+        (("m, n", "n, 7"), "i - 3 * j + 9"),
+        (("0, n", "0, i"), "i + j + m"),
+        (("m, n", "i, n"), "j - i + m"),
+        (("0, n", "0, I[i % 8]"), "i - j + m"),
+    ],
+)
+def test_native_code_refuses_exactly_what_is_outside(
+    loops: tuple[str, str], index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = [
+        f"for i in range({loops[0]}):",
+        f"    for j in range({loops[1]}):",
+        f"        B[0] = B[0] + A[{index}]",
+    ]
+    kernel = claim(monkeypatch, body, PARAMS)
+    for m in range(-3, 5):
+        for n in range(-1, 7):
+            before = len(kernel.refused)
+            found = kernel.same(m, n, A, np.arange(8) % 5, ZEROS)
+            assert (found is not None) == (len(kernel.refused) > before)

@@ -40,9 +40,9 @@ from relaxpy.exec.kernel.emit.values import (
 )
 from relaxpy.exec.kernel.emit.views import index_range, view
 from relaxpy.exec.kernel.nest.bounds import (
-    is_inside,
     may_divide_by_zero,
     may_fail,
+    unproved,
 )
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.loops import linear_position
@@ -523,12 +523,7 @@ class ArrayEmitter:
 
     def unproved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[int, PrimExpr]:
         """The indices that are not provably in bounds in all iterations, by their dimensions."""
-        axes = self._all_axes()
-        return {
-            dimension: index
-            for dimension, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
-            if not is_inside(index, size, axes, self.scope.shape_vars)
-        }
+        return unproved(buffer, indices, self._all_axes(), self.scope.shape_vars)
 
     def is_unproved(self, access: Access) -> bool:
         """Whether the access may be out of bounds although an axis of the layout has no iteration.
@@ -542,16 +537,13 @@ class ArrayEmitter:
 
     def _inside(self, buffer: Buffer, maps: Sequence[Affine], indices: Sequence[PrimExpr]) -> bool:
         """Whether a view is possible: it is provably in bounds, or a line before it checks that."""
-        axes = self._all_axes()
         rows = self.rows.get(buffer)
-        for axis, (m, index, size) in enumerate(zip(maps, indices, buffer.shape, strict=True)):
+        for axis in self.unproved(buffer, indices):
             if rows is not None and rows.axis == axis:
-                continue
-            if is_inside(index, size, axes, self.scope.shape_vars):
                 continue
             if self.guards:
                 return False
-            self._check(buffer, axis, m)
+            self._check(buffer, axis, maps[axis])
         return True
 
     def _check(self, buffer: Buffer, axis: int, index: Affine) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TypeGuard
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir.buffer import BufferLoad, Range
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 
 
@@ -72,17 +72,36 @@ def is_range_inside(
     )
 
 
+def unproved(
+    buffer: Buffer, indices: Sequence[PrimExpr], axes: Sequence[Axis], shape_vars: Container[Var]
+) -> dict[int, PrimExpr]:
+    """The indices that are not provably in bounds in all iterations, by their dimensions."""
+    return {
+        dimension: index
+        for dimension, (index, size) in enumerate(zip(indices, buffer.shape, strict=True))
+        if not is_inside(index, size, axes, shape_vars)
+    }
+
+
+def obliged(
+    node: Node, axes: Sequence[Axis], shape_vars: Container[Var]
+) -> Iterator[tuple[PrimExpr, PrimExpr | None]]:
+    """What `node` itself, and not its operands, needs to have a value, and is not proved.
+
+    That are indices with the sizes that they are less than, or divisors, which are not zero.
+    """
+    if isinstance(node, BufferLoad):
+        for dimension, index in unproved(node.buffer, node.indices, axes, shape_vars).items():
+            yield index, node.buffer.shape[dimension]
+    elif may_divide_by_zero(node):
+        is_signed = node.b.dtype.family == "int"
+        if not (is_signed and as_poly(node.b).is_at_least(1, shape_vars)):
+            yield node.b, None
+
+
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
-    return any(
-        not all(
-            is_inside(index, size, axes, shape_vars)
-            for index, size in zip(node.indices, node.buffer.shape, strict=True)
-        )
-        if isinstance(node, BufferLoad)
-        else may_divide_by_zero(node)
-        for node in walk(expr)
-    )
+    return any(True for node in walk(expr) for _ in obliged(node, axes, shape_vars))
 
 
 def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:

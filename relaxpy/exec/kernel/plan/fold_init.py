@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from relaxpy.exec.kernel.nest.bounds import is_inside
+from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
@@ -54,10 +54,7 @@ def _initialises_all(run: Run, update: Assignment, shape_vars: Container[Var]) -
     variables = {a.var for a in run.loops}
     return not update.guards or (
         all(mentions(guard, variables) for guard in update.guards)
-        and all(
-            is_inside(index, size, run.loops, shape_vars)
-            for index, size in zip(update.indices, update.target.shape, strict=True)
-        )
+        and not unproved(update.target, update.indices, run.loops, shape_vars)
     )
 
 
