@@ -37,7 +37,26 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[Any, Any], Any
     return apply
 
 
-class RelayExpr(Node):
+class Textual(Node):
+    """The base class of nodes that have a program text."""
+
+    __slots__ = ()
+
+    def astext(
+        self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
+    ) -> str:
+        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
+        text: str = hooks.call("relay_text", self, show_meta_data, annotate)
+        return text
+
+    @override
+    def script(self, **options: object) -> str:
+        """Return the program text."""
+        text: str = hooks.call("relay_text", self, **options)
+        return text
+
+
+class RelayExpr(Textual):
     """The base class of all expressions; inference builds them anew with their types."""
 
     __slots__ = ()
@@ -90,16 +109,3 @@ class RelayExpr(Node):
     def with_type(self, ty: Type) -> Self:
         """Return a copy of this node with another `checked_type`."""
         return replace(self, checked_type_=ty)  # type: ignore[type-var]
-
-    def astext(
-        self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
-    ) -> str:
-        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
-        text: str = hooks.call("relay_text", self, show_meta_data, annotate)
-        return text
-
-    @override
-    def script(self, **options: object) -> str:
-        """Return the program text."""
-        text: str = hooks.call("relay_text", self, **options)
-        return text

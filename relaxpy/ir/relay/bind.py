@@ -11,8 +11,7 @@ import numpy as np
 from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
-from relaxpy.ir.relay.expr import Constant, Function, RelayExpr, Var
+from relaxpy.ir.relay.expr import Constant, Function, RelayExpr, Var, rewrite
 
 E = TypeVar("E", bound=RelayExpr)
 
@@ -41,10 +40,8 @@ def bind(expr: E, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     if isinstance(expr, Function) and any(param in binds for param in expr.params):
         body = rewrite(expr.body, replaced)
         params = tuple(param for param in expr.params if param not in binds)
-        return replace(expr, params=params, body=body, checked_type_=None)  # type: ignore[arg-type]
-    result = rewrite(expr, replaced)
-    assert isinstance(result, RelayExpr)
-    return result
+        return replace(expr, params=params, body=body, checked_type_=None)
+    return rewrite(expr, replaced)
 
 
 @user_facing

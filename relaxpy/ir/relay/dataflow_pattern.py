@@ -14,7 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError, TransformError
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import children, map_children, rename, rewrite as rewrite_nodes
+from relaxpy.ir.core.traverse import children, map_children, rename
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, same_scope
@@ -426,9 +426,7 @@ def _applied(rule: DFPatternCallback, expr: rl.RelayExpr) -> rl.RelayExpr:
             raise TransformError(f"the callback returned {new!r:.60}, not a Relay expression")
         return new
 
-    result = rewrite_nodes(expr, step)
-    assert isinstance(result, rl.RelayExpr)
-    return result
+    return rl.rewrite(expr, step)
 
 
 def _typed(expr: rl.RelayExpr, mod: RelayModule | None) -> rl.RelayExpr:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar as TypingVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
-from relaxpy.ir import hooks
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
-from relaxpy.ir.relay.base import RelayExpr as RelayExpr
+from relaxpy.ir.core.traverse import rewrite as rewrite_nodes
+from relaxpy.ir.relay.base import RelayExpr as RelayExpr, Textual
 from relaxpy.ir.relay.ty import (
     FuncType,
     GlobalTypeVar,
@@ -35,6 +34,7 @@ from relaxpy.ir.relay.ty import (
 if TYPE_CHECKING:
     from relaxpy.errors import Span
 
+E = TypingVar("E", bound=RelayExpr)
 Array: TypeAlias = npt.NDArray[Any]
 Component: TypeAlias = Any
 """A type argument: a type, a shape, a dimension or a datatype, by the kind of the parameter."""
@@ -344,17 +344,11 @@ class Constructor(RelayExpr):
         set_fields(self, tag=tag, checked_type_=ty)
 
 
-class Pattern(Node):
+class Pattern(Textual):
     """The base class of patterns."""
 
     __slots__ = ()
     span: Span | None
-
-    @override
-    def script(self, **options: object) -> str:
-        """Return the text of the pattern."""
-        text: str = hooks.call("relay_text", self, **options)
-        return text
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -531,6 +525,11 @@ def const(value: object, dtype: str | None = None) -> Constant:
         if dtype is None and narrow and not isinstance(value, np.generic):
             data = data.astype(narrow)
     return Constant(data)
+
+
+def rewrite(root: E, rule: Callable[[Node], Node | None]) -> E:
+    """Apply a rule to each node, children first, that replaces expressions of the root's kind."""
+    return cast("E", rewrite_nodes(root, rule))
 
 
 def function_type(function: Function) -> FuncType | None:

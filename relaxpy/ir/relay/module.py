@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from typing_extensions import override
@@ -13,11 +13,12 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Attrs, Node, as_attrs
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.relay.analysis.variables import free_vars
+from relaxpy.ir.relay.base import Textual
 from relaxpy.ir.relay.expr import Constructor, Function, GlobalVar, RelayExpr
 from relaxpy.ir.relay.ty import GlobalTypeVar, TypeData
 
 
-class RelayModule(Node):
+class RelayModule(Textual):
     """Functions and data types, each with a name that is unique in the module: `relay.IRModule`.
 
     Errors:
@@ -253,19 +254,6 @@ class RelayModule(Node):
     @override
     def __hash__(self) -> int:
         return id(self) >> 4
-
-    def astext(
-        self, show_meta_data: bool = True, annotate: Callable[[RelayExpr], str] | None = None
-    ) -> str:
-        """Return the program text (RLY-111); `annotate` gives comments in place of types."""
-        text: str = hooks.call("relay_text", self, show_meta_data, annotate)
-        return text
-
-    @override
-    def script(self, **options: object) -> str:
-        """Return the program text."""
-        text: str = hooks.call("relay_text", self, **options)
-        return text
 
     @staticmethod
     def from_expr(

@@ -154,13 +154,56 @@ def test_functions_take_known_polymorphic_functions(text: str) -> None:
     assert_same(ID + text, np.array(2, "float32"))
 
 
+K = "fn<t>(%y: t) -> (t, float32) { (%y, %x) }"
+CAPTURES = "fn<t>(t) -> (t, float32)"
+BOTH = f"def @f(%g: {CAPTURES}) {{ (%g(1), %g(True)) }} def @main(%x: float32) "
+
+
 @pytest.mark.rule("RLY-97")
 @pytest.mark.parametrize(
     "text",
     [
-        # The argument captures a variable.
-        "def @f(%g: fn<t>(t) -> (t, int32)) { %g(1) } def @main(%x: int32) "
-        "{ @f(fn<t>(%y: t) -> (t, int32) { (%y, %x) }) }",
+        BOTH + f"{{ @f({K}) }}",
+        BOTH + f"{{ let %k = {K}; let %j = %k; (@f(%j), @f(%k), %k(2f)) }}",
+        BOTH + f"{{ let %k = {K}; @f(fn<t>(%y: t) -> (t, float32) {{ %k(%k(%y).0) }}) }}",
+        BOTH + "{ let %k = fn<t>(%n: float32, %y: t) -> (t, float32) { if (%n < %x) { (%y, %n) } "
+        "else { %k(%n - 1f, %y) } }; @f(fn<t>(%y: t) -> (t, float32) { %k(9f, %y) }) }",
+        f"def @f(%g: {CAPTURES}) {{ %g(1) }} def @h(%g: {CAPTURES}) {{ (@f(%g), %g(2f)) }}"
+        f"def @main(%x: float32) {{ @h({K}) }}",
+        f"def @f(%g: {CAPTURES}, %n: int32) -> float32 {{ if (%n < 1) {{ %g(%n).1 }} else "
+        f"{{ @f(%g, %n - 1) + %g(2f).0 }} }} def @main(%x: float32) {{ @f({K}, 3) }}",
+        f"def @f(%g: {CAPTURES}) {{ fn(%z: int32) {{ %g(%z) }} }}"
+        f"def @main(%x: float32) {{ @f({K})(3) }}",
+        "def @f<u>(%x: u) -> (u, u) { @h(fn<t>(%y: t) -> (t, u) { (%y, %x) }, %x) }"
+        "def @h<v>(%g: fn<t>(t) -> (t, v), %x: v) -> (v, v) { %g(%x) }"
+        "def @main(%x: float32) { (@f(%x), @f(1)) }",
+        f"def @main(%x: float32) {{ let %f = fn(%g: {CAPTURES}) {{ (%g(1), %g(%x)) }};"
+        f"let %h = %f; (%f({K}), %h({K})) }}",
+        f"def @main(%x: float32) {{ (fn(%g: {CAPTURES}) {{ (%g(1), %g(%x)) }})({K}) }}",
+        f"def @main(%x: float32) {{ let %f = fn(%g: {CAPTURES}, %n: int32) -> float32 {{"
+        f"if (%n < 1) {{ %g(%x).0 }} else {{ %f(%g, %n - 1) }} }}; %f({K}, 2) }}",
+        f"def @main(%x: float32) {{ let %k = {K}; let %f = fn(%g: {CAPTURES}) {{ %k(%g(2).0) }};"
+        f"let %h = fn(%g: {CAPTURES}) {{ (%f(%g), %g(1)) }}; %h({K}) }}",
+    ],
+)
+def test_polymorphic_functions_that_are_passed_may_capture(text: str) -> None:
+    assert_same(text, np.array(2, "float32"))
+
+
+@pytest.mark.rule("RLY-66")
+def test_types_nested_too_deeply_are_reported_where_they_occur() -> None:
+    inner, outer = "(" * 65, ",)" * 65
+    module = relay.parse(f"def @main(%x: float32) {{\n  {inner}%x{outer}.0 }}")
+    with pytest.raises(TransformError, match="more than 64 types inside each other") as refusal:
+        relay.to_relax(module)
+    assert refusal.value.diagnostic.span.line == 2
+    assert_same(f"def @main(%x: float32) {{ {inner[3:]}%x{outer[6:]} }}", np.array(2, "float32"))
+
+
+@pytest.mark.rule("RLY-97")
+@pytest.mark.parametrize(
+    "text",
+    [
         # Each call passes another function.
         f"def @f(%g: {POLY}, %n: int32) -> int32 {{ if (%n < 1) {{ %g(%n) }} else "
         "{ @f(fn<t>(%y: t) -> t { %g(%g(%y)) }, %n - 1) } } "
@@ -168,8 +211,9 @@ def test_functions_take_known_polymorphic_functions(text: str) -> None:
     ],
 )
 def test_unknown_polymorphic_arguments_are_reported(text: str) -> None:
-    with pytest.raises(TransformError, match="a closure is polymorphic"):
+    with pytest.raises(TransformError, match="a closure is polymorphic") as refusal:
         relay.to_relax(relay.parse(text))
+    assert 'relay.create_executor("vm") runs it' in str(refusal.value)
 
 
 @pytest.mark.rule("RLY-97")

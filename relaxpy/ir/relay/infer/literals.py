@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
-from relaxpy.ir.relay.expr import Constant, Literal, RelayExpr
+from relaxpy.ir.relay.expr import Constant, Literal, RelayExpr, rewrite
 
 
 def with_default_literals(expr: RelayExpr) -> RelayExpr:
@@ -13,6 +12,4 @@ def with_default_literals(expr: RelayExpr) -> RelayExpr:
     def constant(node: Node) -> Constant | None:
         return node.as_constant() if isinstance(node, Literal) else None
 
-    result = rewrite(expr, constant)
-    assert isinstance(result, RelayExpr)
-    return result
+    return rewrite(expr, constant)

@@ -11,12 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.signal import known_shape, number
 
-Args = tuple[rx.Expr, ...]
 _WORDS: Final = {"uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims
+from relaxpy.ir.relay.op.define import define, dims, known_shape
 from relaxpy.ir.relay.op.registry import REQUIRED, Op, OpRecord, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, Relation, RelationError, Solver
-from relaxpy.ir.relay.op.signal import known_shape
 from relaxpy.ir.relay.ty import FuncType, IncompleteType, TensorType, TupleType, Type, TypeCall
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 

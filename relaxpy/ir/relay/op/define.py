@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from relaxpy.ir.core.node import Attrs
 from relaxpy.ir.relax import nodes as rx
@@ -12,7 +14,9 @@ from relaxpy.ir.relay.op.registry import Emit, Op, OpRecord, Translate
 from relaxpy.ir.relay.op.relations import RELATIONS, RelationError, identity_of_tensors
 from relaxpy.ir.relay.op.struct_info import struct_info_relation
 from relaxpy.ir.relay.ty import Type
+from relaxpy.ir.tir.expr import IntImm
 
+Args: TypeAlias = tuple[rx.Expr, ...]
 _OF_TENSORS: Final = {"Identity": identity_of_tensors}
 
 
@@ -103,6 +107,23 @@ def dims(expr: rx.Expr) -> tuple[Any, ...]:
     if shape is None:
         raise RelationError("the rank of an operand is not known")
     return tuple(shape)
+
+
+def number(value: float, dtype: str) -> rx.Expr:
+    """Return a scalar constant."""
+    return rx.Constant(np.array(value, dtype))
+
+
+def known_shape(expr: rx.Expr) -> list[int]:
+    """Return the shape of an operand whose dimensions are numbers.
+
+    Errors:
+        RelationError: a dimension is not known.
+    """
+    shape = dims(expr)
+    if not all(isinstance(dim, IntImm) for dim in shape):
+        raise RelationError(f"the dimensions are known, found {expr.struct_info}")
+    return [dim.value for dim in shape]
 
 
 def dtype_of(expr: rx.Expr) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, fields_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of, listed
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 
-Args = tuple[rx.Expr, ...]
 _INDEX = "int64"
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import axes_of, define, dims, dtype_of, listed, options
+from relaxpy.ir.relay.op.define import (
+    Args,
+    axes_of,
+    define,
+    dims,
+    dtype_of,
+    listed,
+    number,
+    options,
+)
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.tir.expr import IntImm
-
-Args = tuple[rx.Expr, ...]
-
-
-def _const(value: float, dtype: str) -> rx.Expr:
-    return rx.Constant(np.array(value, dtype))
-
 
 # Products
 
@@ -306,7 +306,7 @@ def _l2_normalize(args: Args, attrs: Any) -> rx.Expr:
     data = args[0]
     axes = axes_of(attrs["axis"], len(dims(data)))
     total = R.sum(R.multiply(data, data), axes, True)
-    return R.divide(data, R.sqrt(R.maximum(total, _const(attrs["eps"], dtype_of(data)))))
+    return R.divide(data, R.sqrt(R.maximum(total, number(attrs["eps"], dtype_of(data)))))
 
 
 define("nn.l2_normalize", "data", _l2_normalize, {"eps": 1e-10, "axis": None})
@@ -347,22 +347,19 @@ define(
 # Losses
 
 
-def _cross_entropy(args: Args, attrs: Any) -> rx.Expr:
-    predictions, targets = args
-    total = R.sum(R.multiply(R.log(predictions), targets))
-    count = dims(predictions)[0]
-    return R.negative(R.divide(total, _const(int(count), dtype_of(predictions))))
+def _cross_entropy(logits: rx.Expr, targets: rx.Expr) -> rx.Expr:
+    total = R.sum(R.multiply(logits, targets))
+    return R.negative(R.divide(total, number(int(dims(logits)[0]), dtype_of(logits))))
 
 
-def _cross_entropy_with_logits(args: Args, attrs: Any) -> rx.Expr:
-    predictions, targets = args
-    total = R.sum(R.multiply(predictions, targets))
-    count = dims(predictions)[0]
-    return R.negative(R.divide(total, _const(int(count), dtype_of(predictions))))
-
-
-define("nn.cross_entropy", "predictions targets", _cross_entropy)
-define("nn.cross_entropy_with_logits", "predictions targets", _cross_entropy_with_logits)
+define(
+    "nn.cross_entropy",
+    "predictions targets",
+    lambda args, attrs: _cross_entropy(R.log(args[0]), args[1]),
+)
+define(
+    "nn.cross_entropy_with_logits", "predictions targets", lambda args, attrs: _cross_entropy(*args)
+)
 define(
     "nn.nll_loss",
     "predictions targets weights",

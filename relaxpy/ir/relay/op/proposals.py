@@ -9,10 +9,9 @@ import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relay.op.define import define_emit, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define_emit, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.selection import (
-    Args,
     Element,
     areas,
     best_first,
@@ -22,7 +21,6 @@ from relaxpy.ir.relay.op.selection import (
     number_tensor,
     survivors,
 )
-from relaxpy.ir.relay.op.signal import known_shape, number
 from relaxpy.ir.te.tensor import Tensor
 from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.expr import PrimExpr

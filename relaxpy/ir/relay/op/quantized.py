@@ -8,11 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, fields_of
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, fields_of
 from relaxpy.ir.relay.op.nn import AVERAGE_POOL_2D, CONVOLUTION_2D, CONVOLUTION_2D_TRANSPOSED
 from relaxpy.ir.relay.op.registry import REQUIRED, Op
 
-Args = tuple[rx.Expr, ...]
 _FLOAT = "float32"
 
 

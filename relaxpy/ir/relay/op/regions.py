@@ -6,11 +6,11 @@ The kernels are loops over the bins of the regions; all channels of an image are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relay.op.define import define_emit, dims, listed
+from relaxpy.ir.relay.op.define import Args, define_emit, dims, listed
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.selection import computed
@@ -22,8 +22,6 @@ from relaxpy.ir.tir import expr as tir, intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import BufferStore, For, ForKind, Stmt, stmt_seq
-
-Args: TypeAlias = tuple[rx.Expr, ...]
 
 
 def _index(value: int) -> PrimExpr:

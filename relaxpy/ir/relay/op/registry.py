@@ -45,9 +45,9 @@ class Missing(Enum):
 REQUIRED: Final = Missing.REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
-    """What is known of an operator.
+    """What is known of an operator; records are equal only to themselves.
 
     `attributes` are the defaults of the text (RLY-71), `maker_defaults` those of the Python
     function where they differ. Without a `relation`, the type follows from the struct info of the

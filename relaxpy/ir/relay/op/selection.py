@@ -20,7 +20,6 @@ from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr
 from relaxpy.ir.tir.stmt import BufferStore, Stmt, stmt_seq
 
-Args: TypeAlias = tuple[rx.Expr, ...]
 Element: TypeAlias = Callable[[PrimExpr, int], PrimExpr]
 """A field of a box: of its position in its row and the number of the field."""
 Overlap: TypeAlias = Callable[[Element, PrimExpr, PrimExpr, PrimExpr], PrimExpr]

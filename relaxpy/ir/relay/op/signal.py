@@ -7,29 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.tir.expr import IntImm
-
-Args = tuple[rx.Expr, ...]
-
-
-def number(value: float, dtype: str) -> rx.Expr:
-    """Return a scalar constant."""
-    return rx.Constant(np.array(value, dtype))
-
-
-def known_shape(expr: rx.Expr) -> list[int]:
-    """Return the shape of an operand whose dimensions are numbers.
-
-    Errors:
-        RelationError: a dimension is not known.
-    """
-    shape = dims(expr)
-    if not all(isinstance(dim, IntImm) for dim in shape):
-        raise RelationError(f"the dimensions are known, found {expr.struct_info}")
-    return [dim.value for dim in shape]
 
 
 def sliced(data: rx.Expr, axes: list[int], begin: list[int], sizes: list[int], step: int) -> Any:

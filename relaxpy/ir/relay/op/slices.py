@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import axes_of, define, dims, dtype_of, listed, options
+from relaxpy.ir.relay.op.define import (
+    Args,
+    axes_of,
+    define,
+    dims,
+    dtype_of,
+    listed,
+    number,
+    options,
+)
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.tir.expr import IntImm
-
-Args = tuple[rx.Expr, ...]
-
-
-def _const(value: float, dtype: str) -> rx.Expr:
-    return rx.Constant(np.array(value, dtype))
 
 
 def _fifo_buffer(args: Args, attrs: Any) -> rx.Expr:
@@ -45,7 +46,7 @@ def _strided_set(args: Args, attrs: Any) -> rx.Expr:
                 for bound in (begin, strides)
             )
             size = R.shape_to_tensor(rx.ShapeExpr((sizes[axis],)))
-            start = R.where(R.less(start, _const(0, "int64")), R.add(start, size), start)
+            start = R.where(R.less(start, number(0, "int64")), R.add(start, size), start)
             places = R.add(start, R.multiply(places, step))
         along = [shape[axis] if i == axis else 1 for i in range(rank)]
         grids.append(R.broadcast_to(R.reshape(places, along), shape))
@@ -109,7 +110,7 @@ def _take_in_batches(data: rx.Expr, indices: rx.Expr, attrs: Any) -> rx.Expr:
     count, size = math.prod(positions[batch:], start=IntImm("int64", 1)), shape[axis]
     limit = R.astype(R.shape_to_tensor(rx.ShapeExpr((size,))), dtype_of(indices))
     if attrs["mode"] == "clip":
-        one, zero = (_const(value, dtype_of(indices)) for value in (1, 0))
+        one, zero = (number(value, dtype_of(indices)) for value in (1, 0))
         indices = R.minimum(R.maximum(indices, zero), R.subtract(limit, one))
     elif attrs["mode"] == "wrap":
         indices = R.floor_mod(indices, limit)

@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.signal import known_shape, number
-
-Args = tuple[rx.Expr, ...]
 
 
 def _rows(indptr: rx.Expr, count: int) -> rx.Expr:

@@ -7,11 +7,10 @@ from typing import Any
 
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.block_builder.builder import BlockBuilder
-from relaxpy.ir.relay.op.define import define_emit
+from relaxpy.ir.relay.op.define import Args, define_emit
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.selection import (
-    Args,
     Element,
     areas,
     as_vector,

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import axes_of, define, dims, dtype_of, fields_of, listed
+from relaxpy.ir.relay.op.define import (
+    Args,
+    axes_of,
+    define,
+    dims,
+    dtype_of,
+    fields_of,
+    listed,
+    number,
+)
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.tir.expr import IntImm
-
-Args = tuple[rx.Expr, ...]
-
-
-def _const(value: float, dtype: str) -> rx.Expr:
-    return rx.Constant(np.array(value, dtype))
-
 
 # Unary operators that Relax has by composition
 
@@ -27,13 +27,13 @@ define("copy", "data", lambda args, attrs: args[0], relation="Identity")
 define(
     "log2",
     "data",
-    lambda args, attrs: R.divide(R.log(args[0]), _const(math.log(2), dtype_of(args[0]))),
+    lambda args, attrs: R.divide(R.log(args[0]), number(math.log(2), dtype_of(args[0]))),
     relation="Identity",
 )
 define(
     "log10",
     "data",
-    lambda args, attrs: R.divide(R.log(args[0]), _const(math.log(10), dtype_of(args[0]))),
+    lambda args, attrs: R.divide(R.log(args[0]), number(math.log(10), dtype_of(args[0]))),
     relation="Identity",
 )
 define("fast_exp", "data", lambda args, attrs: R.exp(args[0]), relation="Identity")
@@ -57,10 +57,10 @@ def _fixed_point_multiply(args: Args, attrs: Any) -> rx.Expr:
     """Data times multiplier / 2**31, times 2**shift, rounded to the nearest, upwards of two."""
     shift = int(attrs["shift"])
     right = 31 - min(shift, 0)
-    wide = R.left_shift(R.astype(args[0], "int64"), _const(max(shift, 0), "int64"))
-    product = R.multiply(wide, _const(int(attrs["multiplier"]), "int64"))
-    nudged = R.add(product, _const(1 << (right - 1), "int64"))
-    return R.astype(R.right_shift(nudged, _const(right, "int64")), dtype_of(args[0]))
+    wide = R.left_shift(R.astype(args[0], "int64"), number(max(shift, 0), "int64"))
+    product = R.multiply(wide, number(int(attrs["multiplier"]), "int64"))
+    nudged = R.add(product, number(1 << (right - 1), "int64"))
+    return R.astype(R.right_shift(nudged, number(right, "int64")), dtype_of(args[0]))
 
 
 define(
@@ -81,8 +81,8 @@ def _fixed_point_multiply_per_axis(args: Args, attrs: Any) -> rx.Expr:
     wide = R.astype(data, "int64")
     if attrs["is_lshift_required"]:
         wide = R.left_shift(wide, left)
-    right = R.add(right, _const(31, "int64"))
-    half = R.left_shift(_const(1, "int64"), R.subtract(right, _const(1, "int64")))
+    right = R.add(right, number(31, "int64"))
+    half = R.left_shift(number(1, "int64"), R.subtract(right, number(1, "int64")))
     product = R.add(R.multiply(wide, multiplier), half)
     return R.astype(R.right_shift(product, right), dtype_of(data))
 
@@ -148,7 +148,7 @@ def _position(function: Any) -> Any:
         found = R.astype(found, "int32")
         if last:
             size = dims(data)[axis]
-            found = R.subtract(_const(int(size) - 1, "int32"), found)
+            found = R.subtract(number(int(size) - 1, "int32"), found)
         return R.reshape(found, [1] * rank) if keepdims and data is not args[0] else found
 
     return translate
@@ -165,7 +165,7 @@ def _variance(args: Args, attrs: Any) -> rx.Expr:
     total = R.sum(R.multiply(deviation, deviation), **options)
     sizes = dims(data)
     count = math.prod(int(sizes[axis]) for axis in options["axis"]) - bool(attrs["unbiased"])
-    return R.divide(total, _const(count, dtype_of(data)))
+    return R.divide(total, number(count, dtype_of(data)))
 
 
 define("variance", "data mean", _variance, {**_REDUCTION, "unbiased": False})

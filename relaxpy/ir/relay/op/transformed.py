@@ -15,13 +15,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dtype_of, known_shape, listed
 from relaxpy.ir.relay.op.nn import CONVOLUTION_2D, CONVOLUTION_3D
 from relaxpy.ir.relay.op.registry import REQUIRED
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.signal import known_shape, sliced
+from relaxpy.ir.relay.op.signal import sliced
 
-Args: TypeAlias = tuple[rx.Expr, ...]
 Matrix: TypeAlias = np.ndarray[Any, Any]
 _FEW: Final = (0, -1, 1, 1 / 2, -2, -1 / 2)
 _MANY: Final = (0, -1, 1, 1 / 2, -1 / 2, 2, -2, -1 / 4)

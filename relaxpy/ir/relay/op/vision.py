@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from relaxpy.ir.relax import nodes as rx, op as R  # noqa: N812
-from relaxpy.ir.relay.op.define import define, dims, dtype_of, listed
+from relaxpy.ir.relay.op.define import Args, define, dims, dtype_of, known_shape, listed, number
 from relaxpy.ir.relay.op.relations import RelationError
-from relaxpy.ir.relay.op.signal import column, grid_of, inside, known_shape, number, sampled
-
-Args = tuple[rx.Expr, ...]
+from relaxpy.ir.relay.op.signal import column, grid_of, inside, sampled
 
 
 def _all_class_non_max_suppression(args: Args, attrs: Any) -> rx.Expr:

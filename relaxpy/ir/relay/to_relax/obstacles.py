@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from relaxpy.errors import Diagnostic, Span
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, same_scope, scope_roots
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic
-from relaxpy.ir.relay.ty import RefType, TypeCall
+from relaxpy.ir.relay.ty import RefType, Type, TypeCall
+
+MAX_TYPE_DEPTH: Final = 64
+"""The number of tuples, or functions, inside each other in a type of Relax."""
+_INSTANCES: Final = (
+    "call it where its type arguments are known, directly or through functions that are called "
+    'directly; relay.create_executor("vm") runs it as it is'
+)
 
 
 def obstacles(function: rl.Function) -> list[Diagnostic]:
     """Return why a function of a typed module has no translation: one reason an expression."""
     found: list[Diagnostic] = []
+    depths: dict[int, int] = {}
     for node in Scopes(function).nodes:
+        if _depth(node.checked_type_, depths) > MAX_TYPE_DEPTH:
+            what = f"a type contains more than {MAX_TYPE_DEPTH} types inside each other"
+            return [Diagnostic(what, "RLY-66", node.span or function.span)]
         found += _of_node(node, is_local=node is not function)
     return found
+
+
+def _depth(ty: Type | None, known: dict[int, int]) -> int:
+    """Return how many types are inside each other in a type; `known` are depths by identity."""
+    if ty is None:
+        return 0
+    if id(ty) not in known:
+        for part in walk(ty):
+            known[id(part)] = 1 + max((known[id(inner)] for inner in children(part)), default=0)
+    return known[id(ty)]
 
 
 def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
@@ -24,6 +47,7 @@ def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
     operands = (*same_scope(node), *scope_roots(node))
     callee = node.op if isinstance(node, rl.Call) else None
     reasons: list[tuple[str, str, Span | None]] = []
+    hint: str | None = None
     for operand in operands:
         if isinstance(operand, rl.Constructor):
             name = operand.name_hint
@@ -40,6 +64,7 @@ def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
             if is_local and is_polymorphic(node):
                 ty = node.checked_type
                 reasons.append((f"a closure is polymorphic, of type {ty}", "RLY-97", None))
+                hint = _INSTANCES
             for param in node.params:
                 part = next(
                     (p for p in walk(param.checked_type) if isinstance(p, (TypeCall, RefType))),
@@ -51,4 +76,4 @@ def _of_node(node: rl.RelayExpr, *, is_local: bool) -> list[Diagnostic]:
                     reasons.append((what, rule, param.span))
         case _:
             pass
-    return [Diagnostic(what, rule, span or node.span) for what, rule, span in reasons]
+    return [Diagnostic(what, rule, span or node.span, hint) for what, rule, span in reasons]

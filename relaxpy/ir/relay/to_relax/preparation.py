@@ -11,21 +11,22 @@ from typing import Any, Final
 
 from relaxpy.errors import RelayTypeError
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
+from relaxpy.ir.core.traverse import children, map_children, rename, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom, scope_roots
-from relaxpy.ir.relay.analysis.variables import free_type_vars, free_vars
+from relaxpy.ir.relay.analysis.variables import free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.to_relax.instances import instance_of, other_type_args
 from relaxpy.ir.relay.to_relax.known_arguments import with_known_arguments
 from relaxpy.ir.relay.to_relax.obstacles import obstacles
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic, values_expanded
 from relaxpy.ir.relay.transform.fuse_ops import defused
-from relaxpy.ir.relay.transform.lets import with_fresh_variables
+from relaxpy.ir.relay.transform.lets import closed_over_types
 from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import map_functions
-from relaxpy.ir.relay.ty import Type, TypeKind, TypeVar
+from relaxpy.ir.relay.ty import Type
 
 MAX_DEPTH: Final = 12
 """The number of branches and local functions inside each other in a function of Relax."""
@@ -66,14 +67,12 @@ def _specialised(function: rl.Function) -> rl.RelayExpr:
     def rule(node: Node) -> Node | None:
         match node:
             case rl.Call(op=rl.Function() as callee) if is_polymorphic(callee) and node.type_args:
-                instance = _instance(callee, node.type_args)
-                return replace(node, op=instance, type_args=_others(callee, node.type_args))
+                instance = instance_of(callee, node.type_args)
+                return replace(node, op=instance, type_args=other_type_args(callee, node.type_args))
             case _:
                 return None
 
-    result = rewrite(function, rule)
-    assert isinstance(result, rl.Function)
-    return _Specialisation(result).result()
+    return _Specialisation(rl.rewrite(function, rule)).result()
 
 
 class _Specialisation:
@@ -100,7 +99,7 @@ class _Specialisation:
                 if len(self.instances) == _MAX_INSTANCES:
                     return self.function
                 name = names[args] = rl.Var(f"{var.name_hint}_{len(names)}", span=var.span)
-                instance = _instance(rename(template, {var: name}), args)
+                instance = instance_of(rename(template, {var: name}), args)
                 self.instances[name] = _without_type_args(instance, name)
                 waiting.append(self.instances[name])
         if not self.templates:
@@ -156,7 +155,7 @@ class _Specialisation:
             match node:
                 case rl.Call(op=rl.Var() as op, type_args=args) if op in self.names:
                     name = self.names[op].get(args)
-                    others = _others(self.templates[op], args) if name is not None else ()
+                    others = other_type_args(self.templates[op], args) if name is not None else ()
                     return None if name is None else replace(node, op=name, type_args=others)
                 case rl.Let(var=var, body=body) if var in self.names:
                     for name in reversed(self.names[var].values()):
@@ -165,9 +164,7 @@ class _Specialisation:
                 case _:
                     return None
 
-        result = rewrite(expr, rule)
-        assert isinstance(result, rl.RelayExpr)
-        return result
+        return rl.rewrite(expr, rule)
 
 
 def _is_polymorphic_recursion(var: rl.Var, function: rl.Function) -> bool:
@@ -187,27 +184,7 @@ def _without_type_args(function: rl.Function, var: rl.Var) -> rl.RelayExpr:
         is_call = isinstance(node, rl.Call) and node.op is var
         return replace(node, type_args=()) if is_call else None  # type: ignore[type-var]
 
-    result = rewrite(function, rule)
-    assert isinstance(result, rl.RelayExpr)
-    return result
-
-
-def _instance(function: rl.Function, args: tuple[Any, ...]) -> rl.Function:
-    """Return a copy of a function, with variables of its own, for these type arguments."""
-    types: dict[Node, Node] = {
-        param: arg
-        for param, arg in zip(function.type_params, args, strict=True)
-        if param.kind is TypeKind.Type
-    }
-    rest = tuple(param for param in function.type_params if param not in types)
-    mono = rename(replace(function, type_params=rest, checked_type_=None), types)
-    return with_fresh_variables(mono)
-
-
-def _others(function: rl.Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of the type parameters that an instance still has."""
-    pairs = zip(function.type_params, args, strict=True)
-    return tuple(arg for param, arg in pairs if param.kind is not TypeKind.Type)
+    return rl.rewrite(function, rule)
 
 
 # Scopes that are nested deeply
@@ -266,11 +243,8 @@ class _Outlining:
         function = rl.Function(
             tuple(params.values()), rename(body, params), body.checked_type_, span=body.span
         )
-        types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
-        if types:
-            function = replace(rename(function, types), type_params=tuple(types.values()))
         self.owners[name] = self.owners.get(owner, owner)
-        self.module[name] = function
+        self.module[name] = closed_over_types(function)
         return rl.Call(
             self.module.get_global_var(name),
             tuple(free),

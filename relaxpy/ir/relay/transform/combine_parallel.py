@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes, is_atom
 from relaxpy.ir.relay.infer.module import infer_module
@@ -191,6 +190,4 @@ class CombineParallelDense(CombineParallel):
 def _replaced(function: rl.Function, old: list[rl.Call], new: list[rl.RelayExpr]) -> rl.RelayExpr:
     """Return a function with other expressions in the places of some that do not contain others."""
     table = dict(zip(map(id, old), new, strict=True))
-    result = rewrite(function, lambda node: table.get(id(node)))
-    assert isinstance(result, rl.RelayExpr)
-    return result
+    return rl.rewrite(function, lambda node: table.get(id(node)))

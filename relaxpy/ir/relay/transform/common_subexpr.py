@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.equality.structural import structural_equal
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.module import RelayModule
@@ -47,9 +46,7 @@ class EliminateCommonSubexpr(RelayPass):
             equals.append(node)
             return None
 
-        result = rewrite(function, rule)
-        assert isinstance(result, rl.RelayExpr)
-        return result
+        return rl.rewrite(function, rule)
 
 
 def _key(node: Node) -> Hashable:

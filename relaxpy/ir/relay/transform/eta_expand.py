@@ -11,7 +11,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import map_children, rename, rewrite, walk
+from relaxpy.ir.core.traverse import map_children, rename, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
@@ -56,12 +56,7 @@ class EtaExpand(RelayPass):
                 case _:
                     return map_children(expanded, node)
 
-        def rewritten(function: rl.Function) -> rl.RelayExpr:
-            result = rewrite(function, rule)
-            assert isinstance(result, rl.RelayExpr)
-            return result
-
-        result = map_functions(typed, rewritten)
+        result = map_functions(typed, lambda function: rl.rewrite(function, rule))
         return mod if result is typed else result
 
 
@@ -137,9 +132,7 @@ def values_expanded(function: rl.Function, module: RelayModule) -> rl.RelayExpr:
             case _:
                 return None
 
-    result = rewrite(function, rule)
-    assert isinstance(result, rl.RelayExpr)
-    return result
+    return rl.rewrite(function, rule)
 
 
 def _function_of(callee: rl.RelayExpr, count: int, attrs: Attrs) -> rl.Function:

@@ -14,11 +14,10 @@ from relaxpy.ir import hooks
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
-from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.lets import replace_lets
-from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
+from relaxpy.ir.relay.transform.passes import RelayPass, map_typed
 from relaxpy.ir.relay.ty import TupleType
 
 MAX_BYTES = 1 << 20
@@ -36,12 +35,7 @@ class FoldConstant(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        def folded(function: rl.Function) -> rl.RelayExpr:
-            return replace_lets(function, _stays, _folded)
-
-        typed = infer_module(mod)
-        result = map_functions(typed, folded)
-        return mod if result is typed else result
+        return map_typed(mod, lambda function: replace_lets(function, _stays, _folded))
 
 
 def _stays(let: rl.Let, value: rl.RelayExpr) -> bool:

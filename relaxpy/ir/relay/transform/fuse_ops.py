@@ -12,7 +12,7 @@ from typing_extensions import override
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import MisuseError, RelaxpyError
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import map_children, rename, rewrite
+from relaxpy.ir.core.traverse import map_children, rename
 from relaxpy.ir.pass_infra.passes import PassContext
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.analysis.op_pattern import OpPatternKind, op_pattern_kind
@@ -22,14 +22,13 @@ from relaxpy.ir.relax.transform.fusion.partition import GraphNode, Group, partit
 from relaxpy.ir.relax.transform.legalize import LegalizeOps
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scope, Scopes, is_atom, same_scope, scope_roots
-from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.op.relations import RelationError
 from relaxpy.ir.relay.op.struct_info import Names
 from relaxpy.ir.relay.op.translate import translated
 from relaxpy.ir.relay.transform.inline import fresh
-from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
+from relaxpy.ir.relay.transform.passes import RelayPass, map_functions, map_typed
 from relaxpy.ir.relay.ty import TensorType, Type
 from relaxpy.ir.tir.expr import IntImm
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -58,14 +57,12 @@ class FuseOps(RelayPass):
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
         level = PassContext.current().opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
-        typed = infer_module(mod)
         limit = MAX_DEPTH if level else 1
 
         def fused(function: rl.Function) -> rl.RelayExpr:
             return function if PRIMITIVE in function.attrs else _Fusion(function, limit).result()
 
-        result = map_functions(typed, fused)
-        return mod if result is typed else result
+        return map_typed(mod, fused)
 
 
 @dataclass(frozen=True)
@@ -88,9 +85,7 @@ def defused(function: rl.Function) -> rl.RelayExpr:
             case _:
                 return None
 
-    result = rewrite(function, rule)
-    assert isinstance(result, rl.RelayExpr)
-    return result
+    return rl.rewrite(function, rule)
 
 
 class _Fusion:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rename, rewrite, walk
+from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.relax.call_graph import strongly_connected
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
@@ -35,7 +34,7 @@ class Inline(RelayPass):
         changed: dict[str, rl.Function] = {}
         for group in strongly_connected(graph):
             for name in group:
-                new = cast("rl.Function", rewrite(functions[name], _Calls(ready)))
+                new = rl.rewrite(functions[name], _Calls(ready))
                 if new is not functions[name]:
                     changed[name] = new
                 recursive = len(group) > 1 or name in graph[name]
@@ -112,8 +111,7 @@ def fresh(function: rl.Function) -> rl.Function:
     inside = [n for n in walk(function.body) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
     variables = {var: renewed(var) for var in bound_vars(function)}
     params = tuple(variables[param] for param in function.params)
-    body: Node = rename(function.body, variables, inside)
+    body = rename(function.body, variables, inside)
     if own:
-        body = rewrite(body, without_types)
-    assert isinstance(body, rl.RelayExpr)
+        body = rl.rewrite(body, without_types)
     return rl.Function(params, body, span=function.span)

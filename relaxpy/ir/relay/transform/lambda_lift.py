@@ -11,12 +11,13 @@ from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rename, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.effects import Effects
-from relaxpy.ir.relay.analysis.variables import free_type_vars, free_vars
+from relaxpy.ir.relay.analysis.variables import free_vars
 from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
+from relaxpy.ir.relay.transform.lets import closed_over_types
 from relaxpy.ir.relay.transform.normal_forms import basic_block_normal_form
 from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
-from relaxpy.ir.relay.ty import Type, TypeVar
+from relaxpy.ir.relay.ty import Type
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,7 @@ class _Lifter:
             inner, taken = rename(function, params), tuple(params.values())
             ty = rl.function_type(inner)
             function = rl.Function(taken, inner, ty, attrs=Attrs({"Closure": 1}))
-        types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
-        if types:
-            function = rename(function, types)
-            function = replace(function, type_params=(*types.values(), *function.type_params))
-        self.result[name] = function
+        self.result[name] = closed_over_types(function)
         return place
 
     def unique(self, name: str) -> str:

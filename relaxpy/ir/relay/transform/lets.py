@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import children, map_children, rename, walk
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import is_atom
-from relaxpy.ir.relay.analysis.variables import bound_vars, free_vars_of_functions
-from relaxpy.ir.relay.ty import Type, UnknownDim
+from relaxpy.ir.relay.analysis.variables import bound_vars, free_type_vars, free_vars_of_functions
+from relaxpy.ir.relay.ty import Type, TypeVar, UnknownDim
 
 
 def recursive_functions(root: rl.RelayExpr) -> Callable[[rl.Let], bool]:
@@ -38,6 +39,15 @@ def with_fresh_variables(function: rl.Function) -> rl.Function:
     }
     inside = [n for n in walk(function) if isinstance(n, rl.RelayExpr) and not is_atom(n)]
     return rename(function, variables, inside)
+
+
+def closed_over_types(function: rl.Function) -> rl.Function:
+    """Return a function whose first type parameters are those that were free in it."""
+    types = {var: TypeVar(var.name_hint, var.kind) for var in free_type_vars(function)}
+    if not types:
+        return function
+    params = (*types.values(), *function.type_params)
+    return replace(rename(function, types), type_params=params)
 
 
 def replace_lets(

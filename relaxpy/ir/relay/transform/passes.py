@@ -78,6 +78,13 @@ def map_functions(mod: RelayModule, transform: Callable[[Function], RelayExpr]) 
     return result
 
 
+def map_typed(mod: RelayModule, transform: Callable[[Function], RelayExpr]) -> RelayModule:
+    """Return a module whose functions, with types, are transformed; itself if none changed."""
+    typed = infer_module(mod)
+    result = map_functions(typed, transform)
+    return mod if result is typed else result
+
+
 @dataclass(frozen=True)
 class InferType(RelayPass):
     """Give every expression its type, and fill in the annotations that are missing (RLY-101)."""

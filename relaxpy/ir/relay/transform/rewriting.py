@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.scopes import Scopes
 from relaxpy.ir.relay.infer.module import infer_module
@@ -30,9 +29,7 @@ class CallRewriter(RelayPass):
     def apply(self, mod: RelayModule) -> RelayModule:
         def rewritten(function: rl.Function) -> rl.RelayExpr:
             uses = Uses(function)
-            result = rewrite(function, lambda node: _of_call(node, self, uses))
-            assert isinstance(result, rl.RelayExpr)
-            return result
+            return rl.rewrite(function, lambda node: _of_call(node, self, uses))
 
         new = mod
         while True:

@@ -10,12 +10,10 @@ from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import rewrite
 from relaxpy.ir.relay import expr as rl
-from relaxpy.ir.relay.infer.module import infer_module
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.registry import Op
-from relaxpy.ir.relay.transform.passes import RelayPass, map_functions
+from relaxpy.ir.relay.transform.passes import RelayPass, map_typed
 from relaxpy.ir.relay.ty import TensorType
 
 
@@ -29,14 +27,7 @@ class SimplifyInference(RelayPass):
 
     @override
     def apply(self, mod: RelayModule) -> RelayModule:
-        def simplified(function: rl.Function) -> rl.RelayExpr:
-            result = rewrite(function, _rule)
-            assert isinstance(result, rl.RelayExpr)
-            return result
-
-        typed = infer_module(mod)
-        result = map_functions(typed, simplified)
-        return mod if result is typed else result
+        return map_typed(mod, lambda function: rl.rewrite(function, _rule))
 
 
 def _rule(node: Node) -> Node | None:
