@@ -179,8 +179,8 @@ class Cursor:
     ) -> None:
         """Report a name that nothing defines."""
         hint = close_names(token.text.lstrip("%@"), known)
-        if token.text in ("let", "free_var"):
-            hint = f"local names begin with %: {token.text} %x"
+        if token.kind == "local" and self.token.text == "=":
+            hint = f"a binding is written let {token.text} = value; body"
         scope.diagnostics.append(
             Diagnostic(f"{what} {token.text} is not defined", rule, self.span(token, token), hint)
         )

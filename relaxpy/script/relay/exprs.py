@@ -25,6 +25,17 @@ _SIGNS: Final[tuple[Mapping[str, str], ...]] = (
     {"+": "add", "-": "subtract"},
     {"*": "multiply", "/": "divide"},
 )
+#: The rule and the form of what begins with a keyword.
+_FORMS: Final = {
+    "let": ("RLY-4", "let %x = value; body: local names begin with %"),
+    "free_var": ("RLY-80", "free_var %x: T; body: local names begin with %"),
+    "if": ("RLY-50", "if (condition) { value } else { value }"),
+    "match": ("RLY-78", "match (value) { pattern => value, pattern => value }"),
+    "fn": ("RLY-11", "fn(%x) { body }"),
+    "def": ("RLY-38", "def @f(%x) { body } before the expression"),
+    "data": ("RLY-77", "data D { C : (T) -> D } before the expression"),
+    "type": ("RLY-77", "type D { C(T) } before the expression"),
+}
 _LEVELS: Final = {sign: level for level, signs in enumerate(_SIGNS) for sign in signs}
 _CALLEES: Final = {sign: name for signs in _SIGNS for sign, name in signs.items()}
 
@@ -326,6 +337,9 @@ class Exprs:
             return self.literals.constant(cursor.take())
         if name == "meta" and following == "[":
             return self.literals.meta(cursor.take())
+        if name in _FORMS:
+            rule, form = _FORMS[name]
+            raise cursor.unexpected("an expression", rule, f"write {form}")
         cursor.take()
         if is_op_name(name):
             return Op.get(name)

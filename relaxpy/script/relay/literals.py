@@ -86,6 +86,8 @@ class Literals:
         value: int | float = int(digits) if whole else float(digits)
         value = -value if negative else value
         if not suffix:
+            if isinstance(value, float) and not np.isfinite(value):
+                raise self.cursor.error(token, f"{text} does not fit float64", "RLY-63")
             return value, None
         dtype = DataType(_SUFFIXES[suffix])
         if dtype.family == "float":

@@ -176,8 +176,8 @@ class Types:
             return ty.TensorType((), dtype, span=cursor.span(first))
         known = {**scope.type_params, **scope.data_types}
         cursor.undefined(scope, first, "the type", known, "RLY-95")
-        if cursor.accept("["):
-            cursor.listed("]", self.type, "RLY-67")
+        if cursor.at("["):
+            cursor.index = cursor.tokens.closing[cursor.index] + 1
         return ty.IncompleteType(span=cursor.span(first))
 
     def type_params(self) -> list[ty.TypeVar]:

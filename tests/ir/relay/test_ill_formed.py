@@ -10,7 +10,7 @@ from tests.relay_programs import NAT
 
 TWINS = [
     # the rule, a program that breaks it, and the rule and position of its first error
-    ("RLY-4", "let x = 1; x", "RLY-95 1:1"),
+    ("RLY-4", "let x = 1; x", "RLY-4 1:1"),
     ("RLY-5", "def @f() { 1 }\ndef @f() { 2 }", "RLY-5 2:5"),
     ("RLY-7", "let %y = (let %x = 1; %x);\n%x", "RLY-95 2:1"),
     ("RLY-7", "(fn(%a: int32) { %a })(1) + %a", "RLY-95 1:29"),
@@ -57,6 +57,10 @@ TWINS = [
     ("RLY-43", "let %f = (fn() { %f }); %f", "RLY-42 1:11"),
     ("RLY-43", "let %f = fn() { %f }(); %f", "RLY-95 1:17"),
     ("RLY-47", "%0 = 1\n%0 = 2\n%0", "RLY-79 2:1"),
+    ("RLY-50", "if True { 1 } else { 2 }", "RLY-50 1:1"),
+    ("RLY-63", "(1, 1e400)", "RLY-63 1:5"),
+    ("RLY-95", "%x = 1; %x", "RLY-95 1:1"),
+    ("RLY-101", "def @f() {\n  let %f = add; %f }", "RLY-101 1:5"),
     ("RLY-49", "if (1) { 2 } else { 3 }", "RLY-49 1:5"),
     ("RLY-50", "if (True) { 1 }", "RLY-50 1:15"),
     ("RLY-52", NAT + "match (Z) { S(%x, %y) => 1, Z => 2 }", "RLY-91 2:13"),
@@ -87,7 +91,7 @@ TWINS = [
     ("RLY-77", "type D { C(E) }\n1", "RLY-95 1:12"),
     ("RLY-78", NAT + "match (Z) { case Z => 1 }", "RLY-78 2:20"),
     ("RLY-79", "%1", "RLY-79 1:1"),
-    ("RLY-80", "free_var x; 1", "RLY-95 1:1"),
+    ("RLY-80", "free_var x; 1", "RLY-80 1:1"),
     ("RLY-81", "ref()", "RLY-81 1:1"),
     ("RLY-85", "let %f = fn(%x: int32) { %x }; %f(True)", "RLY-12 1:35"),
     ("RLY-86", "type D { C }\ntype E { F }\n(fn(%x: D[]) { 1 })(F)", "RLY-12 3:21"),

@@ -366,6 +366,33 @@ def test_comparisons_are_boolean_and_unary_operators_keep_the_type() -> None:
     assert type_of("sqrt(Constant(1, (2,), float64))") == "Tensor[(2,), float64]"
 
 
+@pytest.mark.rule("RLY-98")
+def test_operators_of_tensors_wait_for_the_uses_of_a_function() -> None:
+    assert type_of("let %f = fn(%x) { exp(%x) }; %f(1f)") == "float32"
+    assert type_of("def @f(%x) { nn.softmax(copy(%x)) }\n@f(Constant(1, (2,), int32))") == (
+        "Tensor[(2,), int32]"
+    )
+    assert "exp of (float32, float32): expected a tensor" in refused(
+        "let %f = fn(%x) { exp(%x) }; %f((1f, 2f))", "RLY-23"
+    )
+    refused("fn(%x) { exp(%x) }", "RLY-101")
+
+
+@pytest.mark.rule("RLY-63")
+def test_messages_show_open_literals_by_their_default_datatypes() -> None:
+    assert "expected ref(_), found int32" in refused("ref_read(1)", "RLY-105")
+    assert "expected (), found (float32, int64)" in refused(
+        "(fn(%x: ()) { %x })((1.5, 3000000000))", "RLY-12"
+    )
+
+
+@pytest.mark.rule("RLY-12")
+def test_messages_name_the_component_that_differs_where_it_is_not_the_whole() -> None:
+    part = refused("(fn(%x: (int32, float32)) { %x })((1, True))", "RLY-12")
+    assert "note: float32 is not bool" in part
+    assert "note" not in refused("(fn(%x: int32) { %x })(True)", "RLY-12")
+
+
 @pytest.mark.rule("RLY-105")
 def test_types_of_cells() -> None:
     assert type_of("ref(1)") == "ref(int32)"

@@ -15,7 +15,13 @@ from relaxpy.ir.relay.analysis.kinds import kind_errors
 from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.patterns import bind_pattern
 from relaxpy.ir.relay.infer.places import place
-from relaxpy.ir.relay.infer.solver import OpenRelation, Solver, UnifyError, substitute
+from relaxpy.ir.relay.infer.solver import (
+    OpenRelation,
+    Solver,
+    UnifyError,
+    default_dtype,
+    substitute,
+)
 from relaxpy.ir.relay.module import RelayModule
 from relaxpy.ir.relay.op.lookup import relation_named
 from relaxpy.ir.relay.op.registry import Op
@@ -55,6 +61,7 @@ class ExprInference:
         self.matches: list[rl.Match] = []
         self.literals: dict[int, tuple[rl.Literal, IncompleteType]] = {}
         self.diagnostics: list[Diagnostic] = []
+        self._span: Span | None = None  # that of the function, for operators, which have none
         self._checked_kinds: dict[int, Node] = {}
 
     def report(
@@ -65,18 +72,23 @@ class ExprInference:
         self.diagnostics.append(Diagnostic(message, rule, span, hint or None, notes))
 
     def text(self, ty: object) -> str:
-        """Return the text of a type as far as it is known."""
-        return str(self.solver.complete(ty))
+        """Return the text of a type as far as it is known; open literals have their defaults."""
+        completed = self.solver.complete(ty)
+        open_ = {hole: default_dtype(n) for hole, n in self.solver.literals.items()}
+        if not isinstance(completed, Type) or open_.keys().isdisjoint(self.solver.holes(completed)):
+            return str(completed)
+        return str(substitute(completed, open_))
 
     def expect(self, actual: Type, expected: Type, what: str, rule: str, span: Span | None) -> None:
         """Make two types equal, or report that `what` has another type than expected."""
         try:
             self.solver.unify(expected, actual)
         except UnifyError as error:
-            found, wanted = self.text(actual), self.text(expected)
-            message = f"{what}: expected {wanted}, found {found}"
+            whole = self.solver.complete(expected), self.solver.complete(actual)
+            message = f"{what}: expected {self.text(expected)}, found {self.text(actual)}"
             note = str(error)
-            self.report(message, rule, span, note="" if note.startswith(found) else note)
+            is_part = note not in ("{} is not {}".format(*pair) for pair in (whole, whole[::-1]))
+            self.report(message, rule, span, note=note if is_part else "")
 
     def solve(self) -> None:
         """Ask the relations whose types have changed, and report those that fail."""
@@ -221,13 +233,14 @@ class ExprInference:
         def describe() -> str:
             return f"{name} of {', '.join(map(self.text, args[:-1])) or 'no operands'}"
 
-        self.solver.relate(OpenRelation(name, relation, args, attrs, span, describe))
+        self.solver.relate(OpenRelation(name, relation, args, attrs, span or self._span, describe))
         self.solve()
 
     # Functions and calls
 
     def _function(self, function: rl.Function) -> _Inferring:
         params = []
+        outer, self._span = self._span, function.span or self._span
         for param in function.params:
             ty = self.annotation(param.type_annotation, param.span)
             self.bind(param, ty)
@@ -242,6 +255,7 @@ class ExprInference:
             body, result, "the body of the function", "RLY-12", place(function.body, function)
         )
         self.solve()
+        self._span = outer
         if given:
             del self.solver.given[-len(given) :]
         for constraint in function.constraints:

@@ -14,7 +14,7 @@ from relaxpy.ir.relay.analysis.matches import TooManyCasesError, missing_cases
 from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.exprs import ExprInference, declared_type
 from relaxpy.ir.relay.infer.rebuild import Rebuild
-from relaxpy.ir.relay.infer.solver import Solver, UnifyError, check_literal
+from relaxpy.ir.relay.infer.solver import Solver, UnifyError, check_literal, default_dtype
 from relaxpy.ir.relay.module import RelayModule, global_names
 from relaxpy.ir.relay.op.weights import weight_types
 from relaxpy.ir.relay.ty import FuncType, IncompleteType, TypeKind, TypeVar
@@ -103,13 +103,12 @@ def _default_literals(inference: ExprInference) -> None:
     inference.solve()
     while solver.literals:
         hole, numbers = next(iter(solver.literals.items()))
-        kinds = [rl.Literal(number).default_dtype for number in numbers]
-        floats = [dtype for dtype in kinds if dtype.family == "float"]
-        dtype = floats[0] if floats else max(kinds, key=lambda dtype: dtype.bits)
         try:
-            solver.unify(hole, dtype)
+            solver.unify(hole, default_dtype(numbers))
         except UnifyError as error:
-            inference.report(str(error), "RLY-63", None)
+            literals = inference.literals.values()
+            spans = [literal.span for literal, h in literals if solver.resolve(h) is hole]
+            inference.report(str(error), "RLY-63", spans[0] if spans else None)
             solver.literals.pop(hole, None)
         inference.solve()
     for literal, hole in () if inference.diagnostics else inference.literals.values():

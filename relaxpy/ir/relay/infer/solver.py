@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from relaxpy.errors import Span
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node
 from relaxpy.ir.core.traverse import children, map_children
+from relaxpy.ir.relay.expr import Literal
 from relaxpy.ir.relay.op.relations import Relation, RelationError
 from relaxpy.ir.relay.ty import (
     FuncType,
@@ -311,8 +312,15 @@ def _kind(value: Component) -> TypeKind:
 
 def _text(value: Component) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_text, value))})"
+        return f"({', '.join(map(_text, value))}{',' * (len(value) == 1)})"
     return str(value)
+
+
+def default_dtype(numbers: Sequence[float]) -> DataType:
+    """Return the datatype that literals of one type have if nothing else decides it (RLY-63)."""
+    kinds = [Literal(number).default_dtype for number in numbers]
+    floats = [dtype for dtype in kinds if dtype.family == "float"]
+    return floats[0] if floats else max(kinds, key=lambda dtype: dtype.bits)
 
 
 def check_literal(number: float, dtype: object) -> None:
@@ -338,7 +346,7 @@ def check_literal(number: float, dtype: object) -> None:
         raise UnifyError(f"the literal {number} does not fit {dtype}")
 
 
-def substitute(ty: Any, table: dict[TypeVar, Component], *, bound: bool = False) -> Any:
+def substitute(ty: Any, table: Mapping[Any, Component], *, bound: bool = False) -> Any:
     """Return a type with type parameters replaced; with `bound`, where a function binds them too.
 
     Shared types stay shared.

@@ -179,13 +179,19 @@ def identity(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
 
 
 def identity_of_tensors(solver: Solver, args: tuple[Type, ...], attrs: Attrs) -> bool:
-    """All types are equal, and those of tensors: `Identity` of an operator, perhaps of an axis."""
+    """All types are equal, and those of tensors: `Identity` of an operator, perhaps of an axis.
+
+    It waits for a type that is not known, so that it is not generalised to one of anything.
+    """
+    identity(solver, args, attrs)
     known, axis = tensor(solver.resolve(args[0])), attrs.get("axis")
-    if axis is not None and known is not None and isinstance(known.shape, tuple):
+    if known is None:
+        return False
+    if axis is not None and isinstance(known.shape, tuple):
         rank = len(known.shape)
         if not -rank <= axis < rank:
             raise RelationError(f"axis {axis} is out of range for rank {rank}")
-    return identity(solver, args, attrs)
+    return True
 
 
 register_relation("Broadcast", broadcast)
