@@ -102,9 +102,11 @@ def test_loops_run_over_integers_in_forms_of_their_own() -> None:
             for i, j in T.grid(2, 3, 4):
         #       ^^^^ expected 2 values, found 3
                 T.evaluate(0)
-            for i in range(0, 8, 2):
-            #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
-            # hint: for steps, run over their number and multiply the loop variable
+            for i in range(0, 8, 2, 1):
+            #        ^^^^^^^^^^^^^^^^^ range in a kernel takes an end, or a start, an end and a step
+                T.evaluate(0)
+            for i in range(1, 8, 0):
+            #                    ^ a step is an integer other than 0, found 0
                 T.evaluate(0)
             for i in range(3):
                 T.evaluate(i)
@@ -373,9 +375,8 @@ def test_what_kernels_write_otherwise_is_said() -> None:
             #  ^ expected a Boolean, found `n` of int32 [PX-4]
             # hint: compare it, as in n != 0
                 A[0, 0] = 1.0
-            for i in range(0, 8, 2):
-            #        ^^^^^^^^^^^^^^ range in a kernel takes an end, or a start and an end
-            # hint: for steps, run over their number and multiply the loop variable
+            for i in T.serial(8, step=n):
+            #                         ^ a step is an integer other than 0, found n
                 A[i, 0] = 1.0
             def g(a):
         #   ^^^ a function is not part of a kernel

@@ -324,3 +324,9 @@ def test_other_operators_refuse_spread_tensors(text: str) -> None:
             {"R": R, "mesh": MESH_OF_ONE},
         )
     assert "hint: call a kernel" in str(caught.value) or "concat" in text
+
+
+def test_the_range_of_consecutive_devices() -> None:
+    assert structural_equal(DeviceMesh((2, 2), tir.Range(2, 6)).device_range, tir.Range(2, 6))
+    assert structural_equal(MESH.device_range, tir.Range(0, 4))
+    assert DeviceMesh((2,), (1, 0)).device_range is None

@@ -169,14 +169,19 @@ class KernelBuilder:
     # --- statements with a body
 
     @contextmanager
-    def loop(self, form: records.LoopForm, names: Sequence[str], at: Any) -> Iterator[list[Var]]:
+    def loop(
+        self, form: records.LoopForm, names: Sequence[str], at: Any
+    ) -> Iterator[list[PrimExpr]]:
         """Open the nested loops of `form`, over variables called `names`."""
         variables = []
         for name, (first, extent) in zip(names, form.bounds, strict=True):
             variables.append(self.new_var(name, first.dtype))
             self.loops[variables[-1]] = Range.from_min_extent(first, extent)
+        values: list[PrimExpr] = [*variables]
+        if form.first is not None:
+            values = [ops.add(form.first, ops.mul(var, form.step)) for var in variables]
         with self.body("loop") as body:
-            yield variables
+            yield values
         result, span = body.fold(), self.span(at)
         for var, (first, extent) in zip(reversed(variables), reversed(form.bounds), strict=True):
             binding = None

@@ -310,13 +310,18 @@ class BufferSpec(Form):
 
 
 class LoopForm(Form):
-    """Nested loops, one for each pair (start, extent) of `bounds`."""
+    """Nested loops, one for each pair (start, extent) of `bounds`.
+
+    A loop with a `step` counts its iterations from 0; its name is `first` + iteration * `step`.
+    """
 
     display_name: ClassVar[str] = "loop of a kernel"
     bounds: tuple[tuple[PrimExpr, PrimExpr], ...]
     kind: ForKind = ForKind.SERIAL
     annotations: Mapping[str, object] = _NONE
     thread: str | None = None
+    first: PrimExpr | None = None
+    step: int = 1
 
 
 class BlockForm(Form):

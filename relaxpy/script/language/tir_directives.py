@@ -16,7 +16,7 @@ from relaxpy.ir.core.node import Attrs, freeze
 from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
 from relaxpy.ir.tir.analysis.index_map import IndexMap
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
-from relaxpy.ir.tir.expr import ExprLike, IterVarKind, PrimExpr, Var
+from relaxpy.ir.tir.expr import ExprLike, IntImm, IterVarKind, PrimExpr, Var
 from relaxpy.ir.tir.reduce import CommReducer
 from relaxpy.ir.tir.stmt import ForKind, regions
 from relaxpy.script.language import records
@@ -75,14 +75,33 @@ def _loop(kind: ForKind, name: str) -> Callable[..., records.LoopForm]:
         stop: ExprLike | None = None,
         *,
         annotations: Mapping[str, object] | None = None,
+        step: int = 1,
     ) -> records.LoopForm:
-        return records.LoopForm((_bounds(start, stop),), kind, _annotations(annotations))
+        bounds, first = _bounds(start, stop), None
+        by = ops.convert(step)
+        if not isinstance(by, IntImm) or not by.dtype.is_int or by.value == 0:
+            raise MisuseError(f"a step is an integer other than 0, found {step!r:.60}", about=step)
+        if by.value != 1:
+            first, bounds = bounds[0], _iterations(*bounds, by.value)
+        return records.LoopForm(
+            (bounds,), kind, _annotations(annotations), first=first, step=by.value
+        )
 
     loop.__name__ = loop.__qualname__ = name
     loop.__doc__ = (
-        f"A {kind.name.lower()} loop from `start` to before `stop`; from 0 with one argument."
+        f"A {kind.name.lower()} loop from `start` to before `stop`; from 0 with one argument.\n\n"
+        "With another `step` than 1, the loop counts its iterations, and its name is computed from "
+        "their number."
     )
     return loop
+
+
+def _iterations(start: PrimExpr, extent: PrimExpr, step: int) -> tuple[PrimExpr, PrimExpr]:
+    """The bounds of a loop over the numbers of iterations of one with a step."""
+    count = ops.ceildiv(extent if step > 0 else ops.sub(0, extent), abs(step))
+    if isinstance(count, IntImm):
+        count = ops.maximum(count, 0)
+    return ops.const(0, start.dtype), count
 
 
 serial = _loop(ForKind.SERIAL, "serial")

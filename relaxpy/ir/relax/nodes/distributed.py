@@ -65,6 +65,13 @@ class DeviceMesh(GlobalInfo):
         object.__setattr__(self, "shape", tuple(shape))
         object.__setattr__(self, "device_ids", tuple(ids))
 
+    @property
+    def device_range(self) -> Range | None:
+        """The range of the numbers of the devices, if they are consecutive."""
+        start, count = self.device_ids[0] if self.device_ids else 0, len(self.device_ids)
+        is_range = self.device_ids == tuple(range(start, start + count))
+        return Range(start, start + count) if is_range else None
+
 
 def _wrong_count(shape: Sequence[int], count: int) -> MisuseError:
     return MisuseError(

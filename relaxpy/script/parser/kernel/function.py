@@ -475,22 +475,20 @@ class KernelReader(KernelBuilder):
             function = self.values.value(node.func)
             if function is builtins.range:
                 args, kwargs = self.values.arguments(node)
-                if kwargs or len(args) not in (1, 2):
+                if kwargs or len(args) not in (1, 2, 3):
                     raise self.error(
-                        node,
-                        "range in a kernel takes an end, or a start and an end",
-                        hint="for steps, run over their number and multiply the loop variable",
+                        node, "range in a kernel takes an end, or a start, an end and a step"
                     )
                 try:
-                    return tir_directives.serial(*args)
+                    return tir_directives.serial(*args[:2], step=args[2] if args[2:] else 1)
                 except RelaxpyError as error:
                     at = argument_node(node, args, kwargs, error.about) or node
                     raise as_parse_error(error, self.program.span(at)) from None
         value = self.values.value(node)
         if isinstance(value, records.LoopForm):
             return value
-        if isinstance(value, range) and value.step == 1:
-            return tir_directives.serial(value.start, value.stop)
+        if isinstance(value, range):
+            return tir_directives.serial(value.start, value.stop, step=value.step)
         raise self.error(
             node,
             f"a loop in a kernel runs over range, T.grid or the like, found {describe(value)}",
