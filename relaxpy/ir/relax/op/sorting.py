@@ -55,7 +55,10 @@ def order(data: Array, axis: int, *, descending: bool) -> Array:
 
 
 def _sorted(data: Array, axis: int = -1, descending: bool = False) -> Array:
-    sorted_data: Array = np.sort(comparable(data), axis)
+    # NumPy sorts integers of at most 16 bits by their digits, if it has to do so stably.
+    is_short = data.dtype.kind in "iu" and data.dtype.itemsize <= 2
+    kind: Literal["stable"] | None = "stable" if is_short else None
+    sorted_data: Array = np.sort(comparable(data), axis, kind)
     return (np.flip(sorted_data, axis) if descending else sorted_data).astype(data.dtype)
 
 
@@ -115,10 +118,21 @@ FEW = 4
 """Up to one in so many elements are selected without sorting all of them."""
 
 
+_SMALL = 4096
+"""Up to so many elements, calls of NumPy take longer than to sort all of them."""
+_GROUP = 64
+"""The most elements of a group whose extreme is compared with those of other groups."""
+
+
 def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
     """The first k indices of `order`, for k less than the number of elements."""
     keys = np.moveaxis(comparable(data), axis, -1)
     rows = keys.reshape(-1, keys.shape[-1])
+    size = min(_GROUP, rows.shape[1] // (8 * k))
+    if size >= FEW and len(rows):
+        found = _select_beyond(rows, k, size, largest=largest)
+        if found is not None:
+            return np.moveaxis(found.reshape(*keys.shape[:-1], k), -1, axis)
     if rows.dtype.kind == "f" and np.isnan(rows).any():
         return np.take(order(data, axis, descending=largest), np.arange(k), axis)
     pivot = rows.shape[1] - k if largest else k - 1
@@ -136,6 +150,28 @@ def _select_first(data: Array, k: int, axis: int, *, largest: bool) -> Array:
     return np.moveaxis(first, -1, axis)
 
 
+def _select_beyond(rows: Array, k: int, size: int, *, largest: bool) -> Array | None:
+    """The first k positions of each row; None if there is a NaN.
+
+    Of groups of `size` elements, k have an extreme at least as good as the k-th best one, so that
+    only elements as good as this are sorted.
+    """
+    count = rows.shape[1] // size
+    groups = rows[:, : size * count].reshape(len(rows), size, count)
+    extremes, rest = groups.max(1) if largest else groups.min(1), rows[:, size * count :]
+    if rows.dtype.kind == "f" and (np.isnan(extremes).any() or np.isnan(rest).any()):
+        return None
+    pivot = count - k if largest else k - 1
+    limit = np.partition(extremes, pivot, 1)[:, pivot, None]
+    places = np.flatnonzero(rows >= limit if largest else rows <= limit)
+    lines, columns = np.divmod(places, rows.shape[1])
+    sorting = order(rows.reshape(-1)[places], 0, descending=largest)
+    sorting = sorting[np.argsort(lines[sorting], kind="stable")]
+    starts = np.searchsorted(lines, np.arange(len(rows)))
+    first: Array = columns[sorting[starts[:, None] + np.arange(k)]]
+    return first
+
+
 def _top(
     data: Array,
     k: int = 1,
@@ -145,7 +181,7 @@ def _top(
     dtype: DataType = INT32,
 ) -> Any:
     size = data.shape[axis]
-    if 0 < k <= size // FEW:
+    if 0 < k <= size // FEW and data.size > _SMALL:
         positions = _select_first(data, k, axis, largest=largest)
     else:
         positions = order(data, axis, descending=largest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -126,3 +127,50 @@ def test_nan_is_above_the_boundaries_of_narrow_floats(dtype: str) -> None:
     case = Case("relax.bucketize", "NaN", (x, boundaries), op.bucketize, np.searchsorted)
     found: Any = compile(program(case, symbolic=False))["main"](x, boundaries)
     np.testing.assert_array_equal(found, [2, 2, 1, 2, 2, 0, 0, 1, 1])
+
+
+def _best(data: np.ndarray[Any, Any], k: int, *, largest: bool) -> list[list[int]]:
+    """The first k indices of each row by Python's sort, which is stable; NaN is greatest."""
+    sign = -1 if largest else 1
+
+    def key(x: float) -> tuple[int, float]:
+        return (sign, 0.0) if x != x else (0, sign * x)
+
+    rows = data.astype("float64").tolist()
+    return [sorted(range(len(row)), key=lambda n: key(row[n]))[:k] for row in rows]
+
+
+def _called(make: Callable[..., rx.Expr], x: np.ndarray[Any, Any]) -> list[Any]:
+    module = program(Case("relax.sort", "rows", (x,), make, np.sort), symbolic=False)
+    found: list[Any] = compile(module)["main"](x).tolist()
+    return found
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
+def test_few_elements_of_long_rows(dtype: str, largest: bool) -> None:
+    random = np.random.default_rng(1)
+    for shape, k in (((3, 2001), 5), ((2, 5000), 1), ((40, 300), 7), ((700, 8), 2), ((1, 999), 30)):
+        x = (random.standard_normal(shape) * 30).astype(dtype)
+        found = _called(partial(op.topk, k=k, ret_type="indices", largest=largest), x)
+        assert found == _best(x, k, largest=largest)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_few_elements_of_long_rows_with_nan_and_equal_elements(largest: bool) -> None:
+    x = np.zeros((4, 2000), "float32")
+    x[0, [7, 1999]] = np.nan
+    x[1, ::7] = 1
+    x[2] = np.inf
+    x[3, 3] = -np.inf
+    for rows in (x, x[1:]):
+        found = _called(partial(op.topk, k=4, ret_type="indices", largest=largest), rows)
+        assert found == _best(rows, 4, largest=largest)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_sorts_of_short_integers(dtype: str) -> None:
+    x = np.random.default_rng(0).integers(-200, 200, (5, 300)).astype(dtype)
+    for descending in (False, True):
+        rows = [sorted(row, reverse=descending) for row in x.tolist()]
+        assert _called(partial(op.sort, descending=descending), x) == rows
