@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.buffers import strides_of
@@ -11,8 +11,7 @@ from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.frame import storage_type
 from relaxpy.exec.native.llvm import Function, Value
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
@@ -44,7 +43,9 @@ def crossing_of(run: Run, root: Callable[[Buffer], Buffer]) -> Crossing | None:
     """
     if run.over or run.after or run.is_scalar or run.is_serial or len(run.axes) < 2:
         return None
-    if any(m.combine is not None or _size([m.value, *m.guards]) > _NODES for m in run.assignments):
+    if any(
+        m.combine is not None or sum(1 for _ in walk(m.value)) > _NODES for m in run.assignments
+    ):
         return None
     own = {a.var for a in run.axes}
     fixed = [a for a in run.axes if not mentions(a.start, own) and not mentions(a.stop, own)]
@@ -99,14 +100,3 @@ def _stride(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> IndexPoly 
 def _is_consecutive(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> bool:
     stride = _stride(buffer, indices, var)
     return stride is not None and stride.constant == 1
-
-
-def _size(values: Sequence[PrimExpr]) -> int:
-    """The number of nodes."""
-
-    def nodes(node: Node) -> Iterator[Node]:
-        yield node
-        for inner in children(node):
-            yield from nodes(inner)
-
-    return sum(1 for value in values for _ in nodes(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TypeAlias
 
@@ -11,8 +12,9 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run, Tree
 from relaxpy.exec.native.contract import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
 
 
@@ -42,6 +44,7 @@ def _joined(first: Run, second: Run, root: Callable[[Buffer], Buffer]) -> Run | 
     if not all(a is b for a, b in zip(first.tests, second.tests, strict=True)):
         return None
     reduces = bool(second.over)
+    first = _in_order_of(second, first)
     if first.over and reduces and len(first.axes) != len(second.axes):
         return None
     pairs = list(zip(first.loops, second.loops, strict=True))
@@ -68,6 +71,28 @@ def _joined(first: Run, second: Run, root: Callable[[Buffer], Buffer]) -> Run | 
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
     statements = (*first.statements, *later)
     return Run(statements, axes, over, tests=first.tests, independent=independent)
+
+
+def _in_order_of(second: Run, first: Run) -> Run:
+    """`first` with its axes in the order in which `second` meets the elements that it stores.
+
+    Functions of maths remain apart: several of them in each iteration need too many registers.
+    """
+    if first.over or first.is_serial or not second.over:
+        return first
+    if any(isinstance(n, Call) for m in first.assignments for n in walk(m.value)):
+        return first
+    axes = {a.var: a for a in first.axes}
+    for member in first.assignments:
+        for buffer, indices in (e for m in second.assignments for e in m.read_elements()):
+            if buffer is not member.target:
+                continue
+            pairs = zip(indices, member.indices, strict=True)
+            found = {a: axes[b] for a, b in pairs if isinstance(b, Var) and b in axes}
+            order = tuple(found[a.var] for a in second.loops if a.var in found)
+            if len({a.var for a in order}) == len(axes):
+                return replace(first, axes=order)
+    return first
 
 
 _Used: TypeAlias = tuple[Assignment, Sequence[tuple[Buffer, tuple[PrimExpr, ...]]]]

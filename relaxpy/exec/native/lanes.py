@@ -11,14 +11,19 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import PrimExpr, Var
+from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _REVERSED = 2
 _GATHER = 12
 """The cost of elements that are not consecutive, in terms of consecutive ones."""
+_FUNCTION = 8
+"""The cost of a function of maths."""
+_FOLD = 5
+"""The cost of the extreme of all lanes, for each of them."""
 LONGEST_STEP = 8
 """Up to this distance, elements are loaded as vectors, at the cost of as many."""
 
@@ -126,7 +131,12 @@ def _cost(
     ]
     if _GATHER in costs:  # the time of distant elements, such as those of stores, decides
         costs = [_GATHER if cost > _REVERSED else cost for cost in costs]
-    return (sum(costs) + 1) / (len(costs) + 1) / lanes
+    operations = sum(1 for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
+    operations *= _FUNCTION
+    extremes = [m for m in run.accumulations if m.combine in ("min", "max")]
+    folded = _FOLD * len(extremes) if is_summed and extent is not None else 0
+    total = sum(costs) + 1 + operations + folded * lanes / max(extent or 1, 1)
+    return total / (len(costs) + 1 + operations) / lanes
 
 
 def _access_cost(position: IndexPoly, var: Var, *, is_target: bool) -> float:

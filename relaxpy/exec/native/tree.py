@@ -165,6 +165,8 @@ class _Reader:
         longest = (run for run, count in zip(members, counts, strict=True) if count == elements)
         if any(_has_lanes_of(run, tile) for run in longest):
             size = max(size, _COLUMNS)
+        most = tile.axis.extent.constant
+        size = size if most is None else max(1, min(size, most))
         row = tile.axis
         if any(a.var is row.var and a.start is not tile.low for run in members for a in run.loops):
             # A member sums over this loop.

@@ -1,0 +1,49 @@
+"""Which loop fills vectors, and how reductions of columns are joined with what they reduce."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.test_contract import graph, numbers, run
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 9, 33])
+def test_extremes_of_few_columns(columns: int) -> None:
+    for rows in (1, 15, 100):
+        x = numbers((rows, columns))
+        x[rows // 2, columns // 2] = np.nan
+        params = f'x: R.Tensor({x.shape}, "float32")'
+        for name in ("max", "min", "argmax", "argmin"):
+            expected = getattr(np, name)(x, axis=1)
+            np.testing.assert_array_equal(run(graph(params, f"R.{name}(x, 1)"), x), expected)
+
+
+@pytest.mark.parametrize("shape", [(50, 1), (1000, 3), (300, 100), (70, 600)])
+def test_variances_of_columns(shape: tuple[int, int]) -> None:
+    x = numbers(shape)
+    text = graph(f'x: R.Tensor({shape}, "float32")', "R.variance(x, [0])")
+    np.testing.assert_allclose(run(text, x), x.astype("float64").var(0), rtol=1e-5)
+    ex = relaxpy.compile(from_source(text), target="native")
+    [name] = {row.kernel for row in ex.report()}
+    first, _ = ex.kernel_source(name, "tree").split("\n", 1)
+    assert set(first.removeprefix("in registers: ").split(", ")) == {"T_subtract", "T_multiply"}
+
+
+def test_functions_of_three_columns() -> None:
+    text = """
+@T.prim_func
+def main(P: T.Buffer((40, 3), "float32"), A: T.Buffer((40, 3), "float32")):
+    for i, d in T.grid(40, 3):
+        A[i, d] = T.float32(0)
+        for j in range(40):
+            A[i, d] = A[i, d] + (P[j, d] - P[i, d]) * T.exp(P[j, 0] * P[i, 1])
+"""
+    p, a = numbers((40, 3)), np.empty((40, 3), "float32")
+    relaxpy.compile(from_source(text), target="native")["main"](p, a)
+    wide = p.astype("float64")
+    factor = np.exp(wide[None, :, 0] * wide[:, 1, None])
+    expected = ((wide[None] - wide[:, None]) * factor[..., None]).sum(1)
+    np.testing.assert_allclose(a, expected, rtol=1e-4, atol=1e-4)
