@@ -1,25 +1,13 @@
 """Data types and matches, under the path of TVM."""
 
 from relaxpy.ir.relay.expr import (
-    Clause,
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
+    Clause as Clause,
+    Constructor as Constructor,
+    Match as Match,
+    Pattern as Pattern,
+    PatternConstructor as PatternConstructor,
+    PatternTuple as PatternTuple,
+    PatternVar as PatternVar,
+    PatternWildcard as PatternWildcard,
 )
-from relaxpy.ir.relay.ty import TypeData
-
-__all__ = [
-    "Clause",
-    "Constructor",
-    "Match",
-    "Pattern",
-    "PatternConstructor",
-    "PatternTuple",
-    "PatternVar",
-    "PatternWildcard",
-    "TypeData",
-]
+from relaxpy.ir.relay.ty import TypeData as TypeData

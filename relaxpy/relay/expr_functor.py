@@ -1,5 +1,7 @@
 """Traversals of expressions, under the path of TVM."""
 
-from relaxpy.ir.relay.functors import ExprFunctor, ExprMutator, ExprVisitor
-
-__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]
+from relaxpy.ir.relay.functors import (
+    ExprFunctor as ExprFunctor,
+    ExprMutator as ExprMutator,
+    ExprVisitor as ExprVisitor,
+)

@@ -1,5 +1,3 @@
 """Functions, under the path of TVM."""
 
-from relaxpy.ir.relay.expr import Function
-
-__all__ = ["Function"]
+from relaxpy.ir.relay.expr import Function as Function

@@ -1,5 +1,3 @@
 """Loops as recursive functions."""
 
-from relaxpy.ir.relay.loops import while_loop
-
-__all__ = ["while_loop"]
+from relaxpy.ir.relay.loops import while_loop as while_loop

@@ -4,16 +4,15 @@ from typing import TYPE_CHECKING
 
 from relaxpy.ir.relay.op.makers import maker
 from relaxpy.ir.relay.op.registry import (
-    Op,
-    list_op_names,
-    register,
-    register_compute,
-    register_gradient,
+    Op as Op,
+    list_op_names as list_op_names,
+    register as register,
+    register_compute as register_compute,
+    register_gradient as register_gradient,
 )
 
 get = Op.get
 
-__all__ = ["Op", "get", "list_op_names", "register", "register_compute", "register_gradient"]
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 

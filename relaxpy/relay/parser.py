@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING
 
 from relaxpy.ir.relay.op.makers import maker
-from relaxpy.script.relay.parser import fromtext, parse, parse_expr
-
-__all__ = ["fromtext", "parse", "parse_expr"]
+from relaxpy.script.relay.parser import (
+    fromtext as fromtext,
+    parse as parse,
+    parse_expr as parse_expr,
+)
 
 if not TYPE_CHECKING:  # it would make a type checker accept every name
 

@@ -1,5 +1,3 @@
 """The Prelude, under the path of TVM."""
 
-from relaxpy.ir.relay.module import Prelude
-
-__all__ = ["Prelude"]
+from relaxpy.ir.relay.module import Prelude as Prelude

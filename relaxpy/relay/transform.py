@@ -1,76 +1,51 @@
 """Passes over Relay modules."""
 
 from relaxpy.ir.relay.transform.combine_parallel import (
-    CombineParallelBatchMatmul,
-    CombineParallelConv2D,
-    CombineParallelDense,
+    CombineParallelBatchMatmul as CombineParallelBatchMatmul,
+    CombineParallelConv2D as CombineParallelConv2D,
+    CombineParallelDense as CombineParallelDense,
 )
-from relaxpy.ir.relay.transform.common_subexpr import EliminateCommonSubexpr
-from relaxpy.ir.relay.transform.convert_layout import ConvertLayout
-from relaxpy.ir.relay.transform.dead_code import DeadCodeElimination, RemoveUnusedFunctions
-from relaxpy.ir.relay.transform.dynamic_to_static import DynamicToStatic
-from relaxpy.ir.relay.transform.eta_expand import EtaExpand
-from relaxpy.ir.relay.transform.fold_constant import FoldConstant
+from relaxpy.ir.relay.transform.common_subexpr import (
+    EliminateCommonSubexpr as EliminateCommonSubexpr,
+)
+from relaxpy.ir.relay.transform.convert_layout import ConvertLayout as ConvertLayout
+from relaxpy.ir.relay.transform.dead_code import (
+    DeadCodeElimination as DeadCodeElimination,
+    RemoveUnusedFunctions as RemoveUnusedFunctions,
+)
+from relaxpy.ir.relay.transform.dynamic_to_static import DynamicToStatic as DynamicToStatic
+from relaxpy.ir.relay.transform.eta_expand import EtaExpand as EtaExpand
+from relaxpy.ir.relay.transform.fold_constant import FoldConstant as FoldConstant
 from relaxpy.ir.relay.transform.fold_scale_axis import (
-    BackwardFoldScaleAxis,
-    FoldScaleAxis,
-    ForwardFoldScaleAxis,
+    BackwardFoldScaleAxis as BackwardFoldScaleAxis,
+    FoldScaleAxis as FoldScaleAxis,
+    ForwardFoldScaleAxis as ForwardFoldScaleAxis,
 )
-from relaxpy.ir.relay.transform.fuse_ops import DefuseOps, FuseOps
-from relaxpy.ir.relay.transform.gradient import FirstOrderGradient, gradient
-from relaxpy.ir.relay.transform.inline import Inline
-from relaxpy.ir.relay.transform.lambda_lift import LambdaLift
-from relaxpy.ir.relay.transform.merge_composite import MergeComposite
+from relaxpy.ir.relay.transform.fuse_ops import DefuseOps as DefuseOps, FuseOps as FuseOps
+from relaxpy.ir.relay.transform.gradient import (
+    FirstOrderGradient as FirstOrderGradient,
+    gradient as gradient,
+)
+from relaxpy.ir.relay.transform.inline import Inline as Inline
+from relaxpy.ir.relay.transform.lambda_lift import LambdaLift as LambdaLift
+from relaxpy.ir.relay.transform.merge_composite import MergeComposite as MergeComposite
 from relaxpy.ir.relay.transform.normal_forms import (
-    ToANormalForm,
-    ToBasicBlockNormalForm,
-    ToGraphNormalForm,
+    ToANormalForm as ToANormalForm,
+    ToBasicBlockNormalForm as ToBasicBlockNormalForm,
+    ToGraphNormalForm as ToGraphNormalForm,
 )
-from relaxpy.ir.relay.transform.partial_evaluate import PartialEvaluate
-from relaxpy.ir.relay.transform.passes import InferType, RelayPass, function_pass
+from relaxpy.ir.relay.transform.partial_evaluate import PartialEvaluate as PartialEvaluate
+from relaxpy.ir.relay.transform.passes import (
+    InferType as InferType,
+    RelayPass as RelayPass,
+    function_pass as function_pass,
+)
 from relaxpy.ir.relay.transform.simplify_expr import (
-    CanonicalizeCast,
-    CanonicalizeOps,
-    DivToMul,
-    FastMath,
-    SimplifyExpr,
-    SplitArgs,
+    CanonicalizeCast as CanonicalizeCast,
+    CanonicalizeOps as CanonicalizeOps,
+    DivToMul as DivToMul,
+    FastMath as FastMath,
+    SimplifyExpr as SimplifyExpr,
+    SplitArgs as SplitArgs,
 )
-from relaxpy.ir.relay.transform.simplify_inference import SimplifyInference
-
-__all__ = [
-    "BackwardFoldScaleAxis",
-    "CanonicalizeCast",
-    "CanonicalizeOps",
-    "CombineParallelBatchMatmul",
-    "CombineParallelConv2D",
-    "CombineParallelDense",
-    "ConvertLayout",
-    "DeadCodeElimination",
-    "DefuseOps",
-    "DivToMul",
-    "DynamicToStatic",
-    "EliminateCommonSubexpr",
-    "EtaExpand",
-    "FastMath",
-    "FirstOrderGradient",
-    "FoldConstant",
-    "FoldScaleAxis",
-    "ForwardFoldScaleAxis",
-    "FuseOps",
-    "InferType",
-    "Inline",
-    "LambdaLift",
-    "MergeComposite",
-    "PartialEvaluate",
-    "RelayPass",
-    "RemoveUnusedFunctions",
-    "SimplifyExpr",
-    "SimplifyInference",
-    "SplitArgs",
-    "ToANormalForm",
-    "ToBasicBlockNormalForm",
-    "ToGraphNormalForm",
-    "function_pass",
-    "gradient",
-]
+from relaxpy.ir.relay.transform.simplify_inference import SimplifyInference as SimplifyInference

@@ -1,5 +1,3 @@
 """What runs programs, under the path of TVM."""
 
-from relaxpy.relay.backend import interpreter
-
-__all__ = ["interpreter"]
+from relaxpy.relay.backend import interpreter as interpreter
