@@ -112,6 +112,12 @@ BODIES = [
     c = R.shape_of()
     #   ^^^^^^^^^^ R.shape_of: argument 'expr' is missing
     # hint: it is R.shape_of(expr)
+    d = R.shape_of(exp=x)
+    #              ^^^^^ R.shape_of takes no keyword argument 'exp'
+    # hint: did you mean 'expr'?
+    e = R.add(x, y=x)
+    #            ^^^ R.add takes no keyword argument 'y'
+    # hint: it is R.add(x1, x2)
     return x
 """,
         params='x: R.Tensor((4,), "float32")',

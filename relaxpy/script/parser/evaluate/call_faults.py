@@ -38,13 +38,15 @@ def _arity_fault(node: ast.Call, signature: inspect.Signature, message: str) -> 
     empty = inspect.Parameter.empty
     plain = [parameter.replace(annotation=empty) for parameter in parameters.values()]
     hint = f"it is {name}{inspect.Signature(plain)}"
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for keyword in node.keywords:
-        if keyword.arg is None or f"'{keyword.arg}'" not in message:
+        if keyword.arg is None:
             continue
-        if "unexpected" not in message:
+        if keyword.arg not in parameters and not takes_any:  # what is missing may be meant by it
+            near = close_names(keyword.arg, parameters)
+            return Fault(keyword, f"{name} takes no keyword argument {keyword.arg!r}", near or hint)
+        if f"'{keyword.arg}'" in message:
             return Fault(keyword, f"{name}: {message}", hint)
-        near = close_names(keyword.arg, parameters)
-        return Fault(keyword, f"{name} takes no keyword argument {keyword.arg!r}", near or hint)
     positional = [
         p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
