@@ -245,7 +245,7 @@ class Canonical:
         return out
 
     def _product(self, expr: tir.PrimExpr, p: Poly, q: Poly) -> Poly:
-        if len(p) * len(q) <= poly.MOST_TERMS:
+        if poly.can_expand(p, q):
             result = poly.multiply(p, q)
             if poly.constant_of(p) is None and poly.constant_of(q) is None:
                 return without_squares(result)

@@ -43,6 +43,14 @@ def walk(root: Node) -> Iterator[Node]:
             yield node
 
 
+def tree_size(root: Node) -> int:
+    """The number of nodes under `root` as a tree, where a shared node counts at each use."""
+    sizes: dict[Node, int] = {}
+    for node in walk(root):
+        sizes[node] = 1 + sum(sizes.get(child, 0) for child in children(node))
+    return sizes[root]
+
+
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
     """Rebuild `node` with `fn` applied to its children, or return `node` if none changed."""
     changes = _changes(fn, node)

@@ -14,6 +14,7 @@ from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import INT64, DataType
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import children, rewrite, walk
+from relaxpy.ir.te import sharing
 from relaxpy.ir.te.arrangement import ordered_as
 from relaxpy.ir.te.tensor import (
     ComputeOp,
@@ -293,10 +294,9 @@ class _Lowering:
         target = self.buffers[op.output(index)]
         axes, values = self._block_axes(op.axis)
         indices = [axis.var for axis in axes] if op.axis else []
-        value = self._value(op.body[index], values)
-        return _Stage(
-            self._block_name(target.name), axes, BufferStore(target, value, tuple(indices))
-        )
+        [value], lets = sharing.bound([self._value(op.body[index], values)])
+        body = sharing.with_lets(BufferStore(target, value, tuple(indices)), lets)
+        return _Stage(self._block_name(target.name), axes, body)
 
     def _reduction(self, op: ComputeOp, first: Reduce) -> _Stage:
         targets = [self.buffers[op.output(k)] for k in range(op.num_outputs)]
@@ -305,10 +305,12 @@ class _Lowering:
         order = [e.value_index for e in op.body if isinstance(e, Reduce)]
         combiner = first.combiner
         identity = combiner.identity_element
-        sources = [
-            self._value(_where(first.condition, source, nothing), values)
-            for source, nothing in zip(first.source, identity, strict=True)
-        ]
+        sources, lets = sharing.bound(
+            [
+                self._value(_where(first.condition, source, nothing), values)
+                for source, nothing in zip(first.source, identity, strict=True)
+            ]
+        )
         loads: list[PrimExpr] = [
             BufferLoad(targets[order.index(k)], indices) for k in range(len(sources))
         ]
@@ -320,19 +322,22 @@ class _Lowering:
         ]
         name = self._block_name(op.name)
         if len(targets) == 1:
-            return _Stage(name, axes, BufferStore(targets[0], combined[order[0]], indices), init[0])
+            store = BufferStore(targets[0], combined[order[0]], indices)
+            return _Stage(name, axes, sharing.with_lets(store, lets), init[0])
         temporaries = [Var(f"v_{_clean(t.name)}", t.dtype) for t in targets]
         body = stmt_seq(
             *(BufferStore(t, v, indices) for t, v in zip(targets, temporaries, strict=True))
         )
         for variable, k in zip(reversed(temporaries), reversed(order), strict=True):
             body = LetStmt(variable, combined[k], body)
-        return _Stage(name, axes, body, stmt_seq(*init))
+        return _Stage(name, axes, sharing.with_lets(body, lets), stmt_seq(*init))
 
     def _value(self, expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
         """Simplify `expr` and replace its variables and loads; wide indices become int64."""
-        substituted = substitute(expr, values)
-        rewritten = rewrite(ordered_as(simplify(substituted), substituted), self._load)
+        value = substitute(expr, values)
+        if not sharing.is_large(value):
+            value = ordered_as(simplify(value), value)
+        rewritten = rewrite(value, self._load)
         assert isinstance(rewritten, PrimExpr)
         return rewritten
 
@@ -406,14 +411,15 @@ def _fits_index(dtype: DataType) -> bool:
 
 def _nodes_outside_indices(expr: PrimExpr) -> list[Node]:
     """Return the nodes of `expr` except those in the indices of loads."""
-    nodes: list[Node] = []
+    nodes: dict[Node, None] = {}
     stack: list[Node] = [expr]
     while stack:
         node = stack.pop()
-        nodes.append(node)
-        if not isinstance(node, BufferLoad):
-            stack += children(node)
-    return nodes
+        if node not in nodes:
+            nodes[node] = None
+            if not isinstance(node, BufferLoad):
+                stack += children(node)
+    return [*nodes]
 
 
 def _layout_free(op: Operation) -> tuple[Tensor, ...]:

@@ -34,7 +34,7 @@ from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rewrite, walk
+from relaxpy.ir.core.traverse import children, map_children, rewrite, tree_size, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -82,14 +82,6 @@ if TYPE_CHECKING:
 
 _MAX_TREE_SIZE = 4096
 """A chain of lets may double a value at each step, so larger values are not substituted."""
-
-
-def _tree_size(value: PrimExpr) -> int:
-    """The number of nodes of a value as a tree, where a shared node counts at each use."""
-    size: dict[Node, int] = {}
-    for node in walk(value):
-        size[node] = 1 + sum(size.get(child, 0) for child in children(node))
-    return size[value]
 
 
 def read(func: PrimFunc, shape_vars: Container[Var], *, may_alias: bool = False) -> Nest:
@@ -384,7 +376,7 @@ class _Reader:
             yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
-        if not self._is_bound_here(var, value, body) and _tree_size(value) <= _MAX_TREE_SIZE:
+        if not self._is_bound_here(var, value, body) and tree_size(value) <= _MAX_TREE_SIZE:
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value, self.span)

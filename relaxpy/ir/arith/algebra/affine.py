@@ -169,9 +169,9 @@ def _read(value: PrimExpr) -> IndexPoly:
             return as_poly(a) - as_poly(b)
         case Mul(a=a, b=b):
             left, right = as_poly(a), as_poly(b)
-            if len(left.terms) * len(right.terms) > poly.MOST_TERMS:
-                return IndexPoly(poly.atom(value))
-            return left * right
+            if poly.can_expand(left.terms, right.terms):
+                return left * right
+            return IndexPoly(poly.atom(value))
         case Cast(value=inner, dtype=dtype) if _keeps_integers(inner.dtype, dtype):
             return as_poly(inner)
         case _:

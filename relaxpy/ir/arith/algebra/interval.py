@@ -14,12 +14,18 @@ Interval: TypeAlias = tuple[Bound, Bound]
 """The least and the greatest member."""
 
 EVERYTHING: Interval = (-inf, inf)
+_LARGEST = 1 << 4096
+"""A greater bound counts as infinite, since products of products have ever more digits."""
+
+
+def _widened(a: Bound) -> Bound:
+    return a if -_LARGEST <= a <= _LARGEST else inf if a > 0 else -inf
 
 
 def times(a: Bound, b: Bound) -> Bound:
     """a * b, where zero times infinity is zero; Python's integers may be beyond every float."""
     if isinstance(a, int) and isinstance(b, int):
-        return a * b
+        return _widened(a * b)
     if a == 0 or b == 0:
         return 0
     return inf if (a > 0) == (b > 0) else -inf
@@ -45,6 +51,14 @@ def multiply(a: Interval, b: Interval) -> Interval:
     """All products of members."""
     corners = [times(x, y) for x in a for y in b]
     return min(corners), max(corners)
+
+
+def raised(a: Interval, power: int) -> Interval:
+    """All members to a positive power."""
+    low, high = _widened(a[0] ** power), _widened(a[1] ** power)
+    if power % 2:
+        return low, high
+    return (0 if a[0] <= 0 <= a[1] else min(low, high)), max(low, high)
 
 
 def meet(a: Interval, b: Interval) -> Interval:

@@ -18,8 +18,10 @@ Poly: TypeAlias = Mapping[Monomial, int]
 
 ONE: Monomial = ()
 ZERO: Poly = {}
-MOST_TERMS = 256
+_MOST_TERMS = 256
 """A product of more terms is not expanded: it has one for every choice of a term from each sum."""
+_MOST_FACTORS = 256
+"""Nor is one of more factors: a square of a square of a square ... doubles them at each step."""
 _KEY_PARTS = 256
 
 
@@ -144,6 +146,12 @@ def multiply(a: Poly, b: Poly) -> Poly:
             else:
                 out.pop(joined, None)
     return out
+
+
+def can_expand(a: Poly, b: Poly) -> bool:
+    """Whether a * b is to be expanded."""
+    factors = max(map(len, a), default=0) + max(map(len, b), default=0)
+    return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
 
 
 def content(poly: Poly, *, with_constant: bool = True) -> int:

@@ -133,13 +133,7 @@ def _of_product(engine: Engine, monomial: Monomial) -> Interval:
         return of_atom(engine, monomial[0])
     result: Interval = (1, 1)
     for factor, power in Counter(monomial).items():
-        raised = bound = of_atom(engine, factor)
-        for _ in range(power - 1):
-            raised = interval.multiply(raised, bound)
-        if power % 2 == 0:
-            least = 0 if bound[0] <= 0 <= bound[1] else min(abs(bound[0]), abs(bound[1])) ** power
-            raised = (least, raised[1])
-        result = interval.multiply(result, raised)
+        result = interval.multiply(result, interval.raised(of_atom(engine, factor), power))
     return result
 
 

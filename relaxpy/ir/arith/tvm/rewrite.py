@@ -20,8 +20,7 @@ from itertools import product
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
-from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import tree_size, walk
 from relaxpy.ir.tir import expr as tir, ops
 
 _SUMS = """
@@ -405,7 +404,7 @@ class _Rewriter:
                 self._steps += 1
                 return self.visit(result) if rule.again and self._steps < _MAX_STEPS else result
         canonical = self._simplify(node)
-        return self.visit(canonical) if _size(canonical) < _size(node) else node
+        return self.visit(canonical) if tree_size(canonical) < tree_size(node) else node
 
     def _with_operands(self, expr: tir.PrimExpr) -> tir.PrimExpr:
         """A comparison with its operands rewritten."""
@@ -482,14 +481,6 @@ def _literal(node: ast.expr, match: Match) -> int | None:
             return _FOLDED[_KINDS[type(op)]](a, b)
         case _:
             raise AssertionError(ast.dump(node))
-
-
-def _size(expr: tir.PrimExpr) -> int:
-    """The number of nodes of a tree; shared nodes count at each occurrence."""
-    sizes: dict[Node, int] = {}
-    for node in walk(expr):
-        sizes[node] = 1 + sum(sizes[child] for child in children(node) if child in sizes)
-    return sizes[expr]
 
 
 def _depth(expr: tir.PrimExpr) -> int:

@@ -1,0 +1,82 @@
+"""Variables for what a large value uses more than once: its text is as short as the value is small.
+
+A loop in Python makes such values: each pass through `v = v * v + c` doubles the text of v.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from relaxpy.ir.arith.algebra.folding import is_safe
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, map_children, tree_size, walk
+from relaxpy.ir.op import Op
+from relaxpy.ir.tir.buffer import BufferLoad
+from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
+from relaxpy.ir.tir.stmt import LetStmt, Stmt
+
+_LARGEST = 2000
+
+
+def is_large(value: PrimExpr) -> bool:
+    """Whether the text of a value is too long to be written as one expression."""
+    return tree_size(value) > _LARGEST
+
+
+def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:
+    """The values in terms of variables, and what these are, in order.
+
+    What may fail is bound only if it is computed in any case.
+    """
+    large = [value for value in values if is_large(value)]
+    always = _computed_in_any_case(large)
+    uses = Counter(child for node in _nodes(large) for child in children(node))
+    replaced: dict[Node, Node] = {}
+    lets: list[tuple[Var, PrimExpr]] = []
+    for node in _nodes(large):
+        new = map_children(lambda child: replaced.get(child, child), node)
+        if (
+            isinstance(new, PrimExpr)
+            and uses[node] > 1
+            and not isinstance(new, BufferLoad)
+            and any(True for _ in children(new))
+            and (node in always or is_safe(new))
+        ):
+            variable = Var("v", new.dtype)
+            lets.append((variable, new))
+            new = variable
+        replaced[node] = new
+    found = [replaced.get(value, value) for value in values]
+    return [value for value in found if isinstance(value, PrimExpr)], lets
+
+
+def with_lets(body: Stmt, lets: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
+    """The body after the definitions of variables."""
+    for variable, value in reversed(lets):
+        body = LetStmt(variable, value, body)
+    return body
+
+
+def _nodes(values: Sequence[PrimExpr]) -> list[Node]:
+    """The nodes under all values once, children before parents."""
+    return list(dict.fromkeys(node for value in values for node in walk(value)))
+
+
+def _computed_in_any_case(values: Sequence[PrimExpr]) -> set[Node]:
+    """The nodes that do not depend on a condition."""
+    found: set[Node] = set()
+    stack: list[Node] = [*values]
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        match node:
+            case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
+                stack.append(condition)
+            case And(a=a) | Or(a=a):
+                stack.append(a)
+            case _:
+                stack += children(node)
+    return found
