@@ -17,6 +17,7 @@ from relaxpy.errors import MisuseError, RuntimeCheckError, UnknownNameError, unk
 from relaxpy.exec.executable import EntryPoint, Executable
 from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument, Profiler, ProfileReport
+from relaxpy.exec.runtime.packed import passing_tensors
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.tensors import as_tensors
 from relaxpy.exec.runtime.values import FunctionValue, Value, describe
@@ -51,7 +52,9 @@ class MachineFunction:
             RuntimeCheckError: the number of arguments is wrong, or a check of the program failed.
             FunctionSignatureError: an argument does not match its parameter.
         """
-        return as_tensors(self.entry(*args, **kwargs), (*args, *kwargs.values()))
+        with passing_tensors():
+            result = self.entry(*args, **kwargs)
+        return as_tensors(result, (*args, *kwargs.values()))
 
     @property
     def signature(self) -> Signature:
@@ -322,7 +325,9 @@ class VirtualMachine:
         """
         if not isinstance(closure, FunctionValue):
             raise MisuseError(f"invoke_closure takes a closure, found {describe(closure)}")
-        return as_tensors(closure.call_with(args, from_user=True), args)
+        with passing_tensors():
+            result = closure.call_with(args, from_user=True)
+        return as_tensors(result, args)
 
     @user_facing
     def save_function(
@@ -369,7 +374,8 @@ class VirtualMachine:
             raise RuntimeCheckError(
                 f"no input was set for {func_name}", hint=f"call set_input({func_name!r}, ...)"
             )
-        self._outputs[func_name] = function(*self._inputs[func_name])
+        with passing_tensors():
+            self._outputs[func_name] = function(*self._inputs[func_name])
 
     @user_facing
     def get_outputs(self, func_name: str) -> Value:

@@ -136,3 +136,53 @@ def test_lists_are_converted_to_tuples() -> None:
     assert convert([x, (len, [])]) == (x, (len, ()))
     shape = ShapeTuple([1, 2])
     assert convert(shape) is shape
+
+
+@I.ir_module
+class CallsUsers:
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        z = R.call_inplace_packed(
+            "test.tensors.add", x, y, inplace_indices=0, sinfo_args=[R.Tensor((4,), "float32")]
+        )
+        return (z, x)
+
+    @R.function(pure=False)
+    def python(x: R.Tensor((4,), "float32")):
+        y = R.call_py_func(R.str("test.tensors.relu"), (x,), out_sinfo=R.Tensor((4,), "float32"))
+        return y
+
+
+def test_packed_functions_of_a_machine_get_tensors() -> None:
+    kinds = []
+
+    def add(x, y):
+        kinds.append(type(x))
+        return x.copyfrom(x.numpy() + y.numpy()) if type(x) is Tensor else np.add(x, y, x)
+
+    relaxpy.register_func("test.tensors.add", add, override=True)
+    ex = relaxpy.compile(CallsUsers)
+    data = np.arange(4, dtype="float32")
+    vm = relaxpy.VirtualMachine(ex, relaxpy.cpu())
+    first, second = vm["main"](data.copy(), data)
+    assert np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, 2 * data)
+    vm.set_input("main", data.copy(), data)
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main")[0], 2 * data)
+    mine = data.copy()
+    assert ex["main"](mine, data)[0] is mine
+    assert kinds == [Tensor, Tensor, np.ndarray]
+
+
+def test_python_functions_that_a_builtin_enters() -> None:
+    enter = relaxpy.get_global_func("vm.builtin.register_py_func")
+    enter("test.tensors.relu", lambda x: relaxpy.runtime.tensor(np.maximum(x.numpy(), 0)))
+    try:
+        vm = relaxpy.VirtualMachine(relaxpy.compile(CallsUsers), relaxpy.cpu())
+        data = np.array([-1, 0, 1, 2], "float32")
+        np.testing.assert_array_equal(vm["python"](data), np.maximum(data, 0))
+    finally:
+        relaxpy.get_global_func("vm.builtin.clear_py_func_registry")()
+    with pytest.raises(ValueError, match=r"test\.tensors\.relu"):
+        vm["python"](data)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from types import GetSetDescriptorType, MappingProxyType, MemberDescriptorType
 from typing import Any
@@ -12,9 +13,30 @@ from typing import Any
 from typing_extensions import override
 
 from relaxpy.errors import Diagnostic, PackedFuncError, RelaxpyError, Span
+from relaxpy.ir.core.tensor import as_tensor_view
 
 _SLOTS = (GetSetDescriptorType, MemberDescriptorType)
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
+
+
+_passes_tensors: ContextVar[bool] = ContextVar("relaxpy_passes_tensors", default=False)
+
+
+@contextmanager
+def passing_tensors() -> Iterator[None]:
+    """A context in which users' functions get tensors, as programs of TVM expect."""
+    token = _passes_tensors.set(True)
+    try:
+        yield
+    finally:
+        _passes_tensors.reset(token)
+
+
+def _with_originals(value: Any, originals: Mapping[int, Any]) -> Any:
+    """A result with the arrays that were passed in place of the tensors over their memory."""
+    if type(value) in (tuple, list):
+        return type(value)(_with_originals(member, originals) for member in value)
+    return originals.get(id(value), value)
 
 
 def call_users(
@@ -26,6 +48,8 @@ def call_users(
 ) -> Any:
     """The result of a user's function, which messages call `name` (EV-19).
 
+    In `passing_tensors`, arrays are passed as tensors over the same memory.
+
     Errors:
         PackedFuncError: it raised an Exception. The error is an instance of that class as well, has
             its attributes and traceback, and keeps it as `failure`. Errors of relaxpy are
@@ -33,7 +57,11 @@ def call_users(
     """
     _calls_users = True
     try:
-        return function(*args, **attrs)
+        if not _passes_tensors.get():
+            return function(*args, **attrs)
+        views = tuple(map(as_tensor_view, args))
+        originals = {id(view): arg for view, arg in zip(views, args, strict=True)}
+        return _with_originals(function(*views, **attrs), originals)
     except RelaxpyError:
         raise
     except Exception as error:  # of any kind: the error keeps the user's class

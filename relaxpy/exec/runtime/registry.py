@@ -20,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _functions: dict[str, Callable[..., Any]] = {}
 _pure_names: set[str] = set()
+python_functions: dict[str, Callable[..., Any]] = {}
+"""Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
 
 
 @overload
@@ -87,7 +89,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     Errors:
         UnknownPackedFuncError (also ValueError, KeyError): there is no such function (EV-13).
     """
-    func = _functions.get(name) if isinstance(name, str) else None
+    func = _functions.get(name, python_functions.get(name)) if isinstance(name, str) else None
     if func is None and not allow_missing:
         raise UnknownPackedFuncError(
             f"no packed function is registered as {name!r}",

@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.errors import MatchCastError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.runtime.closures import make_closure
 from relaxpy.exec.runtime.operators import same_value, shape_of, tensor_to_shape, truth
-from relaxpy.exec.runtime.registry import get_global_func, register_func
+from relaxpy.exec.runtime.registry import get_global_func, python_functions, register_func
 from relaxpy.exec.runtime.storage import new_storage, tensor_in, view
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
@@ -26,7 +26,6 @@ from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax.op.vm import MakeShapeCode, MatchShapeCode
 
 F = TypeVar("F", bound=Callable[..., Any])
-_python_functions: dict[str, Callable[..., Any]] = {}
 
 
 def _builtin(name: str, *, pure: bool = True) -> Callable[[F], F]:
@@ -236,21 +235,21 @@ def call_dynamic(kernel: Value, *args: Value) -> tuple[()]:
 @_builtin("register_py_func", pure=False)
 def register_py_func(name: str, function: Callable[..., Any]) -> None:
     """Enter a Python function, which `call_py_func` calls, under a name."""
-    _python_functions[name] = function
+    python_functions[name] = function
 
 
 @_builtin("get_py_func", pure=False)
 def get_py_func(name: str) -> Callable[..., Any]:
     """The Python function under a name. Errors: UnknownPackedFuncError if there is none."""
-    if name not in _python_functions:
+    if name not in python_functions:
         raise UnknownPackedFuncError(f"no Python function is registered as {name!r}", about=name)
-    return _python_functions[name]
+    return python_functions[name]
 
 
 @_builtin("clear_py_func_registry", pure=False)
 def clear_py_func_registry() -> None:
     """Forget all Python functions."""
-    _python_functions.clear()
+    python_functions.clear()
 
 
 @_builtin("call_py_func", pure=False)

@@ -62,3 +62,8 @@ class Tensor(np.ndarray[Any, Any]):
             return np.array(self).view(Tensor)
         target.view(Tensor).copyfrom(self)
         return target
+
+
+def as_tensor_view(value: Any) -> Any:
+    """An array as a tensor over the same memory; any other value itself."""
+    return value.view(Tensor) if type(value) is np.ndarray else value

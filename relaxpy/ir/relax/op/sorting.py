@@ -284,7 +284,7 @@ def _unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    flags = (return_index, return_inverse, return_counts)
+    flags = (return_index or not sorted, return_inverse, return_counts)
     ordered = comparable(x)
     if axis is not None and x.dtype == np.float16:  # of slices NumPy puts NaN first in float16
         ordered = x.astype(np.float32)
@@ -292,7 +292,14 @@ def _unique(
     if not any(flags):
         return results.astype(x.dtype)
     values, *extras = results
-    return (values.astype(x.dtype), *(np.asarray(extra, np.int64).reshape(-1) for extra in extras))
+    values, extras = values.astype(x.dtype), [np.asarray(e, np.int64).reshape(-1) for e in extras]
+    if not sorted:
+        order = np.argsort(extras[0])
+        values = np.take(values, order, 0 if axis is None else axis)
+        inverse = [np.argsort(order)[extras[1]]] if return_inverse else []
+        counts = [extras[-1][order]] if return_counts else []
+        extras = [*([extras[0][order]] if return_index else []), *inverse, *counts]
+    return (values, *extras) if extras else values
 
 
 @register("relax.unique", pure=True, data_dependent=True, runtime=_unique, gradient=no_gradient)
@@ -305,6 +312,8 @@ def unique(
     axis: int | None = None,
 ) -> TensorStructInfo | TupleStructInfo:
     """The distinct elements of x in ascending order, or its distinct slices along an axis.
+
+    Without `sorted`, they have the order in which they occur first.
 
     Beside them, if requested: the index of the first occurrence of each, for each element or slice
     the position of its value, and how often each occurs.

@@ -13,6 +13,7 @@ import pytest
 from relaxpy.exec.compile import compile
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.relax import nodes as rx, op
+from relaxpy.ir.relax.block_builder.builder import BlockBuilder
 from relaxpy.ir.tir import ops
 from tests.ir.relax.op.cases.case import Case
 from tests.ir.relax.op.test_kernels import program
@@ -174,3 +175,22 @@ def test_sorts_of_short_integers(dtype: str) -> None:
     for descending in (False, True):
         rows = [sorted(row, reverse=descending) for row in x.tolist()]
         assert _called(partial(op.sort, descending=descending), x) == rows
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | None) -> None:
+    data = np.array([[3, 1, 3, 1], [2, 2, 2, 2], [3, 1, 3, 1]], "int64")
+    builder = BlockBuilder()
+    x = rx.Var("x", rx.TensorStructInfo(data.shape, "int64"))
+    with builder.function("main", [x]):
+        found = builder.emit(op.unique(x, False, True, True, True, axis=axis))
+        builder.emit_func_output(found)
+    values, index, inverse, counts = compile(builder.get())["main"](data)
+    ordered = np.unique(data, axis=axis, return_index=True, return_counts=True)
+    by_index = np.argsort(ordered[1])
+    along = 0 if axis is None else axis
+    np.testing.assert_array_equal(values, np.take(ordered[0], by_index, along))
+    np.testing.assert_array_equal(index, ordered[1][by_index])
+    np.testing.assert_array_equal(counts, ordered[2][by_index])
+    whole = np.take(values, inverse, along)
+    np.testing.assert_array_equal(whole, data.reshape(-1) if axis is None else data)
