@@ -22,24 +22,23 @@ class Images:
     data: rl.RelayExpr
     channels: int
 
+    def _convolution(
+        self, name: str, channels: int, size: int | tuple[int, int], attrs: dict[str, Any]
+    ) -> rl.RelayExpr:
+        kernel = (size, size) if isinstance(size, int) else size
+        weight = self.net.param(f"{name}_weight", channels, self.channels, *kernel)
+        return call("nn.conv2d", self.data, weight, channels=channels, kernel_size=kernel, **attrs)
+
     def conv(self, name: str, channels: int, size: int | tuple[int, int], **attrs: Any) -> Images:
         """Return a convolution with a bias."""
-        height, width = (size, size) if isinstance(size, int) else size
-        weight = self.net.param(f"{name}_weight", channels, self.channels, height, width)
+        product = self._convolution(name, channels, size, attrs)
         bias = self.net.param(f"{name}_bias", channels)
-        attrs |= {"channels": channels, "kernel_size": (height, width)}
-        product = call("nn.conv2d", self.data, weight, **attrs)
         return Images(self.net, call("nn.bias_add", product, bias), channels)
 
     def unit(self, name: str, channels: int, size: int | tuple[int, int], **attrs: Any) -> Images:
         """Return a convolution without a bias, normalised and rectified."""
-        height, width = (size, size) if isinstance(size, int) else size
-        weight = self.net.param(f"{name}_conv_weight", channels, self.channels, height, width)
-        attrs |= {"channels": channels, "kernel_size": (height, width)}
-        product = call("nn.conv2d", self.data, weight, **attrs)
-        return Images(
-            self.net, relu(self.net.batch_norm(f"{name}_bn", product, channels)), channels
-        )
+        product = self._convolution(f"{name}_conv", channels, size, attrs)
+        return Images(self.net, product, channels).norm(f"{name}_bn")
 
     def norm(self, name: str) -> Images:
         """Return the images normalised and rectified."""

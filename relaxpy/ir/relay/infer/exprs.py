@@ -14,7 +14,7 @@ from relaxpy.ir.relay import expr as rl
 from relaxpy.ir.relay.analysis.kinds import kind_errors
 from relaxpy.ir.relay.analysis.variables import free_type_vars
 from relaxpy.ir.relay.infer.patterns import bind_pattern
-from relaxpy.ir.relay.infer.places import place
+from relaxpy.ir.relay.infer.places import callee_text, place
 from relaxpy.ir.relay.infer.solver import (
     OpenRelation,
     Solver,
@@ -331,7 +331,7 @@ class ExprInference:
         return result
 
     def _function_call(self, call: rl.Call, callee: FuncType) -> _Inferring:
-        name = _name(call.op)
+        name = callee_text(call.op)
         if callee.type_params or call.type_args:
             callee, args = self.instantiate(callee, call.type_args, call.span)
             self.type_args[id(call)] = args
@@ -583,18 +583,6 @@ def fresh_name(taken: set[str]) -> str:
         number += 1
     taken.add(name)
     return name
-
-
-def _name(callee: rl.RelayExpr) -> str:
-    match callee:
-        case rl.GlobalVar(name_hint=name):
-            return f"@{name}"
-        case rl.Var(name_hint=name):
-            return f"%{name}"
-        case rl.Constructor(name_hint=name):
-            return name
-        case _:
-            return "the function"
 
 
 def _as_kind(arg: object, kind: TypeKind) -> object:
