@@ -309,3 +309,22 @@ class Module:
         from_source(text.replace("SIZE", "5"))
     assert caught.value.diagnostic.span is not None
     assert caught.value.diagnostic.span.line == 6
+
+
+@pytest.mark.rule("SC-1")
+@pytest.mark.parametrize("use", ["R.shape([k, 2])", "R.prim_value(k)"])
+def test_a_function_of_the_module_hides_a_number_of_its_name(use: str) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def k(x: R.Tensor((4,), "float32")):
+        return x
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        return {use}
+        #    {" " * use.index("k")}  ^ expected a scalar expression, found function k of the module
+        # hint: if a value of Python is meant, the function hides it: rename one k
+"""
+    check_marks(text, extra_vars={"I": I, "R": R, "T": T, "k": 2})

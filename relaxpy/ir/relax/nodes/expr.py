@@ -63,6 +63,16 @@ class GlobalVar(Expr):
         check_name(self.name_hint, "the name of a variable")
         convert_declared(self)
 
+    @override
+    def __prim_expr__(self) -> tir.PrimExpr:
+        """Refuse the function as a scalar: in a module it may hide a number of its name."""
+        name = self.name_hint
+        raise MisuseError(
+            f"expected a scalar expression, found function {name} of the module",
+            about=self,
+            hint=f"if a value of Python is meant, the function hides it: rename one {name}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Id:
