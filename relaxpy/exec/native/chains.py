@@ -136,9 +136,7 @@ class _Finder:
             return False
         if any(product_of(r, self.root) for r in inner):
             return False
-        if not all(
-            m.initial is not None and m.always for m in (*first.assignments, *last.assignments)
-        ):
+        if any(m.initial is None for m in (*first.assignments, *last.assignments)):
             return False
         memory = {self.root(b) for b in buffers}
         shared = self.program.plan.shared.items()

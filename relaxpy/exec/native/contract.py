@@ -302,25 +302,17 @@ def emit_product(product: Product, frame: Values, *, in_task: bool) -> None:
     It has tasks of its own if there is enough work, unless it is part of one.
     """
     f, contraction = frame.function, _packable(product, contraction_of(product, frame), frame)
-    rows, member = contraction.row.extent, product.member
+    rows = contraction.row.extent
 
     def run(one: Contraction) -> None:
         _run(f, one, in_task=in_task)
 
-    def perform() -> None:
-        if isinstance(rows, Value):
-            # A batch of one is as common as it is slow in tiles.
-            single = replace(contraction, row=replace(contraction.row, extent=1))
-            is_single = f.compare("eq", rows, 1)
-            f.branch(is_single, lambda: run(single), lambda: run(contraction))
-        else:
-            run(contraction)
-
-    if member.initial is None or member.always:
-        perform()
-        return
-    count = total(f, [axis.extent for axis in contraction.over])
-    f.branch(f.compare("sgt", f.index(count), 0), perform)
+    if isinstance(rows, Value):
+        # A batch of one is as common as it is slow in tiles.
+        single = replace(contraction, row=replace(contraction.row, extent=1))
+        f.branch(f.compare("eq", rows, 1), lambda: run(single), lambda: run(contraction))
+    else:
+        run(contraction)
 
 
 def _packable(product: Product, contraction: Contraction, frame: Values) -> Contraction:

@@ -62,7 +62,7 @@ class _Joiner:
         [maps], [member] = found, first.assignments
         if maps.over or maps.tests or maps.is_serial:
             return None
-        if member.initial is None or not member.always:
+        if member.initial is None:
             return None
         renamed = _renamed(first, member, maps)
         if renamed is None:

@@ -17,7 +17,6 @@ from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.ir.arith.algebra.affine import as_poly
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
 
@@ -354,15 +353,7 @@ class RunLoops(Loops):
         frame = self.frame
         members = run.accumulations
         for member, total in zip(members, totals, strict=True):
-            if member.initial is None or member.always:
-                self._store_total(member, total)
-                continue
-            tests = [
-                ops.convert(as_poly(a.start).expr() < as_poly(a.stop).expr())
-                for a in run.over
-                if not a.extent.is_at_least(1, self.plan.shape_vars)
-            ]
-            self.where(tests, partial(self._store_total, member, total))
+            self._store_total(member, total)
         frame.forget()
 
     def _store_total(self, member: Assignment, total: Value) -> None:
@@ -402,11 +393,7 @@ def _searched(run: Run) -> PrimExpr | None:
     """The condition of which a run computes the first position along a long axis."""
     match run.assignments, run.over:
         case (
-            [
-                Assignment(
-                    combine="min", initial=IntImm(value=start), always=True, guards=()
-                ) as member
-            ],
+            [Assignment(combine="min", initial=IntImm(value=start), guards=()) as member],
             [axis],
         ) if axis.extent.constant is None or axis.extent.constant >= _SEARCHED:
             match member.value:
@@ -424,7 +411,5 @@ def is_swept(run: Run) -> bool:
         return False
     members = run.accumulations
     return not run.is_serial and all(
-        (m.initial is None or m.always)
-        and not (m.target.dtype.is_float and m.target.dtype.bits < 32)
-        for m in members
+        not (m.target.dtype.is_float and m.target.dtype.bits < 32) for m in members
     )

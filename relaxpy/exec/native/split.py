@@ -24,7 +24,7 @@ from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
-from relaxpy.ir.tir.expr import IntImm, Var
+from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
 _UNKNOWN = 64
@@ -175,8 +175,6 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
     variables = {a.var for a in run.loops}
     if not all(_is_fixed(a, variables) for a in run.loops) or run.is_serial:
         return None
-    if not all(_can_split(m, run, plan) for m in run.assignments):
-        return None
     results = math.prod(map(_extent, axes))
     if any(along is a for a in axes):
         results //= _COLUMNS
@@ -188,15 +186,6 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
     if not _is_worth(time * axis.extent) or (extent is not None and extent <= size):
         return None
     return _split(run, axis, size, time * size)
-
-
-def _can_split(member: Assignment, run: Run, plan: Plan) -> bool:
-    """Whether a member can run in stretches of a loop of accumulations."""
-    if member.combine is None:
-        return True
-    inner = run.over
-    is_certain = all(a.extent.is_at_least(1, plan.shape_vars) for a in inner)
-    return member.always or is_certain
 
 
 def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
@@ -212,8 +201,8 @@ def _size(axis: Axis, along: Axis | None, time: int | None) -> int:
 def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, list[Buffer], Run]:
     """The stretches of `size` iterations of `axis`, each of which takes that time."""
     low, high = _block()
-    count = ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))
-    shape = [ops.cast_to(n, INT64) for n in (count, *(a.extent.expr() for a in run.axes))]
+    extents = (_block_count(axis, size), *(a.extent.expr() for a in run.axes))
+    shape = [ops.cast_to(n, INT64) for n in extents]
     number, every = (Axis(Var("stretch", INT64), IntImm(INT64, 0), shape[0]) for _ in range(2))
     members: list[Assignment] = []
     totals: list[Assignment] = []
@@ -229,7 +218,7 @@ def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, lis
         buffers.append(buffer)
         indices = (number.var, *position)
         first = identity_of(member.combine, buffer.dtype)
-        part = replace(member, target=buffer, indices=indices, initial=first, always=True)
+        part = replace(member, target=buffer, indices=indices, initial=first)
         members.append(part)
         totals.append(replace(member, value=BufferLoad(buffer, (every.var, *position)), guards=()))
     block = Axis(axis.var, low, high)
@@ -239,3 +228,7 @@ def _split(run: Run, axis: Axis, size: int, time: IndexPoly) -> tuple[Tasks, lis
     independent = run.independent | {every.var}
     total = replace(run, over=(every,), statements=tuple(totals), independent=independent)
     return tasks, buffers, total
+
+
+def _block_count(axis: Axis, size: int) -> PrimExpr:
+    return ops.floordiv((axis.extent + (size - 1)).expr(), IntImm(INT64, size))

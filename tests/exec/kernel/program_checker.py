@@ -80,7 +80,9 @@ class ProgramRun(PlanRun):
         self.proofs: dict[PrimExpr, Axis] = {}
         """The axes of which others are blocks, by the start of these."""
         self.results: dict[Buffer, Assignment] = {}
-        self.parts: dict[Buffer, list[Ready]] = {}
+        self.parts: dict[Buffer, list[tuple[int, Ready]]] = {}
+        """The stores of the stretches, each with the number of its stretch."""
+        self.stretch = 0
         for run in _runs(self.program.trees):
             for statement in run.assignments:
                 if (source := self.part(statement)) is not None:
@@ -112,6 +114,9 @@ class ProgramRun(PlanRun):
                 return None
 
     def operands(self, store: Assignment | Store, target: Buffer) -> Ready:
+        for axis in store.axes if isinstance(store, Assignment) else ():
+            if axis.extent.constant == 1 and isinstance(axis.start, IntImm):
+                self.named[axis.var.name] = axis.start.value
         result = self.results.get(target)
         if result is None or not isinstance(store, Assignment):
             return super().operands(store, target)
@@ -142,7 +147,7 @@ class ProgramRun(PlanRun):
                         self.env[tree.low] = starts[count]
                         self.env[tree.high] = min(starts[count] + size, high)
                         if number is not None:
-                            self.env[number.var] = count
+                            self.env[number.var] = self.stretch = count
                         self.tree(body)
             case For():
                 super().tree(tree)
@@ -175,7 +180,10 @@ class ProgramRun(PlanRun):
             for statement in run.assignments:
                 source = self.part(statement)
                 assert source is not None
-                self.total(run, statement, run.axes, self.parts[source])
+                [every] = run.over
+                combined = range(self.bound(every.start), self.bound(every.stop))
+                ready = [one for stretch, one in self.parts[source] if stretch in combined]
+                self.total(run, statement, run.axes, ready)
             return
         if product_of(run, self.plan.root) is not None:
             for tile in self.tiles(run.axes):
@@ -230,10 +238,9 @@ class ProgramRun(PlanRun):
     ) -> None:
         """Write the results of an accumulation."""
         if statement.target in self.results:
-            self.parts[statement.target] += ready
+            self.parts[statement.target] += ((self.stretch, one) for one in ready)
             return
-        some = any(True for _ in self.iterations(run.over))
-        if statement.initial is not None and (statement.always or some):
+        if statement.initial is not None:
             for _ in self.iterations(along):
                 self.begin(statement, statement.initial, ready)
         for one in ready:

@@ -430,8 +430,7 @@ class PlanRun:
 
     def reduce(self, run: Run, statement: Assignment) -> None:
         ready = self.at_once(statement, run.loops)
-        some = any(True for _ in self.iterations(run.over))
-        if statement.initial is not None and (statement.always or some):
+        if statement.initial is not None:
             for _ in self.iterations(run.axes):
                 self.begin(statement, statement.initial, ready)
         for one in ready:

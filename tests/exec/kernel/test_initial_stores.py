@@ -103,26 +103,32 @@ def test_a_store_is_what_an_accumulation_begins_with(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "expected"),
-    [("", [ADDED]), ("if D[i] > 0", [STORED, ADDED]), ("if i < s + 1", [ADDED])],
+    ("extent", "condition", "expected"),
+    [
+        ("3", "", [ADDED]),
+        ("m", "", [STORED, ADDED]),
+        ("m", "if D[i] > 0", [STORED, ADDED]),
+    ],
 )
 def test_a_store_in_the_first_iteration_is_taken_where_there_is_one(
-    condition: str, expected: list[str]
+    extent: str, condition: str, expected: list[str]
 ) -> None:
     """With nothing to add A stays as it is, and so it does where a condition on data fails."""
-    inner = "if j == 0: A[i] = B[i] + 3", "A[i] = A[i] + Z[i, j]"
+    term = "Z[i, j]" if extent == "m" else "B[j]"
+    inner = "if j == 0: A[i] = B[i] + 3", f"A[i] = A[i] + {term}"
     depth = 4 if condition else 3
-    head = "    for i in range(n):\n        for j in range(m):\n"
+    head = f"    for i in range(n):\n        for j in range({extent}):\n"
     if condition:
         head += f"            {condition}:\n"
     decided(head + lines(*inner, depth=depth), *expected)
 
 
-def test_a_store_in_the_first_iteration_of_two_loops() -> None:
-    """Only one of them may have none."""
+def test_a_store_in_the_first_iteration_of_two_loops_stays() -> None:
+    """One of them may have none."""
     decided(
         "    for i in range(n):\n        for j in range(m):\n            for k in range(4):\n"
         + lines("if j == 0 and k == 0: A[i] = B[i]", "A[i] = A[i] + Z[i, j] * X[k, i]", depth=4),
+        "A: elementwise",
         "A: contraction over j, k",
     )
 

@@ -54,7 +54,7 @@ def searched_condition(run: Run) -> PrimExpr | None:
             "min",
             Select(condition=condition, true_value=position, false_value=IntImm(value=none)),
             IntImm(value=start),
-        ) if position is axis.var and none == start and statement.always:
+        ) if position is axis.var and none == start:
             starts = isinstance(axis.start, IntImm) and axis.start.value == 0
             stop = axis.stop.value if isinstance(axis.stop, IntImm) else math.inf
             last = min(stop - 1, int_range(position.dtype)[1])
@@ -109,7 +109,7 @@ def _extreme_at(
     update = statement.update
     if update is None or update.combine not in ("min", "max"):
         return None
-    if statement.guards or not statement.always or statement.initial is None or len(over) != 1:
+    if statement.guards or statement.initial is None or len(over) != 1:
         return None
     if not bool(statement.initial == reduction_identity(update.combine, statement.target.dtype)):
         return None

@@ -251,24 +251,25 @@ class NumpyEmitter:
         always = self._may_stop(run, free)
         axes = [a for a in free if a.var not in self.proof]
         tests = [*self._within(statement.axes), *self._nonempty(axes, always=always)]
-        if isinstance(statement, Assignment) and statement.initial is not None:
-            if not statement.always:
-                tests += self._nonempty(run.over, always=True)
-            elif self._nonempty(run.over, always=always):
-                # The initialisation also runs if the reduction has no iteration.
-                outer = tuple(a for a in statement.axes if a not in run.over)
-                init = replace(
-                    statement,
-                    axes=outer,
-                    value=statement.initial,
-                    guards=(),
-                    combine=None,
-                    initial=None,
-                )
-                return [
-                    *self._arrays(Run((init,), run.axes)),
-                    *self._arrays(replace(run, statements=(replace(statement, initial=None),))),
-                ]
+        if (
+            isinstance(statement, Assignment)
+            and statement.initial is not None
+            and self._nonempty(run.over, always=always)
+        ):
+            # The initialisation also runs if the reduction has no iteration.
+            outer = tuple(a for a in statement.axes if a not in run.over)
+            init = replace(
+                statement,
+                axes=outer,
+                value=statement.initial,
+                guards=(),
+                combine=None,
+                initial=None,
+            )
+            return [
+                *self._arrays(Run((init,), run.axes)),
+                *self._arrays(replace(run, statements=(replace(statement, initial=None),))),
+            ]
         arrays = {self.scope.buffer(a.buffer): a.buffer for a in accesses(run)}
         lines = concise(self._lines(run), arrays)
         distinct = {ast.dump(test): test for test in tests}

@@ -6,12 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.domain import nonempty_condition
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
 from relaxpy.ir.arith.algebra.affine import Affine, affine
-from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -37,10 +35,10 @@ def fold_initial(
             case Run(accumulation=Assignment() as update) if _initialises_all(
                 tree, update, shape_vars
             ):
-                init = _initial(result, tree, update, shape_vars, roots, serial)
+                init = _initial(result, tree, update, roots, serial)
                 if init is not None:
-                    position, value, always = init
-                    update = replace(update, initial=value, always=always)
+                    position, value = init
+                    update = replace(update, initial=value)
                     tree = replace(tree, statements=(update,))
                     del result[position]
             case _:
@@ -62,14 +60,10 @@ def _initial(
     trees: Sequence[Tree],
     run: Run,
     update: Assignment,
-    shape_vars: Container[Var],
     roots: Mapping[Buffer, Buffer],
     serial: tuple[Var, ...],
-) -> tuple[int, PrimExpr, bool] | None:
-    """The position in `trees` of the store of the initial value of `update`, and this value.
-
-    And whether the store runs even if the accumulation has no iteration.
-    """
+) -> tuple[int, PrimExpr] | None:
+    """The position in `trees` of the store of the initial value of `update`, and this value."""
     target = update.target
     memory = roots.get(target, target)
     for position, before in reversed([*enumerate(trees)]):
@@ -80,10 +74,7 @@ def _initial(
                 pass
             case _:
                 return None
-        always = not store.guards
-        if store.target is not target or not (
-            always or _same_guards(store.guards, run.over, shape_vars)
-        ):
+        if store.target is not target or store.guards:
             return None
         if not _same_iterations(store, update, serial):
             return None
@@ -95,7 +86,7 @@ def _initial(
             roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
         ):
             return None
-        return position, substitute(store.value, renamed), always
+        return position, substitute(store.value, renamed)
     return None
 
 
@@ -103,19 +94,6 @@ def _same_iterations(store: Assignment, update: Assignment, serial: Container[Va
     """Whether both run in the same iterations of the enclosing loops `serial`."""
     axes = {axis.var: axis for axis in update.axes}
     return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)
-
-
-def _same_guards(
-    guards: Sequence[PrimExpr], over: Sequence[Axis], shape_vars: Container[Var]
-) -> bool:
-    """Whether all guards hold exactly if the loops `over` have an iteration."""
-    conditions = (nonempty_condition(axis, shape_vars) for axis in over)
-    tests = {test for test in conditions if test is not None}
-    if not tests or not tests <= set(guards):
-        return False
-    analyzer = Analyzer()
-    with analyzer.constraint_scope(ops.all_of(*tests)):
-        return all(analyzer.can_prove(guard) for guard in set(guards) - tests)
 
 
 def _same_elements(

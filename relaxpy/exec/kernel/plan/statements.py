@@ -79,8 +79,8 @@ class Assignment:
     replaced by its start in all expressions. The axes in `ordered` may not be reordered.
 
     An accumulation has a function to `combine` the target with the value. It starts from `initial`,
-    or without one from the present value of the target. If it has no iteration, the target becomes
-    `initial` if it `always` does; else it does not change.
+    which is also its result if it has no iteration, or without one from the present value of the
+    target.
     """
 
     axes: tuple[Axis, ...]
@@ -93,7 +93,6 @@ class Assignment:
     span: Span | None
     combine: Combine | None = None
     initial: PrimExpr | None = None
-    always: bool = True
 
     @cached_property
     def update(self) -> Update | None:
