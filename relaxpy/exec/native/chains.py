@@ -14,7 +14,7 @@ from dataclasses import replace
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.tree import Late, Program, Tasks, whole_runs
@@ -92,8 +92,6 @@ class _Finder:
     def __init__(self, program: Program) -> None:
         self.program, self.root = program, program.plan.root
         self.local = {entry.buffer for entry in program.plan.nest.local}
-        members = runs(program.plan.trees)
-        self.uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
 
     def chain(self, trees: Sequence[Tree]) -> _Chain | None:
         """The chain that begins with the first of `trees`."""
@@ -150,7 +148,7 @@ class _Finder:
             return False  # only its epilogue reads what was computed
         members = [m for r in parts for m in _members(r)]
         uses = Counter(b for m in members for b in {b for b, _ in m.elements()})
-        return all(uses[b] == self.uses[b] for b in buffers)
+        return all(uses[b] == self.program.plan.uses[b] for b in buffers)
 
     def _aligned(
         self,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
@@ -127,7 +127,7 @@ def product_of(run: Run, root: Callable[[Buffer], Buffer]) -> Product | None:
     bounds = [b for a in run.loops for b in (a.start, a.stop)]
     if any(mentions(b, variables) for b in bounds):
         return None
-    found = [affine(_position(o), variables) for o in operands]
+    found = [affine(position_of(o.buffer, o.indices), variables) for o in operands]
     linear = [x for x in found if x is not None]
     if len(linear) < len(found) or any(
         next(loads(x.offset.expr()), None) is not None for x in linear
@@ -162,13 +162,6 @@ def _loads_after(run: Run) -> tuple[BufferLoad, ...]:
     known = {m.target for m in (*run.assignments, *run.after)}
     found = dict.fromkeys(x for m in run.after for x in loads(m.value))
     return tuple(x for x in found if x.buffer not in known)
-
-
-def _position(operand: Operand) -> IndexPoly:
-    total = as_poly(0)
-    for index, stride in zip(operand.indices, strides_of(operand.buffer), strict=True):
-        total = total + as_poly(index) * as_poly(stride)
-    return total
 
 
 def _factors(member: Assignment) -> tuple[Operand, Operand] | None:

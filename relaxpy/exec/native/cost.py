@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
@@ -117,9 +117,7 @@ def _of_run(run: Run, plan: Plan) -> int:
 
 
 def _of_access(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> int:
-    position = as_poly(0)
-    for index, stride in zip(indices, strides_of(buffer), strict=True):
-        position = position + as_poly(index) * as_poly(stride)
+    position = position_of(buffer, indices)
     if not position.mentions({var}):
         return _SAME
     linear = affine(position, {var})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.frame import storage_type
@@ -88,9 +88,7 @@ def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
 
 def _stride(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> IndexPoly | None:
     """The distance of the elements of consecutive iterations; None if it changes."""
-    position = as_poly(0)
-    for index, stride in zip(indices, strides_of(buffer), strict=True):
-        position = position + as_poly(index) * as_poly(stride)
+    position = position_of(buffer, indices)
     if not position.mentions({var}):
         return as_poly(0)
     linear = affine(position, {var})

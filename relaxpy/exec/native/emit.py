@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import WhileLoop, walk_items
-from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.interrupt import Interrupt
@@ -56,8 +55,7 @@ class KernelEmitter:
         self.offsets = [o for o in signature.offsets if not isinstance(o, Var)]
         shape_vars = self.plan.shape_vars
         self.frame = Values(f, pointers, variables, program.written, shape_vars)
-        members = runs(self.plan.trees)
-        uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
+        uses = self.plan.uses
         once = (b for b in signature.buffers if uses[b] == 1 and b not in program.written)
         self.frame.packable = dict.fromkeys(once)
         self.loops = TreeLoops(program, self.frame)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Run, Tree
 from relaxpy.exec.native.contract import joins, product_of
 from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
@@ -35,8 +34,6 @@ class _Joiner:
         self.program = program
         plan = program.plan
         self.local = {entry.buffer for entry in plan.nest.local}
-        members = runs(plan.trees)
-        self.uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
         self.elided: set[Buffer] = set()
 
     def joined(self, trees: tuple[Tree, ...]) -> Iterator[Tree]:
@@ -85,7 +82,7 @@ class _Joiner:
                 writer.target is m.target or any(b is writer.target for b, _ in m.read_elements())
                 for m in sources
             )
-            if writer.target not in self.local or users != self.uses[writer.target]:
+            if writer.target not in self.local or users != self.program.plan.uses[writer.target]:
                 return False
         known: dict[Buffer, tuple[PrimExpr, ...]] = {member.target: member.indices}
         for m in after:
@@ -115,45 +112,9 @@ def _renamed(first: Run, member: Assignment, maps: Run) -> Mapping[Var, PrimExpr
     load = next(
         (i for m in maps.assignments for b, i in m.read_elements() if b is member.target), None
     )
-    if load is None:
-        return None
-    found: dict[Var, PrimExpr] = {}
-    theirs = {a.var: a for a in maps.axes}
-    ours = {a.var: a for a in first.axes}
-    used: set[Var] = set()
-    for index, other in zip(member.indices, load, strict=True):
-        if index.dtype != other.dtype:
-            return None  # the indices of the epilogue would be conversions of those of the sum
-        mine, yours = _axis(index, ours), _axis(other, theirs)
-        start = other if mine is not None and yours is None else index
-        if mine is None and yours is None:
-            if not as_poly(index).same(as_poly(other)):
-                return None
-            continue
-        axis = mine or yours
-        assert axis is not None
-        if mine is not None and yours is not None:
-            same = as_poly(mine.start).same(as_poly(yours.start))
-            if not same or not mine.extent.same(yours.extent) or mine.var in used:
-                return None
-            used.add(mine.var)
-            if yours.var is not mine.var:
-                found[yours.var] = mine.var
-            theirs.pop(yours.var)
-            continue
-        # An axis of one iteration may be a number in the other step.
-        if not axis.extent.same(as_poly(1)) or not as_poly(axis.start).same(as_poly(start)):
-            return None
-        if mine is not None:
-            used.add(mine.var)
-        else:
-            found[axis.var] = index
-            theirs.pop(axis.var)
-    return None if theirs or used != set(ours) else found
-
-
-def _axis(index: PrimExpr, axes: Mapping[Var, Axis]) -> Axis | None:
-    return axes.get(index) if isinstance(index, Var) else None
+    if load is None or any(a.dtype != b.dtype for a, b in zip(load, member.indices, strict=True)):
+        return None  # the indices of the epilogue would be conversions of those of the sum
+    return aligned_axes(load, maps.axes, member.indices, first.axes)
 
 
 def _same(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run
-from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
+from relaxpy.ir.arith.algebra.affine import IndexPoly, affine
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir import ops
-from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions
 
@@ -101,15 +100,8 @@ def _accesses(run: Run) -> Iterator[tuple[Assignment, bool, IndexPoly]]:
     """The elements that an iteration reads, and the target, which is marked, with its member."""
     for member in run.assignments:
         for buffer, indices in member.read_elements():
-            yield member, False, _position(buffer, indices)
-        yield member, True, _position(member.target, member.indices)
-
-
-def _position(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
-    position = as_poly(0)
-    for index, stride in zip(indices, strides_of(buffer), strict=True):
-        position = position + as_poly(index) * as_poly(stride)
-    return position
+            yield member, False, position_of(buffer, indices)
+        yield member, True, position_of(member.target, member.indices)
 
 
 def _cost(

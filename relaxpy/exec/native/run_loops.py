@@ -7,6 +7,7 @@ from functools import partial
 
 from relaxpy.exec.kernel.nest.buffers import strides_of
 from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.accumulate import combined, identity
@@ -18,7 +19,7 @@ from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import IntImm, PrimExpr, Select
+from relaxpy.ir.tir.expr import PrimExpr
 
 LANE_BITS = 512
 """The bits of a vector of values, on every machine: the order of sums does not depend on it."""
@@ -391,18 +392,11 @@ class RunLoops(Loops):
 
 def _searched(run: Run) -> PrimExpr | None:
     """The condition of which a run computes the first position along a long axis."""
-    match run.assignments, run.over:
-        case (
-            [Assignment(combine="min", initial=IntImm(value=start), guards=()) as member],
-            [axis],
-        ) if axis.extent.constant is None or axis.extent.constant >= _SEARCHED:
-            match member.value:
-                case Select(
-                    condition=condition, true_value=place, false_value=IntImm(value=none)
-                ) if place is axis.var and none == start and member.target.dtype == place.dtype:
-                    last = as_poly(axis.stop).constant
-                    return condition if last is None or last <= none else None
-    return None
+    [member, *_], [axis, *_] = run.assignments, run.over
+    is_long = axis.extent.constant is None or axis.extent.constant >= _SEARCHED
+    if not is_long or member.guards or member.target.dtype != axis.var.dtype:
+        return None
+    return searched_condition(run)
 
 
 def is_swept(run: Run) -> bool:

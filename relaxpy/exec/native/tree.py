@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.nest.domain import tests_within
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
-from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.fusion import fused
 from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
@@ -79,8 +79,9 @@ def program_of(plan: Plan) -> Program:
     found = obligations(plan, owners | {entry.buffer for entry in plan.nest.local})
     trees = tuple(_Reader(plan, found.late).trees(plan.trees, ()))
     local = {entry.buffer for entry in plan.nest.local}
-    uses = Counter(b for r in members for b in {a.buffer for a in accesses(r)})
-    uses += Counter(b for o in found.late.values() for b in {b for x in o for b in x.reads()})
+    uses = plan.uses + Counter(
+        b for o in found.late.values() for b in {b for x in o for b in x.reads()}
+    )
     joined = (run for run in runs(trees) if not run.is_scalar)
     elided = {b for run in joined for b in _temporaries(run, uses) if b in local}
     return Program(plan, trees, frozenset(elided), owners, found.early)

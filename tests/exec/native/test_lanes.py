@@ -141,3 +141,23 @@ def main(
     found, found_rows = ex["main"](t, i, u, rows, v, k)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found_rows, expected_rows)
+
+
+def test_a_search_in_more_positions_than_the_result_without_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = claim(
+        monkeypatch,
+        [
+            "n = T.int64()",
+            'X = T.match_buffer(x, (40, n), "float32")',
+            "for i in range(40):",
+            "    Y[i] = T.int64(5)",
+            "    for k in range(n):",
+            "        Y[i] = T.min(Y[i], T.Select(X[i, k] > T.float32(0), k, T.int64(5)))",
+        ],
+        'x: T.handle, Y: T.Buffer((40,), "int64")',
+    )
+    numbers = np.zeros((40, 100), "float32")
+    numbers[:, 7] = 1
+    kernel.runs(numbers, np.zeros(40, "int64"))

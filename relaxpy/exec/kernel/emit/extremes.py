@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Search, Tree, accesses, runs
 from relaxpy.exec.kernel.plan.updates import reduction_identity
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
-from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, IntImm, Or, PrimExpr, Select, Var
-from relaxpy.ir.tir.ops import int_range
+from relaxpy.ir.tir.expr import EQ, Call, ConstExpr, Or, PrimExpr, Var
 from relaxpy.ir.tir.substitution import substitute
 
 
@@ -37,30 +36,6 @@ def unused_extremes(plan: Plan) -> dict[Buffer, Assignment]:
     used = {access.buffer for run in others for access in accesses(run)}
     private = {b for b in plan.local if b not in plan.shared} - plan.fixed - used
     return {b: extreme for b, extreme in extremes.items() if b in private}
-
-
-def searched_condition(run: Run) -> PrimExpr | None:
-    """The condition if `run` computes its first true position along one axis, or None.
-
-    It is the minimum of `Select(condition, position, none)`, starting from `none`, which is not
-    less than any position.
-    """
-    statement = run.accumulation
-    if statement is None or statement.update is None:
-        return None
-    match run.over, statement.update.combine, statement.update.operand, statement.initial:
-        case (
-            [axis],
-            "min",
-            Select(condition=condition, true_value=position, false_value=IntImm(value=none)),
-            IntImm(value=start),
-        ) if position is axis.var and none == start:
-            starts = isinstance(axis.start, IntImm) and axis.start.value == 0
-            stop = axis.stop.value if isinstance(axis.stop, IntImm) else math.inf
-            last = min(stop - 1, int_range(position.dtype)[1])
-            return condition if starts and last <= none else None
-        case _:
-            return None
 
 
 def _search(before: Sequence[Tree], run: Run, root: Callable[[Buffer], Buffer]) -> Search | None:

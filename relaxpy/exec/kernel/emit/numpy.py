@@ -15,7 +15,6 @@ from relaxpy.exec.kernel.emit.concise import concise
 from relaxpy.exec.kernel.emit.contractions import ContractionEmitter
 from relaxpy.exec.kernel.emit.emitted import Emitted
 from relaxpy.exec.kernel.emit.entry import Entry
-from relaxpy.exec.kernel.emit.extremes import searched_condition
 from relaxpy.exec.kernel.emit.form import NumpyForm
 from relaxpy.exec.kernel.emit.gathers import trailing_axes
 from relaxpy.exec.kernel.emit.layout import layout_of
@@ -31,6 +30,7 @@ from relaxpy.exec.kernel.plan.arg_extremes import ArgExtreme
 from relaxpy.exec.kernel.plan.blocking import gap_bytes, row_bytes
 from relaxpy.exec.kernel.plan.initialisation import with_initialisation
 from relaxpy.exec.kernel.plan.memory import exclusions
+from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement, expressions_of
 from relaxpy.exec.kernel.plan.tree import (
     Contraction,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.kernel.nest.nodes import Axis
+from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, runs
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -38,7 +37,6 @@ def row_products(plan: Plan) -> RowProducts:
         Only of float32 and float64, in which NumPy has products of vectors from BLAS. Rows are
         contiguous in both factors, or nearly so: the last index is that of the sum.
     """
-    uses = Counter(b for r in runs(plan.trees) for b in {a.buffer for a in accesses(r)})
     visible = {*plan.func.buffer_map.values(), *plan.nest.pointers.values()}
     visible |= {*plan.nest.constants, *plan.views, *plan.views.values()}
     found: dict[Run, Run] = {}
@@ -56,7 +54,7 @@ def row_products(plan: Plan) -> RowProducts:
                 case _:
                     continue
             position = stores.get(load.buffer)
-            if position is None or uses[load.buffer] != 2 or load.buffer in visible:
+            if position is None or plan.uses[load.buffer] != 2 or load.buffer in visible:
                 continue
             product = trees[position]
             assert isinstance(product, Run)
@@ -96,7 +94,7 @@ def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
         or len(total.over) != 1
     ):
         return None
-    renamed = _renamed(statement, product.axes, total.loops, load)
+    renamed = aligned_axes(statement.indices, product.axes, load.indices, total.loops)
     if renamed is None:
         return None
     factors = substitute(value.a, renamed), substitute(value.b, renamed)
@@ -106,24 +104,6 @@ def _contraction(product: Run, total: Run, load: BufferLoad) -> Run | None:
         return None
     summing = replace(summing, value=Mul(*factors))
     return replace(total, statements=(summing,), idiom=Contraction(factors))
-
-
-def _renamed(
-    product: Assignment, product_axes: Sequence[Axis], axes: Sequence[Axis], load: BufferLoad
-) -> Mapping[Var, Var] | None:
-    """The axes of the sum for those of the product, if `load` reads what the product stores."""
-    own = {a.var: a for a in product_axes}
-    others = {a.var: a for a in axes}
-    renamed: dict[Var, Var] = {}
-    for stored, read in zip(product.indices, load.indices, strict=True):
-        a = own.get(stored) if isinstance(stored, Var) else None
-        b = others.get(read) if isinstance(read, Var) else None
-        if a is not None and b is not None and a.has_bounds_of(b) and a.var not in renamed:
-            renamed[a.var] = b.var
-        elif stored is not read or mentions(stored, {*own, *others}):
-            return None
-    is_one_to_one = len(renamed) == len(own) == len(set(renamed.values())) == len(others)
-    return renamed if is_one_to_one else None
 
 
 def _is_row(factor: PrimExpr, along: Var, everywhere: Sequence[Var]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside, may_divide_by_zero
 from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, Memory, loads
-from relaxpy.ir.arith.algebra.affine import Affine, as_poly
+from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
@@ -279,6 +279,14 @@ def strides_of(buffer: Buffer) -> Sequence[PrimExpr]:
         strides.insert(0, stride)
         stride = ops.mul(stride, ops.cast_to(size, "int64"))
     return tuple(strides)
+
+
+def position_of(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
+    """The position of an element in the memory of `buffer`, in elements from the first one."""
+    position = as_poly(0)
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        position = position + as_poly(index) * as_poly(stride)
+    return position
 
 
 def _is_compact(buffer: Buffer, extents: Sequence[PrimExpr]) -> bool:

@@ -6,11 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from relaxpy.exec.kernel.nest.bounds import unproved
-from relaxpy.exec.kernel.nest.nodes import Axis, loads
+from relaxpy.exec.kernel.nest.nodes import loads
+from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
-from relaxpy.ir.arith.algebra.affine import Affine, affine
-from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -78,7 +77,7 @@ def _initial(
             return None
         if not _same_iterations(store, update, serial):
             return None
-        renamed = _same_elements(store, before.axes, update, run.axes)
+        renamed = aligned_axes(store.indices, before.axes, update.indices, run.axes)
         written = {memory}
         for inner in runs(trees[position + 1 :]):
             written.update(roots.get(w.buffer, w.buffer) for w in inner.statement.writes)
@@ -94,43 +93,3 @@ def _same_iterations(store: Assignment, update: Assignment, serial: Container[Va
     """Whether both run in the same iterations of the enclosing loops `serial`."""
     axes = {axis.var: axis for axis in update.axes}
     return all(axis.has_bounds_of(axes[axis.var]) for axis in store.axes if axis.var in serial)
-
-
-def _same_elements(
-    store: Assignment,
-    store_axes: Sequence[Axis],
-    update: Assignment,
-    update_axes: Sequence[Axis],
-) -> Mapping[Var, PrimExpr] | None:
-    """The substitution of the update's axes for the store's, if both write the same elements."""
-    renamed: dict[Var, PrimExpr] = {}
-    if len(store_axes) != len(update_axes):
-        return None
-    for x, y in zip(store.indices, update.indices, strict=True):
-        f = affine(x, {a.var for a in store_axes})
-        g = affine(y, {a.var for a in update_axes})
-        assert f is not None
-        assert g is not None
-        if not f.offset.same(g.offset):
-            return None
-        pair = _pair(f, g, store_axes, update_axes)
-        if pair is None:
-            return None
-        for old, new in pair.items():
-            if renamed.setdefault(old, new) is not new:
-                return None
-    return renamed if len(renamed) == len(store_axes) else None
-
-
-def _pair(
-    f: Affine, g: Affine, f_axes: Sequence[Axis], g_axes: Sequence[Axis]
-) -> Mapping[Var, PrimExpr] | None:
-    """The substitution of the axis of g for that of f; None unless their bounds are the same."""
-    if not f.coefficients and not g.coefficients:
-        return {}
-    if len(f.coefficients) != 1 or len(g.coefficients) != 1:
-        return None
-    [(x, p)], [(y, q)] = f.coefficients.items(), g.coefficients.items()
-    a = next(axis for axis in f_axes if axis.var is x)
-    b = next(axis for axis in g_axes if axis.var is y)
-    return {x: ops.cast_to(y, x.dtype)} if a.has_bounds_of(b) and p.same(q) else None

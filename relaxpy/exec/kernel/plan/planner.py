@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from relaxpy.exec.kernel.nest.read import read
@@ -13,7 +14,7 @@ from relaxpy.exec.kernel.plan.memory import shared_memory
 from relaxpy.exec.kernel.plan.reshapes import reshaped_parameters, reshapes_first
 from relaxpy.exec.kernel.plan.schedule import schedule
 from relaxpy.exec.kernel.plan.statements import statements_of
-from relaxpy.exec.kernel.plan.tree import Plan
+from relaxpy.exec.kernel.plan.tree import Plan, accesses, runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -50,6 +51,7 @@ def make_plan(func: PrimFunc, name: str) -> Plan:
         nest.views,
         reshaped,
         frozenset(copied),
+        Counter(b for run in runs(first) for b in {a.buffer for a in accesses(run)}),
     )
 
 

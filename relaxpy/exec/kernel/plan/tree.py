@@ -6,6 +6,7 @@ which statements run in blocks of rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -180,7 +181,7 @@ class Plan:
     buffers to the owners of their memory, and `reshaped` maps those that are parameters in another
     shape to these. The trees are only correct for arguments that do not share memory which is
     written. No statement has the local buffers in `forwarded`: what reads them reads what they are
-    computed from.
+    computed from. `uses` has the number of runs that access a buffer.
     """
 
     func: PrimFunc
@@ -193,6 +194,7 @@ class Plan:
     views: Mapping[Buffer, Buffer]
     reshaped: Mapping[Buffer, Buffer]
     forwarded: frozenset[Buffer]
+    uses: Counter[Buffer]
 
     def root(self, buffer: Buffer) -> Buffer:
         """The buffer whose memory `buffer` uses."""
