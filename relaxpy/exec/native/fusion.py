@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
-from typing import TypeAlias
 
-from relaxpy.exec.kernel.nest.buffers import strides_of
+from relaxpy.exec.kernel.plan.dependence import meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run, Tree
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
 from relaxpy.exec.native.contract import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import walk
-from relaxpy.ir.tir.buffer import Buffer
-from relaxpy.ir.tir.expr import Call, PrimExpr, Var
-from relaxpy.ir.tir.substitution import mentions, substitute
+from relaxpy.ir.tir.expr import Call, Var
+from relaxpy.ir.tir.substitution import substitute
 
 
-def fused(trees: Iterable[Tree], root: Callable[[Buffer], Buffer]) -> Iterator[Tree]:
-    """The trees, with neighbouring runs joined where each iteration only meets its own elements.
-
-    `root` is the buffer whose memory a buffer uses.
-    """
+def fused(trees: Iterable[Tree], plan: Plan) -> Iterator[Tree]:
+    """The trees, with neighbouring runs joined where each iteration only meets its own elements."""
     last: Tree | None = None
     for tree in trees:
         both = None
         if isinstance(last, Run) and isinstance(tree, Run):
-            both = _joined(last, tree, root)
+            both = _joined(last, tree, plan)
         if both is None and last is not None:
             yield last
         last = both or tree
@@ -35,7 +30,7 @@ def fused(trees: Iterable[Tree], root: Callable[[Buffer], Buffer]) -> Iterator[T
         yield last
 
 
-def _joined(first: Run, second: Run, root: Callable[[Buffer], Buffer]) -> Run | None:
+def _joined(first: Run, second: Run, plan: Plan) -> Run | None:
     """One run of both, or None if that changes a result, or if one is a product of matrices."""
     if first.is_scalar or second.is_scalar:
         return None
@@ -58,13 +53,12 @@ def _joined(first: Run, second: Run, root: Callable[[Buffer], Buffer]) -> Run | 
     ):
         return None
     later = [s.substituted(renamed) for s in second.assignments]
-    variables = {a.var for a in first.loops}
-    before = [(s, list(s.elements())) for s in first.assignments]
-    after = [(s, list(s.elements())) for s in later]
-    for one, other in product(before, after):
-        if not all(_needs_own(*pair, root, variables) for pair in ((one, other), (other, one))):
+    for one, other in product(first.assignments, later):
+        if not meets_itself(one, other, first.loops, plan.shape_vars, plan.shared):
             return None
-    if product_of(first, root) is not None or product_of(second, root) is not None:
+        if _is_optional(one, other, plan) or _is_optional(other, one, plan):
+            return None
+    if product_of(first, plan.root) is not None or product_of(second, plan.root) is not None:
         return None
     count = len(second.axes if reduces else first.axes)
     axes, over = first.loops[:count], first.loops[count:]
@@ -95,39 +89,7 @@ def _in_order_of(second: Run, first: Run) -> Run:
     return first
 
 
-_Used: TypeAlias = tuple[Assignment, Sequence[tuple[Buffer, tuple[PrimExpr, ...]]]]
-
-
-def _needs_own(
-    writer: _Used, other: _Used, root: Callable[[Buffer], Buffer], variables: Iterable[Var]
-) -> bool:
-    """Whether an iteration of `other` needs what the same iteration of `writer` stores, at most."""
-    one = writer[0]
-    written = root(one.target)
-    member, accesses = other
-    for buffer, indices in accesses:
-        if root(buffer) is not written:
-            continue
-        if one.combine is not None or (member.combine is not None and buffer is member.target):
-            return False
-        if not _same_element(one, buffer, indices, variables):
-            return False
-    return True
-
-
-def _same_element(
-    writer: Assignment, buffer: Buffer, indices: Sequence[PrimExpr], variables: Iterable[Var]
-) -> bool:
-    """Whether an access is that of the element which `writer` stores, one for each iteration."""
-    if buffer.ndim != writer.target.ndim or writer.guards:
-        return False
-    if not all(a is b for a, b in zip(indices, writer.indices, strict=True)):
-        return False
-    if not all(any(mentions(i, {v}) for i in writer.indices) for v in variables):
-        return False
-    target = writer.target
-    same = all(a is b for a, b in zip(buffer.shape, target.shape, strict=True))
-    if same and not buffer.strides and not target.strides:
-        return True
-    strides = zip(strides_of(buffer), strides_of(target), strict=True)
-    return all(as_poly(a).same(as_poly(b)) for a, b in strides)
+def _is_optional(writer: Assignment, other: Assignment, plan: Plan) -> bool:
+    """Whether `other` uses what `writer` only stores in some iterations."""
+    written = plan.root(writer.target)
+    return bool(writer.guards) and any(plan.root(b) is written for b, _ in other.elements())

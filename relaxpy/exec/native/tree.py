@@ -106,7 +106,7 @@ class _Reader:
     def trees(self, trees: Sequence[Tree], serial: tuple[Axis, ...]) -> Iterator[Tree]:
         """The trees, of which neighbouring runs are fused."""
         read = (inner for tree in trees for inner in self._tree(tree, serial))
-        for tree in fused(read, self.plan.root):
+        for tree in fused(read, self.plan):
             yield in_lanes(tree) if isinstance(tree, Run) and tree.ordered else tree
 
     def _tree(self, tree: Tree, serial: tuple[Axis, ...]) -> Iterator[Tree]:
@@ -174,7 +174,7 @@ class _Reader:
             row = replace(row, var=Var(row.var.name, row.var.dtype))
         if size == 1:
             body = [_of_one_row(t, tile, row.var) if isinstance(t, Run) else t for t in body]
-        return replace(tile, axis=row, body=tuple(fused(body, self.plan.root)), size=size)
+        return replace(tile, axis=row, body=tuple(fused(body, self.plan)), size=size)
 
 
 def may_fail(tree: Tree) -> bool:
@@ -238,8 +238,12 @@ def _temporaries(run: Run, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
     """The buffers that only this run uses, which stores an element before it reads it."""
     counts: Counter[Buffer] = Counter()
     first: dict[Buffer, Assignment] = {}
+    elements: dict[Buffer, set[tuple[PrimExpr, ...]]] = {}
     for member in run.assignments:
-        for buffer in {b for b, _ in member.elements()}:
+        accessed = list(member.elements())
+        for buffer, indices in accessed:
+            elements.setdefault(buffer, set()).add(indices)
+        for buffer in {b for b, _ in accessed}:
             counts[buffer] += 1
             first.setdefault(buffer, member)
     for buffer, count in counts.items():
@@ -248,6 +252,7 @@ def _temporaries(run: Run, uses: Mapping[Buffer, int]) -> Iterator[Buffer]:
         if (
             count == uses[buffer]
             and stores
+            and len(elements[buffer]) == 1
             and not any(b is buffer for b, _ in member.read_elements())
         ):
             yield buffer

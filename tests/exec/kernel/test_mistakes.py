@@ -133,7 +133,7 @@ BODIES: dict[str, tuple[Mistake, str]] = {
 """,
     ),
     "fuse": (
-        always(fusion, "_needs_own"),
+        always(fusion, "meets_itself"),
         """
     for i in range(6):
         Y[i] = X[i] + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum, auto
 from itertools import groupby, product
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from relaxpy.exec.kernel.nest.bounds import bounds_of, bounds_of_axis, is_inject
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.arg_extremes import arg_extreme_of
 from relaxpy.exec.kernel.plan.conflicts import possible_conflicts
-from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement
+from relaxpy.exec.kernel.plan.statements import Access, Assignment, Compound, Statement, access
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly, quotient
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -109,13 +109,57 @@ def independent_axes(
     all others, so that their variables are the same. `roots` maps buffers to those of the same
     shape whose memory they use.
     """
-    compare = _Comparison(shape_vars)
-    axes = statement.axes
-    found = {axis.var for axis in axes if axis.var not in serial}
     own = _pairs(statement, statement) if reduces else _conflicts(statement, statement)
-    for x, y in own:
+    return _axes_that_agree(own, statement.axes, serial, shape_vars, roots)
+
+
+def meets_itself(
+    first: Assignment,
+    second: Assignment,
+    axes: Sequence[Axis],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> bool:
+    """Whether iterations of which one writes what the other accesses are the same one of `axes`.
+
+    Both statements are in these loops, and in the same iteration of those that enclose them.
+    """
+    loops = frozenset(axis.var for axis in axes)
+    serial = [axis for axis in first.axes if axis.var not in loops]
+    outer = {axis.var for axis in serial}
+    pairs = (
+        (writer.write, access(buffer, indices, loops | outer))
+        for writer, other in ((first, second), (second, first))
+        for buffer, indices in other.elements()
+        if roots.get(buffer, buffer) is roots.get(writer.target, writer.target)
+        if not loops <= _common_indices(writer.indices, indices)
+    )
+    return _axes_that_agree(pairs, (*serial, *axes), outer, shape_vars, roots) == loops
+
+
+def _common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
+    """The variables that are the same where both are those of one element."""
+    return {a for a, b in zip(first, second, strict=True) if a is b and isinstance(a, Var)}
+
+
+def _axes_that_agree(
+    pairs: Iterable[tuple[Access, Access]],
+    axes: Sequence[Axis],
+    serial: Container[Var],
+    shape_vars: Container[Var],
+    roots: Mapping[Buffer, Buffer],
+) -> frozenset[Var]:
+    """The variables that are the same whenever both of a pair access one element.
+
+    Those of loops in `serial` are known to be.
+    """
+    compare = _Comparison(shape_vars)
+    found = {axis.var for axis in axes if axis.var not in serial}
+    for x, y in pairs:
         root = roots.get(x.buffer, x.buffer)
-        if root is not roots.get(y.buffer, y.buffer):
+        if root is not roots.get(y.buffer, y.buffer) or found <= _common_indices(
+            x.indices, y.indices
+        ):
             continue
         x, y = (Access(root, a.indices, a.maps) for a in (x, y))
         directions = compare.directions(x, axes, y, axes, len(axes))

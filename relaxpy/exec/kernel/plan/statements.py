@@ -118,15 +118,18 @@ class Assignment:
         present = () if self.combine is None or self.initial is not None else (self.write,)
         return (*present, *found)
 
-    def read_elements(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
+    def read_elements(self) -> tuple[tuple[Buffer, tuple[PrimExpr, ...]], ...]:
         """The buffers and indices that an iteration of an accumulation or store reads."""
+        return self._read_elements
+
+    @cached_property
+    def _read_elements(self) -> tuple[tuple[Buffer, tuple[PrimExpr, ...]], ...]:
         sources = (self.value, *self.guards, *self.indices)
-        for load in (load for source in sources for load in loads(source)):
-            yield load.buffer, load.indices
+        return tuple((load.buffer, load.indices) for e in sources for load in loads(e))
 
     def elements(self) -> Iterator[tuple[Buffer, tuple[PrimExpr, ...]]]:
         """The same with the element of the target, and what the initial value reads."""
-        yield from self.read_elements()
+        yield from self._read_elements
         yield self.target, self.indices
         if self.initial is not None:
             yield from ((load.buffer, load.indices) for load in loads(self.initial))
@@ -165,7 +168,9 @@ class Assignment:
         if not values:
             return self
         values = {var: ops.cast_to(value, var.dtype) for var, value in values.items()}
-        return self.rewritten(lambda expr: substitute(expr, values))
+        named = ((values.get(a.var, a.var), a) for a in self.axes)
+        axes = tuple(Axis(var, a.start, a.stop) for var, a in named if isinstance(var, Var))
+        return replace(self, axes=axes).rewritten(lambda expr: substitute(expr, values))
 
     @property
     def name(self) -> str:
