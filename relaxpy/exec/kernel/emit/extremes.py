@@ -8,7 +8,7 @@ from dataclasses import replace
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Search, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Search, Tree, accesses, runs, written_memory
 from relaxpy.exec.kernel.plan.updates import reduction_identity
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -56,9 +56,8 @@ def _search(before: Sequence[Tree], run: Run, root: Callable[[Buffer], Buffer]) 
                 is_same = expected is not None and bool(expected == values)
                 return Search(values, extreme) if is_same else None
             case _:
-                writes = (w for r in runs((earlier,)) for w in r.statement.writes)
-        if any(root(write.buffer) in needed for write in writes):
-            return None
+                if not needed.isdisjoint(written_memory((earlier,), root)):
+                    return None
     return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, runs
+from relaxpy.exec.kernel.plan.tree import Contraction, Plan, Run, Tile, Tree, written_memory
 from relaxpy.exec.kernel.plan.updates import Update
 from relaxpy.ir.core.dtype import DataType
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -61,11 +61,7 @@ def row_products(plan: Plan) -> RowProducts:
             contraction = _contraction(product, run, load)
             if contraction is None:
                 continue
-            changed = {
-                plan.root(w.buffer)
-                for inner in runs(trees[position + 1 : number + 1])
-                for w in inner.statement.writes
-            }
+            changed = written_memory(trees[position + 1 : number + 1], plan.root)
             if changed.isdisjoint(plan.root(r.buffer) for r in product.statement.reads):
                 found[run] = contraction
                 products[product] = load.buffer

@@ -138,8 +138,11 @@ def meets_itself(
 
 
 def _common_indices(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> Set[Var]:
-    """The variables that are the same where both are those of one element."""
-    return {a for a, b in zip(first, second, strict=True) if a is b and isinstance(a, Var)}
+    """The variables that are the same where both are those of one element.
+
+    An access of all elements has no indices.
+    """
+    return {a for a, b in zip(first, second, strict=False) if a is b and isinstance(a, Var)}
 
 
 def _axes_that_agree(

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.nest.nodes import loads
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import For, Run, Tree, accesses, written_memory
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -78,12 +78,9 @@ def _initial(
         if not _same_iterations(store, update, serial):
             return None
         renamed = aligned_axes(store.indices, before.axes, update.indices, run.axes)
-        written = {memory}
-        for inner in runs(trees[position + 1 :]):
-            written.update(roots.get(w.buffer, w.buffer) for w in inner.statement.writes)
-        if renamed is None or any(
-            roots.get(load.buffer, load.buffer) in written for load in loads(store.value)
-        ):
+        written = {memory, *written_memory(trees[position + 1 :], lambda b: roots.get(b, b))}
+        operands = {roots.get(load.buffer, load.buffer) for load in loads(store.value)}
+        if renamed is None or not operands.isdisjoint(written):
             return None
         return position, substitute(store.value, renamed)
     return None

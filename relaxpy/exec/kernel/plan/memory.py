@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree, accesses, runs, written_memory
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import children
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -92,7 +92,7 @@ def exclusions(plan: Plan) -> Iterator[tuple[Buffer, tuple[Buffer, ...], int]]:
     for number, run in enumerate(members):
         for access in accesses(run):
             users.setdefault(plan.views.get(access.buffer, access.buffer), {})[number] = run
-    written = {plan.views.get(w.buffer, w.buffer) for run in members for w in run.statement.writes}
+    written = written_memory(plan.trees, lambda b: plan.views.get(b, b))
     earlier: set[Buffer] = set()
     for target in (b for b in buffers if b in written):
         earlier.add(target)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.exec.kernel.plan.tree import Run, Tree, runs
+from relaxpy.exec.kernel.plan.tree import Run, Tree, runs, written_memory
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -28,7 +28,7 @@ def reshaped_parameters(
     maps buffers to the buffers that own their memory.
     """
     writes = [w.buffer for run in runs(trees) for w in run.statement.writes]
-    unwritten = {*parameters}.difference(roots.get(b, b) for b in writes)
+    unwritten = {*parameters} - written_memory(trees, lambda b: roots.get(b, b))
     result = {}
     for tree in trees:
         match tree:

@@ -7,7 +7,7 @@ which statements run in blocks of rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from relaxpy.dataclass import dataclass
@@ -235,6 +235,11 @@ def runs(trees: Iterable[Tree]) -> Iterator[Run]:
                 yield from runs(body)
             case _:
                 pass
+
+
+def written_memory(trees: Iterable[Tree], root: Callable[[Buffer], Buffer]) -> set[Buffer]:
+    """The buffers whose memory `trees` write; `root` is that whose memory a buffer uses."""
+    return {root(write.buffer) for run in runs(trees) for write in run.statement.writes}
 
 
 def accesses(tree: Tree) -> Iterator[Access]:
