@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import cached_property
 from types import NoneType
 from typing import Any, NoReturn
 
@@ -41,6 +40,7 @@ from relaxpy.exec.runtime.packed import call_users
 from relaxpy.exec.runtime.registry import get_global_func
 from relaxpy.exec.runtime.values import Closure, ShapeTuple, Value, from_packed
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import FuncStructInfo, ObjectStructInfo, Var
 from relaxpy.ir.tir.ops import as_int
@@ -247,7 +247,7 @@ def _register(arg: object) -> Arg:
 class _Unsaved(Program):
     """The program of instructions, which has no saved form."""
 
-    @cached_property
+    @late_property
     @override
     def text(self) -> str:
         raise MisuseError(

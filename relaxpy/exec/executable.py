@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MethodType
@@ -27,6 +26,7 @@ from relaxpy.exec.runtime.checks import Signature
 from relaxpy.exec.runtime.instrument import Instrument
 from relaxpy.exec.runtime.values import CopiedByReference, Value, user_argument
 from relaxpy.frames import is_user_frame, keep_callback_frames
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.nodes import Constant
@@ -72,7 +72,7 @@ class Program:
         """The program that runs, after all passes."""
         return self._module if isinstance(self._module, IRModule) else self._module()
 
-    @cached_property
+    @late_property
     def text(self) -> str:
         """The saved form, which `reload` compiles: JSON with all constants.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property, wraps
+from functools import wraps
 from types import MethodType
 from typing import Any
 
@@ -24,6 +24,7 @@ from relaxpy.exec.runtime.values import describe, empty
 from relaxpy.exec.vm import VirtualMachine
 from relaxpy.ir.arith.prove import simplify
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.target import NAMES
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax import nodes as rx
@@ -83,7 +84,7 @@ class BasePyModule:
 
     # --- compilation
 
-    @cached_property
+    @late_property
     def executable(self) -> Executable:
         """The executable of all functions, including private ones."""
         module = self.ir_mod.clone()

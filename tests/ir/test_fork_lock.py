@@ -40,6 +40,24 @@ USES = {
         "from relaxpy.ir.core.fork_lock import ForkLock; lock = kept = ForkLock()",
         "kept.__enter__()",
     ),
+    "a late property": (
+        """
+from contextlib import contextmanager
+from relaxpy.ir.core.fork_lock import late_property
+class Computed:
+    @late_property
+    def value(self):
+        if threading.current_thread() is not threading.main_thread():
+            locked.set()
+            forked.wait()
+        return 1
+@contextmanager
+def computing():
+    assert Computed().value == 1
+    yield
+lock = computing()""",
+        "assert Computed().value == 1",
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from relaxpy.exec.kernel.emit.numpy import NumpyEmitter
 from relaxpy.exec.kernel.plan.planner import make_plan
 from relaxpy.exec.kernel.plan.tree import Plan
 from relaxpy.exec.kernel.report import KernelReport, report_of
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 
 
@@ -32,37 +33,28 @@ class Kernel:
         self.name = plan.name
         self.plan = plan
         self.is_native = False
-        self._form: NumpyForm | None = None
         self._report: KernelReport | None = None
         self._unchecked_name, self._functions = unchecked_name, functions
-        self._emitted: tuple[ast.FunctionDef, Unchecked | None] | None = None
 
     @property
     def report(self) -> KernelReport:
         """How each statement runs: on NumPy, unless another report has been set."""
         if self._report is None:
-            self._report = report_of(self._numpy_form().plan.trees)
+            self._report = report_of(self._numpy_form.plan.trees)
         return self._report
 
     @report.setter
     def report(self, report: KernelReport) -> None:
         self._report = report
 
-    @property
-    def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
-        # Until Python 3.12, a cached_property has a lock, which a forked child would inherit.
-        if self._emitted is None:
-            self._emitted = self._emit()
-        return self._emitted
-
+    @late_property
     def _numpy_form(self) -> NumpyForm:
-        if self._form is None:
-            self._form = numpy_form(self.plan)
-        return self._form
+        return numpy_form(self.plan)
 
-    def _emit(self) -> tuple[ast.FunctionDef, Unchecked | None]:
+    @late_property
+    def _definitions(self) -> tuple[ast.FunctionDef, Unchecked | None]:
         with _located(self.plan.func):
-            emitter = NumpyEmitter(self._numpy_form(), (self._unchecked_name,), self._functions)
+            emitter = NumpyEmitter(self._numpy_form, (self._unchecked_name,), self._functions)
             emitted = emitter.emitted()
         flatten_deep_loops([*emitted.checks, *emitted.work])
         unchecked = emitted.unchecked(self._unchecked_name)

@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from relaxpy.errors import (
 )
 from relaxpy.frames import is_user_frame
 from relaxpy.ir.core.dtype import BOOL, FLOAT64, INT64, DataType
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.expr import Var as SizeVar
@@ -121,7 +122,7 @@ class FunctionValue(CopiedByReference):
             about=self,
         )
 
-    @cached_property
+    @late_property
     def struct_info(self) -> rx.FuncStructInfo:
         """The struct info of the function (VAL-7)."""
         literals = {var: ops.const(value, var.dtype) for var, value in self._sizes.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from relaxpy.entry import user_facing
@@ -38,6 +38,7 @@ from relaxpy.ir.arith.rules import (
 )
 from relaxpy.ir.arith.stack import BAND, WORKING, from_below, is_nested, with_stack_space
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import map_children
 from relaxpy.ir.tir import expr as tir, ops
@@ -101,14 +102,14 @@ class Canonical:
         self.atom_bounds: dict[tir.PrimExpr, Interval] = {}
         self.atom_residues: dict[tir.PrimExpr, Residue] = {}
 
-    @cached_property
+    @late_property
     def without_inequalities(self) -> Canonical:
         """Canonical forms under the same facts but for the inequalities between several terms."""
         if not self.facts.negative:
             return self
         return Canonical(replace(self.facts, negative=()), self, self._depth)
 
-    @cached_property
+    @late_property
     def _inequalities(self) -> dict[Monomial, list[int]]:
         """The positions of the assumed inequalities by their monomials."""
         positions: dict[Monomial, list[int]] = {}

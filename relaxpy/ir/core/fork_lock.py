@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 T = TypeVar("T")
@@ -50,6 +51,25 @@ class Late(Generic[T]):
             if not self._value:
                 self._value.append(self._make())
             return self._value[0]
+
+
+if TYPE_CHECKING:
+    late_property = cached_property
+else:
+
+    class late_property(cached_property):  # noqa: N801 (a decorator)
+        """A cached property without the lock that all objects of a class share before Python 3.12.
+
+        Threads that need a value at once may each compute it.
+        """
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            values = instance.__dict__
+            if self.attrname not in values:
+                values[self.attrname] = self.func(instance)
+            return values[self.attrname]
 
 
 _LOCKS: Final[WeakSet[ForkLock]] = WeakSet()

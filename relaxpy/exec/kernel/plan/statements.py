@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from relaxpy.dataclass import dataclass
@@ -46,6 +45,7 @@ from relaxpy.exec.kernel.nest.nodes import (
 from relaxpy.exec.kernel.plan.initialisation import reduction_loops, with_initialisation
 from relaxpy.exec.kernel.plan.updates import Combine, Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.traverse import rewrite, walk
 from relaxpy.ir.op import Op
@@ -94,14 +94,14 @@ class Assignment:
     combine: Combine | None = None
     initial: PrimExpr | None = None
 
-    @cached_property
+    @late_property
     def update(self) -> Update | None:
         """How the target is combined with an operand, if it is."""
         if self.combine is not None:
             return Update(self.combine, self.value)
         return update_of(self.value, BufferLoad(self.target, self.indices), self.axes)
 
-    @cached_property
+    @late_property
     def write(self) -> Access:
         """The element that an iteration stores."""
         return access(self.target, self.indices, {a.var for a in self.axes})
@@ -111,7 +111,7 @@ class Assignment:
         """The write: one element in each iteration."""
         return (self.write,)
 
-    @cached_property
+    @late_property
     def reads(self) -> tuple[Access, ...]:
         """What an iteration reads, with the bounds of the loops."""
         found = _reads(expressions_of(self), {a.var for a in self.axes})
@@ -122,7 +122,7 @@ class Assignment:
         """The buffers and indices that an iteration of an accumulation or store reads."""
         return self._read_elements
 
-    @cached_property
+    @late_property
     def _read_elements(self) -> tuple[tuple[Buffer, tuple[PrimExpr, ...]], ...]:
         sources = (self.value, *self.guards, *self.indices)
         return tuple((load.buffer, load.indices) for e in sources for load in loads(e))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import field, replace
-from functools import cached_property
 from typing import Literal, TypeAlias
 
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import Span
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
 from relaxpy.ir.core.sharing import VisitBudget
 from relaxpy.ir.core.traverse import walk
@@ -228,7 +228,7 @@ class Surveyor:
         self.function(FunctionSite(func, str(name or "the function"), None), 0)
         return self.result
 
-    @cached_property
+    @late_property
     def _definitions(self) -> _Definitions:
         """The scopes of all variables, which only faulty uses need."""
         return _Definitions(self._roots)

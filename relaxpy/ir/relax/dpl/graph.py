@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import field
-from functools import cached_property
 from typing import TypeAlias
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.relax.analysis.variables import occurring_vars
 from relaxpy.ir.relax.dpl.alternatives import Goal, same_shape
 from relaxpy.ir.relax.dpl.context import Edge, PatternContext
@@ -77,7 +77,7 @@ class BindingGraph:
         """The variable that a value is bound to; itself if it is a variable."""
         return value if isinstance(value, Var) else self._bound_to.get(value)
 
-    @cached_property
+    @late_property
     def by_head(self) -> dict[Head | None, list[Var]]:
         """The variables by the heads of their values; those without values under None."""
         table: dict[Head | None, list[Var]] = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
 
 from typing_extensions import override
 
 from relaxpy.dataclass import dataclass
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.relax.dpl.alternatives import Goal
 from relaxpy.ir.relax.dpl.heads import Head, head_of, heads
 from relaxpy.ir.relax.dpl.matcher import Matcher, Matches
@@ -62,7 +62,7 @@ class ExprRule(Rule):
     func: Rewriter
     outer: tuple[DFPattern, ...] = ()
 
-    @cached_property
+    @late_property
     def heads(self) -> frozenset[Head] | None:
         """The heads of the expressions that the pattern may match; None stands for any head."""
         return heads(self.pattern)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from typing_extensions import override
 
 from relaxpy.errors import MisuseError, TransformError
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.traverse import rebuild, rename, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.relax.analysis.variables import binding_operands, bound_vars, occurring_vars
@@ -58,16 +58,16 @@ class DataflowBlockRewrite:
         self._bindings = list(block.bindings)
         self._changed = False
 
-    @cached_property
+    @late_property
     def _bound(self) -> set[Var]:
         """The variables that the function binds."""
         return set(bound_vars(self._function))
 
-    @cached_property
+    @late_property
     def _names(self) -> set[str]:
         return {var.name_hint for var in self._bound}
 
-    @cached_property
+    @late_property
     def _users(self) -> dict[Var, dict[object, str]]:
         """The users of each variable, with their names in messages."""
         users: dict[Var, dict[object, str]] = {}

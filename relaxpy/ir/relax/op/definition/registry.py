@@ -6,7 +6,6 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
@@ -24,6 +23,7 @@ from relaxpy.errors import (
     close_names,
     counted,
 )
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.op import Op, register_op_attr
 from relaxpy.ir.op_record import (
     CallArguments,
@@ -90,7 +90,7 @@ class OpDef:
         """The operator's parameters, as `help` and editors show them."""
         return self.signature.public
 
-    @cached_property
+    @late_property
     def signature(self) -> Signature:
         """The parameters, which text, printer and checks read."""
         return Signature(self.__wrapped__, is_rule=self._infer is None)

@@ -8,10 +8,10 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, get_args, get_origin
 
 from relaxpy.errors import MisuseError, StructInfoError, StructInfoTypeError, close_names, counted
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs
 from relaxpy.ir.op_record import CallArguments
 from relaxpy.ir.relax.nodes import Call, Expr, ShapeExpr, StructInfo, TensorStructInfo
@@ -46,11 +46,11 @@ class Signature:
         self.function = function
         self.is_rule = is_rule
 
-    @cached_property
+    @late_property
     def _python(self) -> inspect.Signature:
         return inspect.signature(self.function)
 
-    @cached_property
+    @late_property
     def _hints(self) -> dict[str, Any]:
         try:
             hints = typing.get_type_hints(self.function)
@@ -67,20 +67,20 @@ class Signature:
                 )
         return hints
 
-    @cached_property
+    @late_property
     def injected(self) -> dict[str, type]:
         """Parameters of the rule that receive the call or the context."""
         if not self.is_rule:
             return {}
         return {name: hint for name, hint in self._hints.items() if hint in (Call, Context)}
 
-    @cached_property
+    @late_property
     def public(self) -> inspect.Signature:
         """The parameters that users see."""
         parameters = self._python.parameters.items()
         return self._python.replace(parameters=[p for n, p in parameters if n not in self.injected])
 
-    @cached_property
+    @late_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of the operator in order."""
         out = []
@@ -93,12 +93,12 @@ class Signature:
             out.append(Parameter(name, kinds, members, variadic, parameter.default))
         return tuple(out)
 
-    @cached_property
+    @late_property
     def operands(self) -> tuple[Parameter, ...]:
         """The parameters that are operands."""
         return tuple(p for p in self.parameters if p.is_operand)
 
-    @cached_property
+    @late_property
     def attributes(self) -> dict[str, Parameter]:
         """The parameters that are attributes, by name."""
         return {p.name: p for p in self.parameters if not p.is_operand}
@@ -108,20 +108,20 @@ class Signature:
         """Whether the last parameter takes any number of operands."""
         return bool(self.operands) and self.operands[-1].variadic
 
-    @cached_property
+    @late_property
     def _counts(self) -> tuple[int, float]:
         """The least and the greatest number of operands."""
         most = math.inf if self.is_variadic else len(self.operands)
         return sum(p.required for p in self.operands), most
 
-    @cached_property
+    @late_property
     def _leading(self) -> tuple[str, ...]:
         """The parameters that the rule takes by position: those before `*rest` or `/`."""
         kinds = {name: p.kind for name, p in self._python.parameters.items()}
         last = max((k for k, kind in enumerate(kinds.values()) if kind in _ENDS), default=-1)
         return tuple(n for n in list(kinds)[: last + 1] if kinds[n] is not _ENDS[0])
 
-    @cached_property
+    @late_property
     def _by_position(self) -> tuple[Parameter, ...]:
         """The parameters that text passes by position: leading operands, all before `*rest`."""
         count = 0
@@ -134,20 +134,20 @@ class Signature:
                 count += 1
         return self.parameters[:count]
 
-    @cached_property
+    @late_property
     def _only_operands(self) -> int:
         """The number of operands if text passes all of them, and nothing else, by position."""
         operands = self.operands
         return len(operands) if self._by_position == operands and not self.is_variadic else -1
 
-    @cached_property
+    @late_property
     def _names(self) -> tuple[str, ...] | None:
         """The parameters in order, or None if some are positional-only or keyword-only."""
         parameters = self.public.parameters
         usual = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in parameters.values())
         return tuple(parameters) if usual else None
 
-    @cached_property
+    @late_property
     def _defaults(self) -> dict[str, object]:
         parameters = self.public.parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}

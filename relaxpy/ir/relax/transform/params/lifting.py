@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 from typing_extensions import override
 
 from relaxpy.errors import TransformError
+from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Attrs, Node
 from relaxpy.ir.core.traverse import rebuild, rename
 from relaxpy.ir.equality.structural import structural_equal, structural_hash
@@ -169,7 +169,7 @@ class Lifting:
                     images[cast("Var", binding.var)] = cast("Var", shared.binding.var)
         return [shared for shared in ordered if all(shared.variables)]
 
-    @cached_property
+    @late_property
     def outputs(self) -> list[tuple[Var, list[list[Var]]]]:
         """The results of the transformation, and the variables in each function that have them."""
         weights = [(w, [[m.weights[k]] for m in self.members]) for k, w in enumerate(self.weights)]
@@ -180,7 +180,7 @@ class Lifting:
             if any(not used.isdisjoint(v) for used, v in zip(self._used, variables, strict=True))
         ]
 
-    @cached_property
+    @late_property
     def sizes(self) -> list[int]:
         """The indices of shape variables of weights that only a shape can pass on."""
         sinfos = [_sinfo(var) for var, _ in self.outputs]
