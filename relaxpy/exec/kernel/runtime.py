@@ -29,6 +29,7 @@ from relaxpy.exec.kernel.row_blocks import blocks
 from relaxpy.exec.kernel.special import erf
 from relaxpy.exec.runtime.scalar import divisor
 from relaxpy.exec.runtime.settings import without_warnings
+from relaxpy.exec.runtime.values import empty as new_tensor
 
 Ufunc: TypeAlias = Any
 _MOST_POSITIONS = 1 << 60
@@ -82,6 +83,11 @@ def positions(start: int, stop: int, dtype: Any) -> Array:
     except MemoryError:
         pass
     raise RuntimeCheckError(f"a loop of {stop - start} iterations needs more memory than there is")
+
+
+def empty(shape: tuple[int, ...], kind: Any) -> Array:
+    """A new array. Errors: RuntimeCheckError: there is not enough memory."""
+    return new_tensor(shape, np.dtype(kind))
 
 
 def checked_index(index: Any, size: int, axis: int, title: str) -> int:

@@ -10,7 +10,7 @@ from relaxpy.exec.kernel.plan.tree import For, Tile, Tree, runs
 from relaxpy.exec.native.entry import Array, Integer, Number, size_names
 from relaxpy.exec.native.frame import RefusedError, storage_type
 from relaxpy.exec.native.interrupt import Interrupt
-from relaxpy.exec.native.llvm import BOOL, I8, I32, I64, POINTER, VOID, Function, Value
+from relaxpy.exec.native.llvm import BOOL, F64, I8, I32, I64, POINTER, VOID, Function, Value
 from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.parallel import slots
@@ -26,6 +26,8 @@ from relaxpy.ir.tir.ops import int_range
 
 _STACK_BYTES = 1 << 14
 """Up to so many bytes, a local buffer is on the stack."""
+_MOST_BYTES = 2.0**50
+"""The size of a local buffer is less."""
 
 
 class KernelEmitter:
@@ -136,6 +138,18 @@ class KernelEmitter:
         size = self.frame.index(_bytes(buffer))
         f.put(f"call void @{name}({target}, {source}, {size}, i1 false)")
 
+    def _overflows(self, size: IndexPoly) -> Value:
+        """Whether the terms of a size are so large that no memory has it, or 64 bits overflow."""
+        f = self.function
+        total: Value = f.const(F64, 0)
+        for monomial, factor in size.terms.items():
+            term: Value = f.const(F64, abs(factor))
+            for atom in monomial:
+                number = f.cast("sitofp", self.frame.atom(atom), F64.element)
+                term = term * f.intrinsic("fabs", number)
+            total = total + term
+        return f.compare("oge", total, _MOST_BYTES)
+
     def _trees(self, pointers: Sequence[Value]) -> None:
         with self.frame.level():
             self.frame.settle(pointers)
@@ -198,7 +212,9 @@ class KernelEmitter:
                 else:
                     frame.pointers[buffer] = f.alloca(type, max(number, 1))
                 continue
-            size = frame.index(count * (type.bits // 8))
+            count = count * (type.bits // 8)
+            f.leave(self._overflows(count))
+            size = frame.index(count)
             size = f.select(f.compare("sgt", size, 0), size, f.const(I64, 0)) + 63
             size = f.arithmetic("and", size, -64)
             offsets[buffer] = total

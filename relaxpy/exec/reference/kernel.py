@@ -23,7 +23,7 @@ from relaxpy.exec.runtime.scalar import (
     launched,
     unsupported,
 )
-from relaxpy.exec.runtime.values import Array, Value, describe, prim_value
+from relaxpy.exec.runtime.values import Array, Value, describe, empty, prim_value
 from relaxpy.ir.core.dtype import INT64, VOID, DataType
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.core.types import PointerType
@@ -574,6 +574,6 @@ def _uninitialised(shape: tuple[int, ...], dtype: DataType) -> Array:
     """New memory filled with NaN or the least integer, so that reads before writes are visible."""
     kind = dtype.numpy()
     shape = tuple(max(size, 0) for size in shape)
-    if dtype.is_float:
-        return np.full(shape, np.nan).astype(kind)
-    return np.full(shape, False if dtype.is_bool else int_range(dtype)[0], kind)
+    memory = empty(shape, kind)
+    memory.fill(np.nan if dtype.is_float else False if dtype.is_bool else int_range(dtype)[0])
+    return memory

@@ -194,3 +194,24 @@ def test_native_code_refuses_exactly_what_is_outside(
             before = len(kernel.refused)
             found = kernel.same(m, n, A, np.arange(8) % 5, ZEROS)
             assert (found is not None) == (len(kernel.refused) > before)
+
+
+@pytest.mark.parametrize(
+    ("shape", "number"),
+    [("n, n", 2**31), ("n, n", 2**32 + 1), ("n * 4,", 2**60), ("n + 5,", 2**63 - 3)],
+)
+def test_local_memory_whose_size_overflows(
+    shape: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 64 bits, there would be memory of another size."""
+    last = "n - 1, n - 1" if shape == "n, n" else "n - 1"
+    first = last.replace("n - 1", "0")
+    body = [
+        f'P = T.alloc_buffer(({shape}), "float32")',
+        f"P[{first}] = A[1]",
+        f"P[{last}] = A[2]",
+        f"B[0] = P[{first}] + P[{last}]",
+    ]
+    kernel = claim(monkeypatch, body, PARAMS)
+    kernel.runs(0, 3, A, np.arange(8), ZEROS)
+    kernel.fails("cannot allocate a float32 tensor", 0, number, A, np.arange(8), ZEROS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,6 +19,8 @@ from relaxpy.ir.tir.expr import PrimExpr, Var
 
 _MAX_LITERAL_ELEMENTS = 32
 """The largest number of elements of a constant that is written as numbers."""
+_SMALL = 1 << 30
+"""Buffers of fewer elements are taken to fit in memory."""
 
 
 def allocations(
@@ -42,7 +45,9 @@ def allocations(
 def fresh(scope: KernelScope, buffer: Buffer) -> ast.expr:
     """New memory with the shape of `buffer`."""
     shape = tuple(extent(scope, size) for size in buffer.shape)
-    return call("np.empty", shape, dtype_name(buffer.dtype))
+    count = math.prod(map(as_poly, buffer.shape), start=as_poly(1)).constant
+    is_small = count is not None and count < _SMALL
+    return call("np.empty" if is_small else "rt.empty", shape, dtype_name(buffer.dtype))
 
 
 def extent(scope: KernelScope, size: PrimExpr) -> ast.expr:

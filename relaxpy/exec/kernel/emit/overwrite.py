@@ -240,5 +240,5 @@ def _is_new(value: ast.expr) -> bool:
         return False
     ufunc = ufunc_of(value)
     if ufunc is None:
-        return ast.unparse(value.func) == "np.empty"
+        return ast.unparse(value.func) in ("np.empty", "rt.empty")
     return ufunc.signature is None and len(value.args) == ufunc.nin and not value.keywords
