@@ -334,12 +334,20 @@ class Frame(ABC):
                 if step == -1:
                     last = self.integer("add", first, self.function.const(I64, across - 1))
                     first = self.integer("mul", last, self.function.const(I64, -1))
-                offset = self.integer("add", self.index(linear.offset), first)
-                return Address(self._element(pointer, offset, type), None, across, step == -1)
+                place = self._place_of(pointer, linear.offset, first, type)
+                return Address(place, None, across, step == -1)
         offset = self.index(position)
         if offset.type.lanes == 1:
-            return Address(self._element(pointer, offset, type), None, 1)
+            none = self.function.const(I64, 0)
+            return Address(self._place_of(pointer, position, none, type), None, 1)
         return Address(pointer, offset, across)
+
+    def _place_of(self, pointer: Value, position: IndexPoly, more: Value, type: Type) -> Value:
+        """The address at a position and `more`; those at constant distances have one register."""
+        distance = position.terms.get((), 0)
+        offset = self.integer("add", self.index(position - distance), more)
+        place = self._element(pointer, offset, type)
+        return self._element(place, self.function.const(I64, distance), type)
 
     def _element(self, pointer: Value, offset: Value, type: Type) -> Value:
         if offset.name == "0":

@@ -191,14 +191,19 @@ def _written_out(
     term: Term, order: str, extents: Mapping[str, PrimExpr], summed: Sequence[str]
 ) -> Callable[..., Any]:
     elements: list[dict[str, PrimExpr]] = [{}]
+    width = 1
     for axis in summed:
         size = extents[axis]
         assert isinstance(size, tir.IntImm)
         elements = [p | {axis: number(k)} for p in elements for k in range(size.value)]
+        width = size.value
 
     def element(*index: PrimExpr) -> Any:
         outer = dict(zip(order, index, strict=True))
-        return folded(ops.add, (term(outer, element) for element in elements))
+        values = [term(outer, element) for element in elements]
+        # The sums of rows do not wait for each other.
+        rows = (values[first : first + width] for first in range(0, len(values), width))
+        return folded(ops.add, (folded(ops.add, row) for row in rows))
 
     return element
 
