@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from functools import reduce
 
 from relaxpy.entry import user_facing
@@ -37,30 +38,44 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     if len(buffers) < 2:
         return False
     source, target = buffers[0], buffers[-1]
-    nest = _Nest()
+    outside: list[For | BlockRealize] = []
     stmt: Stmt = func.body
     while True:
         match stmt:
-            case For(body=body):
-                if not isinstance(body, (For, BlockRealize)):
-                    return False
-                nest.enter_loop(stmt)
+            case For(body=For() | BlockRealize() as body):
+                outside.append(stmt)
                 stmt = body
             case BlockRealize(block=block):
-                if not nest.enter_block(stmt):
-                    return False
+                outside.append(stmt)
                 stmt = block.body
-            case BufferStore(value=BufferLoad() as load):
-                same = nest.analyzer.can_prove_equal
-                return (
-                    load.buffer is source
-                    and stmt.buffer is target
-                    and same(_count(source), _count(target))
-                    and same(_flat_index(source, load.indices), _flat_index(target, stmt.indices))
-                    and nest.fills(target, stmt.indices)
-                )
+            case BufferStore(buffer=written, indices=indices, value=BufferLoad() as load):
+                if load.buffer is not source or written is not target:
+                    return False
+                return _copies(outside, source, load.indices, target, indices)
             case _:
                 return False
+
+
+def _copies(
+    outside: Sequence[For | BlockRealize],
+    source: Buffer,
+    read: tuple[tir.PrimExpr, ...],
+    target: Buffer,
+    written: tuple[tir.PrimExpr, ...],
+) -> bool:
+    """Whether a store inside these loops and blocks copies all elements in row-major order."""
+    nest = _Nest()
+    for stmt in outside:
+        if isinstance(stmt, For):
+            nest.enter_loop(stmt)
+        elif not nest.enter_block(stmt):
+            return False
+    same = nest.analyzer.can_prove_equal
+    return (
+        same(_count(source), _count(target))
+        and same(_flat_index(source, read), _flat_index(target, written))
+        and nest.fills(target, written)
+    )
 
 
 class _Nest:
