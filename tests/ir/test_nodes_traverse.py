@@ -1,17 +1,21 @@
 """Walking and rewriting: each node once, what is shared stays shared."""
 
+from itertools import product
+
 import pytest
 
-from relaxpy.ir.core.traverse import children, map_children, rename, rewrite, walk
+from relaxpy.ir.core.traverse import children, map_children, occurrences, rename, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.relax.nodes import TensorStructInfo as Tensor
 from relaxpy.ir.relax.rewrite.update import update_struct_info
-from relaxpy.ir.tir import expr as tir, ops
-from relaxpy.ir.tir.buffer import decl_buffer
+from relaxpy.ir.te import tensor as te
+from relaxpy.ir.te.lower import create_prim_func
+from relaxpy.ir.tir import expr as tir, intrin, ops, reduce
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad, IterVar, decl_buffer
 from relaxpy.ir.tir.prim_func.function import PrimFunc
-from relaxpy.ir.tir.stmt import BufferStore, Evaluate, For, SeqStmt
+from relaxpy.ir.tir.stmt import Block, BufferStore, Evaluate, For, SeqStmt, Stmt
 from relaxpy.ir.tir.substitution import substitute
 
 N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
@@ -41,6 +45,21 @@ def test_walk_enters_no_variables():
     buffer = decl_buffer((N,), "float32", "A")
     assert N not in list(walk(buffer[0]))
     assert list(walk(X))[-1] is X
+
+
+def test_occurrences_are_those_of_a_walk():
+    a, k = te.placeholder((4, 5), name="a"), te.reduce_axis((0, 5), name="k")
+    total = te.compute((4,), lambda i: reduce.sum(intrin.exp(a[i, k // 2]), axis=k))
+    x = tir.Var("x", "int32")
+    let = tir.Let(x, tir.IntImm("int32", 3), x % 2 + tir.SizeVar("s"))
+    called = intrin.call_extern("int32", "f", let)
+    roots = [create_prim_func([a, total]).body, total.op.body[0], let, called]
+    names = "Var SizeVar Call FloorDiv FloorMod Let Cast BinaryOpExpr PrimExpr"
+    classes = [getattr(tir, name) for name in names.split()]
+    classes += [BufferLoad, Buffer, IterVar, BufferStore, Block, SeqStmt, Stmt, te.Tensor, Op]
+    for root, one, other in product(roots, classes, classes):
+        expected = [node for node in walk(root) if isinstance(node, (one, other))]
+        assert list(occurrences(root, one, other)) == expected
 
 
 def test_walk_is_not_limited_by_depth():

@@ -8,7 +8,7 @@ from itertools import chain
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, occurrences, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.op_record import CallKind
 from relaxpy.ir.relax import nodes as rx
@@ -89,7 +89,7 @@ def written_params(kernel: PrimFunc) -> frozenset[int]:
     """The positions of the parameters whose memory `kernel` may write."""
     written: set[Node] = set()
     views: list[tuple[Node, Node]] = []
-    for node in walk(kernel.body):
+    for node in occurrences(kernel.body, BufferStore, MatchBufferRegion, tir.Call):
         match node:
             case BufferStore(buffer=buffer):
                 written.add(buffer.data)

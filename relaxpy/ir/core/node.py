@@ -28,7 +28,8 @@ class Node:
     `_compared_as` maps a field to the attribute that structural equality compares in its place.
     `_derived_from` are the fields from whose struct info that of the node follows; None means that
     it depends on all fields. Nodes that are `_shared` form a graph: two programs are equal only if
-    they use the same ones several times.
+    they use the same ones several times. A class has `_bits`, and `_bits_inside` are those of the
+    classes that may occur in a node, itself included; where that is not known, all bits are set.
     """
 
     __slots__ = ("__weakref__", "_nodes")
@@ -43,6 +44,8 @@ class Node:
     _variable: ClassVar[bool] = False
     _defines_itself: ClassVar[bool] = False
     _shared: ClassVar[bool] = False
+    _bits: ClassVar[int] = -1
+    _bits_inside: int = -1
 
     def same_as(self, other: object) -> bool:
         """Return whether `other` is this node itself."""

@@ -51,6 +51,38 @@ def tree_size(root: Node) -> int:
     return sizes[root]
 
 
+def occurrences(root: Node, *kinds: type[N]) -> Iterator[N]:
+    """Visit the nodes of some classes, in the order of `walk`.
+
+    Nodes that contain none are not entered.
+    """
+    bits = 0
+    for kind in kinds:
+        bits |= kind._bits
+    return _occurrences(root, kinds, bits) if root._bits_inside & bits else iter(())
+
+
+def _occurrences(root: Node, kinds: tuple[type[N], ...], bits: int) -> Iterator[N]:
+    visited = {id(root)}
+    stack = [(root, iter(root._children()))]
+    while stack:
+        node, remaining = stack[-1]
+        for child in remaining:
+            key = id(child)
+            if not child._bits_inside & bits or key in visited:
+                continue
+            visited.add(key)
+            if not child._variable and (operands := child._children()):
+                stack.append((child, iter(operands)))
+                break
+            if isinstance(child, kinds):
+                yield child
+        else:
+            stack.pop()
+            if isinstance(node, kinds):
+                yield node
+
+
 def map_children(fn: Callable[[Node], Node], node: N) -> N:
     """Rebuild `node` with `fn` applied to its children, or return `node` if none changed."""
     changes = _changes(fn, node)

@@ -14,7 +14,7 @@ from relaxpy.entry import user_facing
 from relaxpy.errors import MisuseError
 from relaxpy.ir.core.dtype import FLOAT32, INT32, DataType
 from relaxpy.ir.core.node import EMPTY_ATTRS, Attrs, Node, as_attrs
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.te.tag import tagged
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, IterVar, Range, decl_buffer
@@ -282,9 +282,8 @@ def loaded_tensors(exprs: Sequence[PrimExpr]) -> tuple[Tensor, ...]:
     """Return the tensors that `exprs` read, in the order of their first load."""
     tensors: dict[Tensor, None] = {}
     for expr in exprs:
-        for node in walk(expr):
-            if isinstance(node, ProducerLoad):
-                tensors.setdefault(node.producer)
+        for load in occurrences(expr, ProducerLoad):
+            tensors.setdefault(load.producer)
     return tuple(tensors)
 
 
@@ -379,7 +378,7 @@ def _axis_names(
 def _check_reductions(name: str, body: tuple[PrimExpr, ...]) -> None:
     for expr in body:
         sources = expr.source if isinstance(expr, Reduce) else (expr,)
-        if any(isinstance(n, Reduce) for source in sources for n in walk(source)):
+        if any(True for source in sources for _ in occurrences(source, Reduce)):
             raise MisuseError(f"{name}: Reductions are only allowed at the top level of compute")
     first = body[0]
     same = all(

@@ -62,6 +62,7 @@ class Var(PrimExpr):
         object.__setattr__(node, "number", next(_numbers))
         object.__setattr__(node, "_nodes", ())
         object.__setattr__(node, "height", 0)
+        object.__setattr__(node, "_bits_inside", cls._own_bit)
         object.__setattr__(node, "dtype", value_dtype)
         object.__setattr__(node, "type_annotation", annotation)
         return node

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import count
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeAlias, Union, cast
 from weakref import ref
@@ -56,6 +57,7 @@ if hasattr(os, "register_at_fork"):
     # A child has none of the threads that held the lock. (A ForkLock would take longer.)
     os.register_at_fork(after_in_child=_interned.renew_lock)
 
+_class_bits = (1 << n for n in count(1))
 _set_field = object.__setattr__
 _CHAINED = frozenset(DataType(f"int{bits}") for bits in (8, 16, 32, 64))
 
@@ -74,7 +76,9 @@ def _identity(value: object) -> object:
 class PrimExpr(Node):
     """A scalar (or vector) expression. `a == b` builds EQ, whose bool is structural equality."""
 
-    __slots__ = ("dtype", "height")
+    __slots__ = ("_bits_inside", "dtype", "height")
+    _bits = 0
+    _own_bit: ClassVar[int]
     _stored: ClassVar[tuple[str, ...]] = ()
     #: Chained signed operations, such as a + b - c, count as one level of nesting.
     _chain: ClassVar[str | None] = None
@@ -85,6 +89,10 @@ class PrimExpr(Node):
     @override
     def __init_subclass__(cls) -> None:
         cls._stored = tuple(name for name in cls._fields if name != "dtype")
+        cls._own_bit, cls._bits = next(_class_bits), 0
+        for base in cls.__mro__:
+            if issubclass(base, PrimExpr):
+                base._bits |= cls._own_bit
 
     @classmethod
     def _make(cls, dtype: DataType, *values: object) -> Self:
@@ -100,6 +108,13 @@ class PrimExpr(Node):
             _set_field(new, "dtype", dtype)
             _set_field(new, "_nodes", tuple(operands))
             _set_field(new, "height", cls._height_over(operands))
+            bits = cls._own_bit
+            for operand in operands:
+                if isinstance(operand, PrimExpr):
+                    bits |= operand._bits_inside
+                elif not operand._variable and operand._children():
+                    bits = -1
+            _set_field(new, "_bits_inside", bits)
             fresh = _Entry(new, _interned.forget)
             fresh.key = key
             with _interned.lock:

@@ -45,6 +45,7 @@ class Stmt(Node):
     """The base class of statements, which compare by identity."""
 
     __slots__ = ()
+    _bits = 1  # which no expression has inside
 
 
 def _set(node: Node, **fields: object) -> None:
@@ -368,6 +369,7 @@ class Evaluate(Stmt):
 class MatchBufferRegion(Node):
     """Declares `buffer` as a view of the region `source`."""
 
+    _bits = Stmt._bits  # only blocks have them
     _fields = ("source", "buffer")
     _binds = frozenset(("buffer",))
     buffer: Buffer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import TypeVar, cast
 
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import map_children, rewrite, walk
+from relaxpy.ir.core.traverse import map_children, occurrences, rewrite
 from relaxpy.ir.tir.expr import IntImm, PrimExpr, Var
 
 N = TypeVar("N", bound=Node)
@@ -16,7 +16,7 @@ def mentions(value: PrimExpr, variables: Container[Var]) -> bool:
     """Return whether any of `variables` occurs in `value`."""
     if isinstance(value, (Var, IntImm)):
         return isinstance(value, Var) and value in variables
-    return any(isinstance(node, Var) and node in variables for node in walk(value))
+    return any(var in variables for var in occurrences(value, Var))
 
 
 def substitute(

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
 from relaxpy.ir.tir.expr import BinaryOpExpr, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Var
 
@@ -101,7 +101,8 @@ def obliged(
 
 def may_fail(expr: PrimExpr, axes: Sequence[Axis], shape_vars: Container[Var]) -> bool:
     """Whether a load in `expr` may be out of bounds, or an integer divisor may be zero."""
-    return any(True for node in walk(expr) for _ in obliged(node, axes, shape_vars))
+    nodes = occurrences(expr, BufferLoad, *_DIVISIONS)
+    return any(True for node in nodes for _ in obliged(node, axes, shape_vars))
 
 
 def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ()) -> bool:
@@ -109,9 +110,9 @@ def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ())
 
     While a loop in `axes` runs, neither its extent nor a factor of its extent is zero.
     """
-    lost = {node.b for node in walk(expr) if may_divide_by_zero(node)}
+    lost = {node.b for node in occurrences(expr, *_DIVISIONS) if may_divide_by_zero(node)}
     if lost:
-        lost -= {node.b for node in walk(result) if may_divide_by_zero(node)}
+        lost -= {node.b for node in occurrences(result, *_DIVISIONS) if may_divide_by_zero(node)}
     if not lost:
         return True
     extents = [axis.extent for axis in axes]
@@ -121,6 +122,9 @@ def keeps_divisions(expr: PrimExpr, result: PrimExpr, axes: Sequence[Axis] = ())
         or (len(as_poly(divisor).terms) == 1 and factors.issuperset(as_poly(divisor).atoms()))
         for divisor in lost
     )
+
+
+_DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 
 
 def may_divide_by_zero(node: Node) -> TypeGuard[BinaryOpExpr]:

@@ -11,13 +11,13 @@ from relaxpy.exec.kernel.nest.bounds import is_injective, is_inside, may_divide_
 from relaxpy.exec.kernel.nest.nodes import Alloc, Axis, Local, Memory, loads
 from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, as_poly
 from relaxpy.ir.core.dtype import DataType
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences, walk
 from relaxpy.ir.core.types import PointerType
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferRegion, Range
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.intrin import if_then_else
-from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion
+from relaxpy.ir.tir.stmt import Allocate, BufferStore, MatchBufferRegion, Stmt
 
 if TYPE_CHECKING:
     from relaxpy.ir.tir.prim_func.function import PrimFunc
@@ -40,11 +40,7 @@ class BufferTable:
         self._arguments = frozenset(func.buffer_map.values())
         self._known: set[Buffer] = set(self._arguments)
         self._fixed: set[Var] = set(func.params)
-        self._stored = {
-            node.buffer.data if isinstance(node, BufferStore) else node.source.buffer.data
-            for node in walk(func.body)
-            if isinstance(node, (BufferStore, MatchBufferRegion))
-        }
+        self._stored = {buffer.data for buffer in written_buffers(func.body)}
         for param, buffer in func.buffer_map.items():
             self._memory[param] = self._memory[buffer.data] = buffer
             self._fixed |= variables_of(buffer)
@@ -254,10 +250,17 @@ class BufferTable:
         return Memory(buffer, region, buffer.ndim - ndim)
 
 
+def written_buffers(stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers in `stmt` that it writes or makes views of."""
+    nodes: Iterator[BufferStore | MatchBufferRegion]
+    nodes = occurrences(stmt, BufferStore, MatchBufferRegion)
+    return (n.buffer if isinstance(n, BufferStore) else n.source.buffer for n in nodes)
+
+
 def variables_of(buffer: Buffer) -> set[Var]:
     """The variables in the shape, strides and offset of `buffer`."""
     layout = (*buffer.shape, *buffer.strides, buffer.elem_offset)
-    return {node for expr in layout for node in walk(expr) if isinstance(node, Var)}
+    return {node for expr in layout for node in occurrences(expr, Var)}
 
 
 def _position(buffer: Buffer, indices: Indices) -> PrimExpr:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from relaxpy.dataclass import dataclass
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.op import Op
 from relaxpy.ir.relax.nodes import GlobalVar
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, Range
@@ -266,7 +266,7 @@ def substituted(items: tuple[Item, ...], values: Mapping[Var, PrimExpr]) -> tupl
 
 def loads(expr: Node) -> Iterator[BufferLoad]:
     """The loads in `expr`, including those in indices."""
-    return (node for node in walk(expr) if isinstance(node, BufferLoad))
+    return occurrences(expr, BufferLoad)
 
 
 def stored_buffers(items: tuple[Item, ...]) -> set[Buffer]:
@@ -286,7 +286,7 @@ EXTERNAL_CALLS = frozenset(
 
 def external_calls(expr: Node) -> Iterator[Call]:
     """The calls in `expr` of functions outside the kernel, which may have effects."""
-    return (node for node in walk(expr) if isinstance(node, Call) and is_external(node))
+    return (call for call in occurrences(expr, Call) if is_external(call))
 
 
 def is_external(call: Call) -> bool:
@@ -304,4 +304,4 @@ def callee_name(call: Call) -> str:
 
 def passed_memory(expr: Node) -> Iterator[Memory]:
     """The memory that calls in `expr` take as arguments."""
-    return (node for node in walk(expr) if isinstance(node, Memory))
+    return occurrences(expr, Memory)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from relaxpy.errors import CompileError
 from relaxpy.exec.kernel.nest.bounds import is_range_inside, keeps_divisions, may_fail
-from relaxpy.exec.kernel.nest.buffers import BufferTable
+from relaxpy.exec.kernel.nest.buffers import BufferTable, written_buffers
 from relaxpy.exec.kernel.nest.nodes import (
     EXTERNAL_CALLS,
     Axis,
@@ -34,7 +34,7 @@ from relaxpy.exec.runtime.scalar import SUPPORTED, display_name, launched
 from relaxpy.ir.arith.algebra.affine import affine, as_poly
 from relaxpy.ir.core.dtype import BOOL, VOID
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, map_children, rewrite, tree_size, walk
+from relaxpy.ir.core.traverse import children, map_children, occurrences, rewrite, tree_size, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -209,7 +209,7 @@ class _Reader:
             else:
                 values[iter_var.var] = value
             if iter_var.iter_type != IterVarKind.CommReduce:
-                spatial |= {node for node in walk(bound) if isinstance(node, Var)}
+                spatial.update(occurrences(bound, Var))
             elif iter_var.dom is not None:
                 reduced.append((self.value(bound), iter_var.dom.min))
         bound_block = substitute(unbound, values)
@@ -389,11 +389,7 @@ class _Reader:
 
     def _is_bound_here(self, var: Var, value: PrimExpr, body: Stmt) -> bool:
         """Whether `value` must be evaluated here, and not where `body` uses `var`."""
-        written = {
-            self.buffers.root(node.buffer if isinstance(node, BufferStore) else node.source.buffer)
-            for node in walk(body)
-            if isinstance(node, (BufferStore, MatchBufferRegion))
-        }
+        written = set(map(self.buffers.root, written_buffers(body)))
         called = any(True for _ in external_calls(value))
         reads = {self.buffers.root(load.buffer) for load in loads(value)}
         passed_on = reads and any(True for _ in external_calls(body))

@@ -11,7 +11,7 @@ from relaxpy.exec.kernel.nest.domain import conjuncts, split
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.loops import canonical, coalesced_axis
 from relaxpy.exec.kernel.plan.statements import Assignment
-from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.core.traverse import occurrences
 from relaxpy.ir.tir.buffer import BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
 from relaxpy.ir.tir.substitution import mentions, substitute
@@ -37,9 +37,9 @@ def _coalesced_once(
     Whatever depends on the outer axis of a pair depends on the inner one, too.
     """
     exprs = (*statement.indices, *statement.guards, statement.value)
-    loads = (node for e in exprs for node in walk(e) if isinstance(node, BufferLoad))
+    loads = (load for e in exprs for load in occurrences(e, BufferLoad))
     used = [
-        {node for node in walk(e) if isinstance(node, Var)}
+        set(occurrences(e, Var))
         for e in (*exprs, *(index for load in loads for index in load.indices))
     ]
     pairs = (

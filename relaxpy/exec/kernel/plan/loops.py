@@ -30,7 +30,7 @@ from relaxpy.ir.arith.algebra.affine import Affine, IndexPoly, affine, as_poly, 
 from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.dtype import INT64
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite, walk
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import BufferLoad, Range
 from relaxpy.ir.tir.expr import (
@@ -211,8 +211,8 @@ def _is_index(expr: PrimExpr) -> bool:
 def _divides(expr: PrimExpr, variables: Container[Var] | None = None) -> bool:
     """Whether a quotient or remainder (of one of `variables`) occurs in `expr`."""
     return any(
-        isinstance(node, (FloorDiv, FloorMod)) and (variables is None or mentions(node, variables))
-        for node in walk(expr)
+        variables is None or mentions(node, variables)
+        for node in occurrences(expr, FloorDiv, FloorMod)
     )
 
 
@@ -341,9 +341,9 @@ def _with_init_conditions(
 
 def _split_points(loop: Loop, var: Var) -> list[IndexPoly]:
     """The weights of the digits of `var` that the body of `loop` uses."""
-    nodes = (node for item in loop.body for expr in _all_expressions(item) for node in walk(expr))
-    points = (_split_point(node, var) for node in nodes if isinstance(node, (FloorDiv, FloorMod)))
-    return [point for point in points if point is not None]
+    exprs = (expr for item in loop.body for expr in _all_expressions(item))
+    divisions = (node for expr in exprs for node in occurrences(expr, FloorDiv, FloorMod))
+    return [p for p in (_split_point(node, var) for node in divisions) if p is not None]
 
 
 def _split_point(division: BinaryOpExpr, var: Var) -> IndexPoly | None:

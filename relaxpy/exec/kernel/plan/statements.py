@@ -47,7 +47,7 @@ from relaxpy.exec.kernel.plan.updates import Combine, Update, update_of
 from relaxpy.ir.arith.algebra.affine import Affine, affine, as_poly
 from relaxpy.ir.core.fork_lock import late_property
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rewrite
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad, decl_buffer
@@ -572,7 +572,7 @@ def _points_eliminated(box: Box) -> Box:
 
 def _branch_conditions(value: PrimExpr) -> Iterator[PrimExpr]:
     """The conditions of the if_then_else in `value`, outer ones first, as they decide most."""
-    for node in reversed(list(walk(value))):
+    for node in reversed(list(occurrences(value, Call))):
         match node:
             case Call(op=Op(name="tir.if_then_else"), args=(condition, *_)):
                 yield condition

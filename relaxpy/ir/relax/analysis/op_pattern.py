@@ -10,7 +10,7 @@ from typing import TypeGuard
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.relax.expect import expect
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -72,11 +72,11 @@ def is_row_wise(func: PrimFunc) -> bool:
         if block is None or _kind_of(block) not in _ROW_WISE:
             return False
         reduced = [a.var for a in block.iter_vars if a.iter_type is tir.IterVarKind.CommReduce]
-        store = next(node for node in walk(block.body) if isinstance(node, BufferStore))
+        store = next(occurrences(block.body, BufferStore))
         first = store.indices[0] if store.indices else None
         if not isinstance(first, tir.Var) or first in reduced:
             return False
-        loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
+        loads = list(occurrences(block.body, BufferLoad))
         if any(_mentioned(load.indices[0], set(reduced)) for load in loads if load.indices):
             return False
     return True
@@ -90,9 +90,9 @@ def multiplies_batches(func: PrimFunc) -> bool:
         variables = {axis.var for axis in block.iter_vars}
         if not _is_contraction(block, variables):
             continue
-        store = next(node for node in walk(block.body) if isinstance(node, BufferStore))
+        store = next(occurrences(block.body, BufferStore))
         shared = set(store.indices)
-        for factor in (n for n in walk(store.value) if isinstance(n, BufferLoad)):
+        for factor in occurrences(store.value, BufferLoad):
             shared &= {var for index in factor.indices for var in _mentioned(index, variables)}
         return bool(shared)
     return False
@@ -126,12 +126,12 @@ def _has_block(node: Node) -> bool:
 
 @memoised
 def _kind_of(block: Block) -> OpPatternKind:
-    stores = [node for node in walk(block.body) if isinstance(node, BufferStore)]
+    stores = list(occurrences(block.body, BufferStore))
     if not stores or any(not _same(stores[0].indices, s.indices) for s in stores):
         return OpPatternKind.OPAQUE
     store = stores[-1]
     variables = {axis.var for axis in block.iter_vars}
-    loads = [node for node in walk(block.body) if isinstance(node, BufferLoad)]
+    loads = list(occurrences(block.body, BufferLoad))
     kinds = [_access(store, load, variables) for load in loads]
     if OpPatternKind.OPAQUE not in kinds:
         kind = max(kinds, default=OpPatternKind.ELEMWISE)
@@ -153,7 +153,7 @@ def _same(one: Sequence[tir.PrimExpr], other: Sequence[tir.PrimExpr]) -> bool:
 
 def _mentioned(index: tir.PrimExpr, variables: set[tir.Var]) -> set[tir.Var]:
     """The variables of a block in an index."""
-    return {node for node in walk(index) if isinstance(node, tir.Var) and node in variables}
+    return {var for var in occurrences(index, tir.Var) if var in variables}
 
 
 def _access(store: BufferStore, load: BufferLoad, variables: set[tir.Var]) -> OpPatternKind:

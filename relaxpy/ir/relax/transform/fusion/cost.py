@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from relaxpy.entry import user_facing
 from relaxpy.ir.core.memo import memoised
 from relaxpy.ir.core.node import Node
-from relaxpy.ir.core.traverse import children, walk
+from relaxpy.ir.core.traverse import children, occurrences
 from relaxpy.ir.pass_infra.passes import register_config
 from relaxpy.ir.tir import expr as tir
 from relaxpy.ir.tir.buffer import BufferLoad
@@ -49,7 +49,7 @@ def _fails(node: Node) -> bool:
         case AssertStmt() | Evaluate():
             return True
         case BufferLoad(indices=indices) | BufferStore(indices=indices):
-            return any(isinstance(inner, BufferLoad) for i in indices for inner in walk(i))
+            return any(True for i in indices for _ in occurrences(i, BufferLoad))
         case tir.PrimExpr() if isinstance(node, _DIVISIONS) and node.dtype.is_int:
             return not isinstance(node.b, tir.IntImm) or node.b.value == 0
         case _:

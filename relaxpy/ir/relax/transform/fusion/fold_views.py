@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from relaxpy.ir.arith.prove import prove_equal
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import rebuild, rewrite, walk
+from relaxpy.ir.core.traverse import occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -224,7 +224,7 @@ def _view_of(kernel: PrimFunc) -> View | None:
     if not buffers or len(buffers) > 2 or not _stores_all(kernel, buffers[-1]):
         return None
     *sources, target = buffers
-    store = next(node for node in walk(kernel.body) if isinstance(node, BufferStore))
+    store = next(occurrences(kernel.body, BufferStore))
     value = store.value
     if not sources:
         return value if isinstance(value, tir.IntImm | tir.FloatImm) else None
