@@ -81,7 +81,7 @@ def recorded() -> Iterator[Mapping[str, bytes]]:
         _RECORDED.reset(token)
 
 
-def compile_object(text: str, slow: str = "", *, machine: Machine | None = None) -> bytes:
+def compile_object(text: str = "", slow: str = "", *, machine: Machine | None = None) -> bytes:
     """The object file (ELF) of a module of LLVM IR, from the disk if it was compiled before.
 
     That of a second part, `slow`, follows it. This takes less time to compile, and longer to run.
@@ -101,10 +101,11 @@ def _stored_object(key: str, parts: tuple[str, str], machine: Machine) -> bytes:
     file = disk_cache.key_of(key, version) if version else ""
     code = disk_cache.load(file) if file else None
     if code is None:
-        text, slow = parts
-        code = _generate("emit_object", text, machine)
-        if slow:
-            code += _generate("emit_object", slow, machine, optimised=False)
+        code = b"".join(
+            _generate("emit_object", part, machine, optimised=optimised)
+            for part, optimised in zip(parts, (True, False), strict=True)
+            if part
+        )
         if file:
             disk_cache.store(file, code)
     assert code is not None

@@ -110,19 +110,19 @@ def _pack_columns(
         _pack_squares(f, memory, source, target, pitch, type, masked_rows, masked_columns)
         return
     masks = "rows" * masked_rows + "columns" * masked_columns
-    name = f"pack.{memory.type.suffix}.{type.suffix}.{pitch}.{masks}"
+    name = f"pack.{memory.type.suffix}.{type.suffix}.{masks}"
     if name not in f.module.functions:
         names = ((POINTER, "from"), (I64, "rows"), (I64, "columns"), (I64, "stride"))
-        shared = f.module.function(name, [*names, (POINTER, "to")])
-        first, rows, columns, stride, to = shared.params
+        shared = f.module.function(name, [*names, (POINTER, "to"), (I64, "pitch")])
+        first, rows, columns, stride, to, width = shared.params
         block = Block(first, rows, columns, 1, stride)
         _pack_squares(
-            *(shared, replace(memory, pointer=first), block, to, pitch, type),
+            *(shared, replace(memory, pointer=first), block, to, width, type),
             *(masked_rows, masked_columns),
         )
         shared.ret()
     sizes = map(f.index, (source.rows, source.columns, source.column_stride))
-    f.call(name, VOID, source.pointer, *sizes, target)
+    f.call(name, VOID, source.pointer, *sizes, target, f.index(pitch))
 
 
 def _pack_squares(
@@ -130,7 +130,7 @@ def _pack_squares(
     memory: Memory,
     source: Block,
     target: Value,
-    pitch: int,
+    pitch: Size,
     type: Type,
     masked_rows: bool,
     masked_columns: bool,
@@ -150,8 +150,10 @@ def _pack_squares(
             pointer = f.element(source.pointer, start, memory.type)
             f.prefetch(f.element(pointer, _AHEAD * lanes, memory.type))
             vectors.append(load(f, memory, type, pointer, mask))
-        for lane, values in enumerate(_transpose(f, vectors)):
-            f.store(values, f.element(target, row * pitch + lane * pitch + column, type))
+        at = row * pitch + column
+        for values in _transpose(f, vectors):
+            f.store(values, f.element(target, at, type))
+            at = at + pitch
 
     # Along the memory of a few columns, which processors read ahead.
     f.loop(

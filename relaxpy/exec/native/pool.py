@@ -338,7 +338,7 @@ def pool_object() -> bytes:
         mask_bits=8 * _MASK_BYTES,
         **_CALLS[processor],
     )
-    return compile_object(text)
+    return compile_object(slow=text)
 
 
 @cache
