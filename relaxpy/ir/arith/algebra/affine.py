@@ -53,7 +53,10 @@ class IndexPoly:
     @property
     def constant(self) -> int | None:
         """The value, if the polynomial has no atoms."""
-        return poly.constant_of(self.terms)
+        terms = self.terms
+        if not terms:
+            return 0
+        return terms.get(poly.ONE) if len(terms) == 1 else None
 
     def atoms(self) -> Iterable[PrimExpr]:
         """The atoms, each as often as it occurs."""
@@ -146,7 +149,7 @@ def _names(monomial: Monomial) -> list[str]:
 
 
 def _terms(value: IndexPoly | int) -> Poly:
-    return value.terms if type(value) is IndexPoly else as_poly(value).terms
+    return value.terms if isinstance(value, IndexPoly) else poly.constant(value)
 
 
 def as_poly(value: IndexPoly | PrimExpr | int) -> IndexPoly:
@@ -236,7 +239,9 @@ def linear_terms(p: Poly, variables: Container[Var]) -> tuple[dict[Var, Poly], P
             rest[monomial] = number
             continue
         inside = [a for a in monomial if isinstance(a, Var) and a in variables]
-        cofactor = tuple(a for a in monomial if not (isinstance(a, Var) and a in variables))
+        cofactor = monomial
+        if inside:
+            cofactor = tuple([a for a in monomial if not (isinstance(a, Var) and a in variables)])
         if len(inside) > 1 or any(mentions(a, variables) for a in cofactor):
             return None
         target = coefficients.setdefault(inside[0], {}) if inside else rest

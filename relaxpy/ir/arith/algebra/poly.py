@@ -131,8 +131,7 @@ def scaled(poly: Poly, factor: int) -> Poly:
 def multiply(a: Poly, b: Poly) -> Poly:
     """a * b."""
     for constant_side, other in ((a, b), (b, a)):
-        factor = constant_of(constant_side)
-        if factor is not None:
+        if len(constant_side) < 2 and (factor := constant_of(constant_side)) is not None:
             return scaled(other, factor)
     out: dict[Monomial, int] = {}
     for left, p in a.items():

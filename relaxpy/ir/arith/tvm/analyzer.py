@@ -322,6 +322,8 @@ class Analyzer:
         _, greatest = self._engine.bound(ops.add(low, extent))
         if least < greatest:
             self.update(var, ConstIntBound.of((least, greatest - 1)), allow_override)
+            if isinstance(extent, tir.IntImm) and extent.value == greatest - least:
+                return  # the bounds say it all
         value = ops.cast_to(var, low.dtype)
         facts = self._engine.assume(self._facts, ops.compare(tir.GE, value, low))
         upper = ops.compare(tir.LT, value, ops.add(low, extent))
