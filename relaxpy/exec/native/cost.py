@@ -116,7 +116,7 @@ def _of_run(run: Run, plan: Plan) -> int:
     return total
 
 
-def _of_access(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> int:
+def _of_access(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> int:
     position = position_of(buffer, indices)
     if not position.mentions({var}):
         return _SAME

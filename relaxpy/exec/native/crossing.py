@@ -86,7 +86,7 @@ def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
     return rows
 
 
-def _stride(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> IndexPoly | None:
+def _stride(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> IndexPoly | None:
     """The distance of the elements of consecutive iterations; None if it changes."""
     position = position_of(buffer, indices)
     if not position.mentions({var}):
@@ -95,6 +95,6 @@ def _stride(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> IndexPoly 
     return None if linear is None else linear.coefficients.get(var, as_poly(0))
 
 
-def _is_consecutive(buffer: Buffer, indices: Sequence[PrimExpr], var: Var) -> bool:
+def _is_consecutive(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> bool:
     stride = _stride(buffer, indices, var)
     return stride is not None and stride.constant == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from typing_extensions import override
 
@@ -144,8 +144,9 @@ class Function:
         """The number of instructions of the longest basic block; 0 if all are short."""
         if self._count < _SHORT:
             return 0
-        starts = [n for n, line in enumerate(_flat(self._top)) if line.endswith(":")]
-        return max(b - a for a, b in pairwise((0, *starts, sum(1 for _ in _flat(self._top)))))
+        lines = _flat(self._top)
+        starts = [n for n, line in enumerate(lines) if line.endswith(":")]
+        return max(b - a for a, b in pairwise((0, *starts, len(lines))))
 
     def slot(self) -> Slot:
         """This position, where instructions can be inserted later."""
@@ -581,12 +582,10 @@ class Function:
         return self._count
 
 
-def _flat(slot: Slot) -> Iterator[str]:
-    for line in slot:
-        if isinstance(line, str):
-            yield line
-        else:
-            yield from _flat(line)
+def _flat(slot: Slot) -> Sequence[str]:
+    if set(map(type, slot)) <= {str}:
+        return cast("list[str]", slot)
+    return [line for part in slot for line in ([part] if isinstance(part, str) else _flat(part))]
 
 
 def _alignment(type: Type) -> int:

@@ -83,7 +83,8 @@ class Pass(ABC):
         """Name, level and requirements."""
         cls = type(self)
         name, full_name = cls.__name__, _full_name(cls)
-        if full_name not in _candidates(name) or len(_candidates(name)) > 1:
+        candidates = _candidates(name)
+        if full_name not in candidates or len(candidates) > 1:
             name = full_name
         return PassInfo(name, self.opt_level, self.required, full_name=full_name)
 

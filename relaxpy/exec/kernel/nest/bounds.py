@@ -41,6 +41,9 @@ def bounds_of_axis(
     axis: Axis, axes: Sequence[Axis], shape_vars: Container[Var]
 ) -> tuple[IndexPoly, IndexPoly] | None:
     """The minimum and maximum of one of `axes` over all iterations of the enclosing loops."""
+    start, stop = as_poly(axis.start), as_poly(axis.stop)
+    if start.constant is not None and stop.constant is not None:
+        return start, stop - 1
     return bounds_of(Affine({axis.var: as_poly(1)}, as_poly(0)), axes, shape_vars)
 
 

@@ -284,7 +284,8 @@ def strides_of(buffer: Buffer) -> Sequence[PrimExpr]:
     return tuple(strides)
 
 
-def position_of(buffer: Buffer, indices: Sequence[PrimExpr]) -> IndexPoly:
+@lru_cache(maxsize=1 << 8)
+def position_of(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> IndexPoly:
     """The position of an element in the memory of `buffer`, in elements from the first one."""
     position = as_poly(0)
     for index, stride in zip(indices, strides_of(buffer), strict=True):
