@@ -118,15 +118,16 @@ class Frame(ABC):
         if lanes is not None:
             self.lanes = lanes
             known += [lanes.start] if lanes.mask is None else [lanes.start, lanes.mask]
-        for value in known:
-            if value.name[0] == "%":
-                self._levels.setdefault(value.name, number)
+        new = {v.name for v in known if v.name[0] == "%" and v.name not in self._levels}
+        self._levels |= dict.fromkeys(new, number)
         self._now = {}
         self._slots.append(self.function.slot())
         self._memos.append({})
         yield
         self._slots.pop()
         self._memos.pop()
+        for name in new:  # some are known outside of the level, too
+            self._levels.pop(name, None)
         self._variables, self.lanes, self.bound = outer
         self.forget()
 
@@ -164,7 +165,8 @@ class Frame(ABC):
     def settle(self, values: Iterable[Value]) -> None:
         """Values that are computed before the present level, and after the enclosing one."""
         for value in values:
-            self._levels[value.name] = len(self._slots) - 1
+            if value.name[0] == "%":
+                self._levels[value.name] = len(self._slots) - 1
 
     def forget(self) -> None:
         """Memory has changed, so that values read from it are no longer known."""

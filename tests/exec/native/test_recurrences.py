@@ -45,6 +45,33 @@ def main(a: T.handle, c: T.handle):
         np.testing.assert_array_equal(c, wanted)
 
 
+@pytest.mark.parametrize("rows", ["3", "4"])
+@pytest.mark.parametrize("first", ["0", "m"])
+def test_what_is_known_outside_of_the_loop_is_used_after_it(rows: str, first: str) -> None:
+    """Four rows leave no rest; the first iteration is one that the kernel knows from the start."""
+    text = f"""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    m = T.int64()
+    A = T.match_buffer(a, ({rows}, m), "float32")
+    C = T.match_buffer(c, ({rows}, 2 * m + 1), "float32")
+    for i in range({rows}):
+        for j in range({first}, T.max(2 * m, 1)):
+            C[i, j + 1] = C[i, j] + T.float32(2)
+    for i in range({rows}):
+        for j in range({first}, T.max(2 * m, 1)):
+            if (j * 7) % 5 < i * 0 + 3:
+                C[i, (j * 7 + m) % (2 * m + 1)] = C[i, j] - A[i, j % m]
+"""
+    module = from_source(text)
+    native, reference = (relaxpy.compile(module, target=t)["main"] for t in ("native", "reference"))
+    a, c = numbers((int(rows), 5), "float32"), numbers((int(rows), 11), "float32", seed=1)
+    wanted = c.copy()
+    reference(a, wanted)
+    native(a, c)
+    np.testing.assert_array_equal(c, wanted)
+
+
 def test_cumulative_sums() -> None:
     for shape, axis in (((50,), 0), ((7, 33), 1), ((7, 33), 0), ((5, 6, 9), 1), ((4, 1), 1)):
         x = numbers(shape, "int32")
