@@ -10,7 +10,7 @@ from relaxpy import IRModule
 from relaxpy.ir import structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 
 
 def folded(mod: IRModule) -> IRModule:
@@ -29,9 +29,9 @@ def kernels(mod: IRModule) -> list[str]:
 def check(mod: IRModule, *args: object) -> None:
     """Both programs return what the reference evaluator returns."""
     expected = relaxpy.compile(mod, "reference")["main"](*args)
-    for target in ("numpy", "reference"):
+    for target in (None, "numpy", "reference"):
         found = relaxpy.compile(folded(mod), target, relax_pipeline=None)["main"](*args)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def floats(*shape: int) -> np.ndarray:
@@ -238,3 +238,85 @@ def test_the_first_part_of_a_transposed_tensor_is_no_view_of_all_of_it() -> None
     for target in ("numpy", "native"):
         found = relaxpy.compile(Model, target)["main"](x)
         np.testing.assert_allclose(found, x.T[:2] * np.exp(x.T[2:]), rtol=1e-5)
+
+
+ATTENTION = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(
+        q: R.Tensor((2, 6, {queries}, 4), "float32"),
+        k: R.Tensor((2, 3, {length}, 4), "float32"),
+        v: R.Tensor((2, 3, {length}, 4), "float32"),
+    ):
+        {symbols}
+        with R.dataflow():
+            keys = {keys}
+            values = {values}
+            scores = R.nn.softmax(R.matmul(q, R.permute_dims(keys, (0, 1, 3, 2))))
+            y = R.matmul(scores, values)
+            R.output(y)
+        return y
+"""
+REPEATS = "R.repeat({x}, 2, 1)"
+BROADCASTS = "R.reshape(R.broadcast_to(R.expand_dims({x}, 2), (2, 3, 2, {n}, 4)), (2, 6, {n}, 4))"
+
+
+def attention(queries: int | str, length: int | str, form: str) -> IRModule:
+    """Attention in which two heads share keys and values; names of sizes are symbols."""
+    symbols = [f"{n} = T.int64()" for n in (queries, length) if isinstance(n, str)]
+    mod = from_source(
+        ATTENTION.format(
+            queries=repr(queries),
+            length=repr(length),
+            symbols="; ".join(symbols) or "pass",
+            keys=form.format(x="k", n=length),
+            values=form.format(x="v", n=length),
+        )
+    )
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+@pytest.mark.rule("OPT-1")
+@pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
+@pytest.mark.parametrize("length", [5, "n"])
+@pytest.mark.parametrize("queries", [1, 7, "m"])
+def test_heads_that_share_keys_are_not_copied(
+    queries: int | str, length: int | str, form: str
+) -> None:
+    mod = attention(queries, length, form)
+    assert len(kernels(folded(mod))) == 3  # two products and softmax
+    sizes = (7 if queries == "m" else queries, 5)
+    check(mod, *(floats(2, heads, n, 4) for heads, n in zip((6, 3, 3), (*sizes, 5), strict=True)))
+
+
+@pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
+def test_what_is_read_often_is_copied(form: str) -> None:
+    mod = attention(40, "n", form)
+    assert len(kernels(folded(mod))) > 3
+    check(mod, floats(2, 6, 40, 4), floats(2, 3, 5, 4), floats(2, 3, 5, 4))
+
+
+@pytest.mark.rule("OPT-1")
+def test_a_part_of_the_repetitions_is_no_view() -> None:
+    @I.ir_module
+    class Model:
+        @T.prim_func(private=True)
+        def part(x: T.Buffer((3, 2), "float32"), y: T.Buffer((5, 2), "float32")):
+            for i, j in T.grid(5, 2):
+                with T.block("y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    y[vi, vj] = x[vi // 2, vj]
+
+        @R.function
+        def main(x: R.Tensor((3, 2), "float32"), w: R.Tensor((2, 4), "float32")):
+            cls = Model
+            with R.dataflow():
+                lv = R.call_tir(cls.part, (x,), R.Tensor((5, 2), "float32"))
+                y = R.matmul(lv, w)
+                R.output(y)
+            return y
+
+    assert kernels(folded(Model)) == ["part", "matmul"]
+    check(Model, floats(3, 2), floats(2, 4))

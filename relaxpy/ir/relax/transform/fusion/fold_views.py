@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import mul
 from typing import TypeAlias, cast
 
 from typing_extensions import override
 
-from relaxpy.ir.arith.prove import prove_equal
+from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
+from relaxpy.ir.arith.prove import prove_equal, simplify
+from relaxpy.ir.arith.tvm.analyzer import Analyzer
 from relaxpy.ir.core.node import Attrs, Node
-from relaxpy.ir.core.traverse import occurrences, rebuild, rewrite, walk
+from relaxpy.ir.core.traverse import children, occurrences, rebuild, rewrite, walk
 from relaxpy.ir.module import IRModule
 from relaxpy.ir.op import Op
 from relaxpy.ir.pass_infra.passes import Pass, PassContext
@@ -39,11 +42,16 @@ from relaxpy.ir.tir.prim_expr import PrimExpr
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.ir.tir.stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, Stmt
 
-Axes: TypeAlias = tuple[int | None, ...]
-"""For each axis of a tensor the axis of its copy, or None if it has size 1 and there is none."""
+Axes: TypeAlias = tuple[tuple[int, int] | None, ...]
+"""For each axis of a tensor the axis of its copy, and how often elements are repeated along it.
+
+None if the axis has size 1 and the copy has none for it.
+"""
 View: TypeAlias = Axes | PrimExpr
 """How a copy is computed: from a tensor along other axes, or the value of all its elements."""
 _CALL_TIR = Op.get("relax.call_tir")
+_OFTEN = 32
+"""A kernel that reads an element so often gains more from simple indices than from no copy."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,8 @@ class FoldViews(Pass):
 
     These are transposed and repeated tensors, and such with axes of size 1 added or removed. This
     is done for kernels that read each element of the copy in one place only, as products of
-    matrices do. What is filled with one value becomes this value. Copies that nothing else uses
+    matrices do; repetitions of single elements, as of heads in attention, stay where kernels read
+    them often. What is filled with one value becomes this value. Copies that nothing else uses
     are removed.
 
     Example:
@@ -146,10 +155,14 @@ class _Kernels:
         if name not in self._reads:
             kernel = self.by_name[name]
             self._reads[name] = {} if may_fail(kernel) else _reads(kernel)
-        count = self._reads[name].get(param, 0)
-        if count != 1 and not (count and isinstance(self.views[view], PrimExpr)):
+        count, axes = self._reads[name].get(param, 0), self.views[view]
+        if count != 1 and not (count and isinstance(axes, PrimExpr)):
             return False
-        return _is_bound_without(self.by_name[name], param)
+        kernel = self.by_name[name]
+        repeats = isinstance(axes, tuple) and any(step and step[1] > 1 for step in axes)
+        if repeats and _reads_often(kernel, param):
+            return False
+        return _is_bound_without(kernel, param)
 
     def reading(self, name: str, views: Mapping[int, str]) -> GlobalVar:
         """The kernel `name` with the copies of some operands, by name, as a part of it."""
@@ -233,7 +246,7 @@ def _view_of(kernel: PrimFunc) -> View | None:
     axes = _axes(store, value)
     if axes is None and has_reshape_pattern(kernel):
         axes = _axes_without_units(sources[0], target)
-    return None if axes == tuple(range(target.ndim)) else axes
+    return None if axes == tuple((k, 1) for k in range(target.ndim)) else axes
 
 
 def _stores_all(kernel: PrimFunc, target: Buffer) -> bool:
@@ -273,17 +286,28 @@ def _axes(store: BufferStore, load: BufferLoad) -> Axes | None:
     None if it does not read the whole buffer, so that its size is not that of what is stored.
     """
     positions = {index: k for k, index in enumerate(store.indices)}
-    axes: list[int | None] = []
+    analyzer = Analyzer()
+    for index, k in positions.items():
+        if isinstance(index, tir.Var):
+            analyzer.bind(index, Range(0, store.buffer.shape[k]))
+    axes: list[tuple[int, int] | None] = []
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
-        is_first = isinstance(index, tir.IntImm) and index.value == 0
-        if is_first and isinstance(size, tir.IntImm) and size.value == 1:
-            axes.append(None)
-        elif index in positions and (
-            prove_equal(store.buffer.shape[positions[index]], size) is True
-        ):
-            axes.append(positions.pop(index))
-        else:
+        found = index if index in positions else analyzer.simplify(index)
+        repeats = 1
+        match found:
+            case tir.IntImm(value=0) if _is_one(size):
+                axes.append(None)
+                continue
+            case tir.FloorDiv(a=a, b=tir.IntImm(value=count)):
+                found, repeats = a, count
+            case _:
+                pass
+        if found not in positions:
             return None
+        axis = positions.pop(found)
+        if prove_equal(store.buffer.shape[axis], size * repeats) is not True:
+            return None
+        axes.append((axis, repeats))
     return tuple(axes)
 
 
@@ -296,7 +320,22 @@ def _axes_without_units(source: Buffer, target: Buffer) -> Axes | None:
     if any(prove_equal(target.shape[k], n) is not True for k, n in zip(rest, kept, strict=True)):
         return None
     following = iter(rest)
-    return tuple(None if _is_one(size) else next(following) for size in source.shape)
+    return tuple(None if _is_one(size) else (next(following), 1) for size in source.shape)
+
+
+def _part(size: PrimExpr, repeats: int) -> PrimExpr:
+    return size if repeats == 1 else simplify(ops.floordiv(size, repeats))
+
+
+def _region(region: Range, repeats: int) -> Range:
+    """The elements whose repetitions are in a range."""
+    if repeats == 1:
+        return region
+    first = _part(region.min, repeats)
+    if isinstance(region.extent, tir.IntImm) and region.extent.value == 1:
+        return Range.from_min_extent(first, region.extent)
+    end = _part(region.min + region.extent + (repeats - 1), repeats)
+    return Range.from_min_extent(first, simplify(end - first))
 
 
 def _is_one(size: PrimExpr) -> bool:
@@ -326,6 +365,26 @@ def _reads(kernel: PrimFunc) -> Mapping[int, int]:
     }
 
 
+def _reads_often(kernel: PrimFunc, param: int) -> bool:
+    """Whether loops that read a buffer certainly read each of its elements many times."""
+    buffer = kernel.buffer_map_items[param]
+    assert buffer is not None
+
+    def iterations(node: Node, count: IndexPoly) -> IndexPoly | None:
+        """The iterations of the loops around a load of the buffer."""
+        if isinstance(node, BufferLoad) and node.buffer is buffer:
+            return count
+        if isinstance(node, For):
+            count = count * as_poly(node.extent)
+        found = (iterations(child, count) for child in children(node))
+        return next((n for n in found if n is not None), None)
+
+    reads = iterations(kernel.body, as_poly(1))
+    size = reduce(mul, map(as_poly, buffer.shape), as_poly(1))
+    variables = {node for n in buffer.shape for node in walk(n) if isinstance(node, tir.Var)}
+    return reads is not None and (reads - size * _OFTEN).is_at_least(0, variables)
+
+
 def _is_bound_without(kernel: PrimFunc, param: int) -> bool:
     """Whether other parameters determine the variables in the shape of one."""
     buffers = kernel.buffer_map_items
@@ -343,7 +402,7 @@ def _with_view(kernel: PrimFunc, param: int, view: View) -> PrimFunc:
     handle, params = kernel.params[param], kernel.params
     if isinstance(view, tuple):
         one = ops.const(1, "int64")
-        shape = [one if axis is None else old.shape[axis] for axis in view]
+        shape = [one if step is None else _part(old.shape[step[0]], step[1]) for step in view]
         buffers[handle] = decl_buffer(shape, old.dtype, old.name)
         body = rewrite(kernel.body, _Reads(old, buffers[handle], view).changed)
     else:
@@ -367,11 +426,14 @@ class _Reads:
         zero, one = ops.const(0, "int64"), ops.const(1, "int64")
         match node:
             case BufferLoad(buffer=buffer, indices=indices) if buffer is self.old:
-                return BufferLoad(self.new, [zero if a is None else indices[a] for a in self.axes])
+                return BufferLoad(
+                    self.new, [zero if s is None else _part(indices[s[0]], s[1]) for s in self.axes]
+                )
             case BufferRegion(buffer=buffer, region=region) if buffer is self.old:
                 first = Range.from_min_extent(zero, one)
                 return BufferRegion(
-                    self.new, tuple(first if a is None else region[a] for a in self.axes)
+                    self.new,
+                    tuple(first if s is None else _region(region[s[0]], s[1]) for s in self.axes),
                 )
             case _:
                 return None
