@@ -177,6 +177,17 @@ def test_sorts_of_short_integers(dtype: str) -> None:
         assert _called(partial(op.sort, descending=descending), x) == rows
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_sorts_of_long_rows_with_nan(dtype: str) -> None:
+    x = (np.random.default_rng(0).integers(-9, 10, (2, 9000)) / 4).astype(dtype)
+    x[:, ::1000] = np.nan
+    for descending in (False, True):
+        found = _called(partial(op.sort, descending=descending), x)
+        whole = _best(x, 9000, largest=descending)
+        np.testing.assert_array_equal(found, np.take_along_axis(x, np.array(whole), 1))
+    np.testing.assert_array_equal(_called(op.unique, x), [*(np.arange(-9, 10) / 4), np.nan])
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_distinct_elements_in_the_order_of_their_first_occurrence(axis: int | None) -> None:
     data = np.array([[3, 1, 3, 1], [2, 2, 2, 2], [3, 1, 3, 1]], "int64")
