@@ -17,6 +17,7 @@ from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.fusion import fused
 from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.obligations import Obligation, obligations
+from relaxpy.exec.native.reshapes import without_reshapes
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr, Var
@@ -71,7 +72,7 @@ class Program:
 
 def program_of(plan: Plan) -> Program:
     """The loop tree of `plan`, with tiles."""
-    plan = in_tiles(plan)
+    plan = in_tiles(without_reshapes(plan))
     members = list(runs(plan.trees))
     written = {w.buffer for r in members for w in r.statement.writes}
     owners = frozenset({*written, *map(plan.root, written)})

@@ -34,7 +34,7 @@ def reshaped_parameters(
         match tree:
             case Run(store=Assignment(target=target, value=BufferLoad() as load) as store):
                 is_safe = load.buffer in unwritten and target in local
-                if is_safe and writes.count(target) == 1 and _is_reshape(tree.axes, store, load):
+                if is_safe and writes.count(target) == 1 and is_reshape(tree.axes, store, load):
                     result[target] = load.buffer
             case _:
                 pass
@@ -54,7 +54,7 @@ def reshapes_first(trees: Sequence[Tree], reshaped: Container[Buffer]) -> list[T
     return sorted(trees, key=is_later)
 
 
-def _is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> bool:
+def is_reshape(axes: Sequence[Axis], store: Assignment, load: BufferLoad) -> bool:
     """Whether a store copies all elements in row-major order."""
     if store.guards or load.dtype != store.target.dtype:
         return False

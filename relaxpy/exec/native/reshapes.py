@@ -1,0 +1,53 @@
+"""Leaves out copies that only give an array another shape: both buffers have the same memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relaxpy.exec.kernel.plan.reshapes import is_reshape
+from relaxpy.exec.kernel.plan.statements import Assignment
+from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
+from relaxpy.ir.tir.buffer import Buffer, BufferLoad
+
+
+def without_reshapes(plan: Plan) -> Plan:
+    """`plan` with the memory of parameters in place of copies from and to another shape.
+
+    A parameter that is copied into a local buffer is not written. One that is copied from a local
+    buffer is not used otherwise, so that what the buffer holds meanwhile may be there.
+    """
+    parameters = {*plan.func.buffer_map.values()}
+    shared, trees = dict(plan.shared), list[Tree]()
+    # The counts of uses stay, by which a parameter with a second shape has more than one.
+    for tree in plan.trees:
+        copied = _copied(tree)
+        if copied is None:
+            trees.append(tree)
+            continue
+        target, source = copied
+        if plan.reshaped.get(target) is source and not source.strides:
+            shared[target] = source
+        elif (
+            target in parameters
+            and source in plan.local
+            and source not in shared
+            and target not in shared.values()
+            and plan.uses[target] == 1
+            and not (target.strides or source.strides)
+        ):
+            moved = [source, *(b for b, owner in shared.items() if owner is source)]
+            shared |= dict.fromkeys(moved, target)
+        else:
+            trees.append(tree)
+    if len(trees) == len(plan.trees):
+        return plan
+    return replace(plan, trees=tuple(trees), shared=shared)
+
+
+def _copied(tree: Tree) -> tuple[Buffer, Buffer] | None:
+    """The target and the source of a copy of all elements in row-major order."""
+    match tree:
+        case Run(store=Assignment(target=target, value=BufferLoad() as load) as store):
+            return (target, load.buffer) if is_reshape(tree.axes, store, load) else None
+        case _:
+            return None

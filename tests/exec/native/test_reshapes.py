@@ -1,0 +1,124 @@
+"""Arrays whose shape changes in a native kernel share memory with its arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relaxpy
+from relaxpy.script import from_source
+from tests.exec.native.test_contract import graph, numbers, run
+
+
+@pytest.mark.parametrize("shift", [3, -5])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_elements_rolled_in_row_major_order(shift: int, dtype: str) -> None:
+    for shape in ((7, 19), (3, 1, 40), (2, 3, 4, 5)):
+        x = numbers(shape, dtype)
+        found = run(graph(f'x: R.Tensor({shape}, "{dtype}")', f"R.roll(x, {shift})"), x)
+        np.testing.assert_array_equal(found, np.roll(x, shift))
+
+
+_KERNEL = """
+@T.prim_func
+def main(A: T.Buffer((6, 20), "float32"), C: T.Buffer((12, 10), "float32"){more}):
+    flat = T.alloc_buffer((120,), "float32")
+    twice = T.alloc_buffer((120,), "float32")
+    for i in range(120):
+        flat[i] = A[i // 20, i % 20]
+{body}
+    for i, j in T.grid(12, 10):
+        C[i, j] = twice[i * 10 + j]
+{after}
+"""
+
+
+def _compiled(body: str, after: str = "", more: str = "") -> object:
+    text = _KERNEL.format(body=body, after=after, more=more)
+    return relaxpy.compile(from_source(text), target="native")["main"]
+
+
+def test_prefix_sums() -> None:
+    main = _compiled("""
+    twice[0] = flat[0]
+    for i in range(119):
+        twice[i + 1] = twice[i] + flat[119 - i]
+""")
+    x, found = numbers((6, 20)), numbers((12, 10))
+    before = x.copy()
+    main(x, found)  # type: ignore[operator]
+    wanted = np.cumsum(np.concatenate([x.ravel()[:1], x.ravel()[:0:-1]]), dtype="float32")
+    np.testing.assert_array_equal(found.ravel(), wanted)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_a_result_that_is_stored_again() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[(i * 7) % 120]
+"""
+    after = """
+    for i, j in T.grid(12, 10):
+        C[i, j] = C[i, j] + twice[119 - i * 10 - j]
+"""
+    x, found = numbers((6, 20)), numbers((12, 10))
+    _compiled(body, after)(x, found)  # type: ignore[operator]
+    moved = x.ravel()[np.arange(120) * 7 % 120]
+    np.testing.assert_array_equal(found.ravel(), moved + moved[::-1])
+
+
+def test_two_results_of_one_buffer() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[(i + 50) % 120] * T.float32(2)
+"""
+    after = """
+    for i, j in T.grid(5, 24):
+        D[i, j] = twice[i * 24 + j]
+    for i in range(120):
+        E[i] = twice[119 - i]
+"""
+    more = ', D: T.Buffer((5, 24), "float32"), E: T.Buffer((120,), "float32")'
+    x, c, d, e = numbers((6, 20)), numbers((12, 10)), numbers((5, 24)), numbers((120,))
+    _compiled(body, after, more)(x, c, d, e)  # type: ignore[operator]
+    wanted = np.roll(x.ravel(), -50) * 2
+    for found, expected in ((c, wanted), (d, wanted), (e, wanted[::-1])):
+        np.testing.assert_array_equal(found.ravel(), expected)
+
+
+def test_a_parameter_that_is_written_later() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[119 - i]
+    for i, j in T.grid(6, 20):
+        A[i, j] = T.float32(1)
+    for i in range(120):
+        twice[i] = twice[i] + flat[i]
+"""
+    x, found = numbers((6, 20)), numbers((12, 10))
+    wanted = x.ravel() + x.ravel()[::-1]
+    _compiled(body)(x, found)  # type: ignore[operator]
+    np.testing.assert_array_equal(found.ravel(), wanted)
+    np.testing.assert_array_equal(x, np.ones_like(x))
+
+
+def test_strided_arguments() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[(i + 50) % 120]
+"""
+    x, found = numbers((6, 40)), numbers((24, 10))
+    _compiled(body)(x[:, ::2], found[::2])  # type: ignore[operator]
+    np.testing.assert_array_equal(found[::2].ravel(), np.roll(x[:, ::2].ravel(), -50))
+
+
+def test_overlapping_arguments() -> None:
+    body = """
+    for i in range(120):
+        twice[i] = flat[119 - i]
+"""
+    memory = numbers((180,))
+    x, found = memory[:120].reshape(6, 20), memory[60:].reshape(12, 10)
+    wanted = x.ravel()[::-1].copy()
+    _compiled(body)(x, found)  # type: ignore[operator]
+    np.testing.assert_array_equal(found.ravel(), wanted)
