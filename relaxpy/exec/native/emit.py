@@ -143,11 +143,11 @@ class KernelEmitter:
         f = self.function
         total: Value = f.const(F64, 0)
         for monomial, factor in size.terms.items():
-            term: Value = f.const(F64, abs(factor))
+            term: Value = f.const(F64, factor)
             for atom in monomial:
-                number = f.cast("sitofp", self.frame.atom(atom), F64.element)
-                term = term * f.intrinsic("fabs", number)
-            total = total + term
+                term = term * f.cast("sitofp", self.frame.atom(atom), F64.element)
+            # What is negative has no elements, whatever its 64 bits say.
+            total = total + f.select(f.compare("ogt", term, 0), term, f.const(F64, 0))
         return f.compare("oge", total, _MOST_BYTES)
 
     def _trees(self, pointers: Sequence[Value]) -> None:

@@ -17,11 +17,13 @@ from relaxpy.ir.tir.expr import And, Call, Or, PrimExpr, Var
 from relaxpy.ir.tir.stmt import LetStmt, Stmt
 
 _LARGEST = 2000
+_SHARED = 8
 
 
 def is_large(value: PrimExpr) -> bool:
-    """Whether the text of a value is too long to be written as one expression."""
-    return tree_size(value) > _LARGEST
+    """Whether the text of a value is long, and much longer than its parts written once."""
+    size = tree_size(value)
+    return size > _LARGEST and size > _SHARED * sum(1 for _ in walk(value))
 
 
 def bound(values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[tuple[Var, PrimExpr]]]:

@@ -12,7 +12,7 @@ from relaxpy.ir.relay.op.registry import Op
 from relaxpy.ir.relay.transform.eta_expand import is_polymorphic
 from relaxpy.ir.relay.ty import RefType, Type, TypeCall
 
-MAX_TYPE_DEPTH: Final = 64
+MAX_TYPE_DEPTH: Final = 100
 """The number of tuples, or functions, inside each other in a type of Relax."""
 _INSTANCES: Final = (
     "call it where its type arguments are known, directly or through functions that are called "
