@@ -55,7 +55,13 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "pow": logarithmic.power_float,
     "erf": piecewise.erf,
 }
-"""The functions that compute in `float`; the others of `float` compute in `double`."""
+"""The functions that compute in `float` where they are used."""
+
+_FLOAT_CALLED: Final[Mapping[str, Emitter]] = {
+    "sin": trigonometric.sin_float,
+    "cos": trigonometric.cos_float,
+}
+"""The functions of the module that compute in `float`; the others of it compute in `double`."""
 
 _DOUBLE: Final[Mapping[str, Emitter]] = {
     "exp": exponential.exp,
@@ -141,8 +147,11 @@ def _called(function: Function, name: str, *values: Value) -> Value:
         params = [(type, f"x{n}") for n in range(len(values))]
         callee = function.module.function(symbol, params, type)
         with _exactly(callee):
-            wide = [_converted(p, "fpext", "double") for p in callee.params]
-            callee.ret(_converted(_DOUBLE[name](*wide), "fptrunc", type.element))
+            if type.element == "float" and name in _FLOAT_CALLED:
+                callee.ret(_FLOAT_CALLED[name](*callee.params))
+            else:
+                wide = [_converted(p, "fpext", "double") for p in callee.params]
+                callee.ret(_converted(_DOUBLE[name](*wide), "fptrunc", type.element))
     return function.call(symbol, type, *values)
 
 

@@ -1,13 +1,15 @@
-"""Sine, cosine and tangent of `double`, for arguments of any size.
+"""Sine, cosine and tangent, for arguments of any size; the tangent is of `double`.
 
 x = n pi/2 + r with |r| <= pi/4, and r is a sum of two numbers. Up to 2**22, n and r come of
 subtractions with fused products (Cody and Waite); beyond, a function for each number multiplies the
-mantissa with the bits of 2/pi that matter (Payne and Hanek). The polynomials are minimax.
+mantissa with the bits of 2/pi that matter (Payne and Hanek). The polynomials are minimax. Sine and
+cosine of `float` are computed in `float` up to 2**17.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from relaxpy.exec.native.literals import literal
@@ -18,20 +20,27 @@ from relaxpy.exec.native.maths.numbers import (
     add_exactly,
     add_smaller,
     any_lane,
+    bits,
     both,
     compare,
     const,
     fma,
     multiply_exactly,
     nearest_integer,
+    number,
     polynomial,
     select,
+    shifted,
 )
 from relaxpy.exec.native.module import Module
 
 _LARGE: Final = 2.0**22
+_LARGE_FLOAT: Final = 2.0**17
 _TWO_OVER_PI: Final = 0.6366197723675814
 _HALF_PI: Final = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+_HALF_PI_FLOAT: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+_SIN_FLOAT: Final = (-0.00019503808, 0.0083320765, -0.16666654)
+_COS_FLOAT: Final = (2.4420042e-05, -0.0013887201, 0.04166664, -0.5)
 _SIN: Final = (
     *(-7.586669460591937e-13, 1.6058531151350385e-10, -2.5052106229502206e-08),
     *(2.7557319219330667e-06, -0.00019841269841265055, 0.008333333333333331),
@@ -64,6 +73,16 @@ def cos(x: Value) -> Value:
     return _turned(quadrant + 1, _sine(r, low), _cosine(r, low))
 
 
+def sin_float(x: Value) -> Value:
+    """The sine of `float`. Error: 1.19 ulp."""
+    return select(compare("oeq", x, 0), x, _turned_float(x, 0, sin))
+
+
+def cos_float(x: Value) -> Value:
+    """The cosine of `float`. Error: 1.19 ulp."""
+    return _turned_float(x, 1, cos)
+
+
 def tan(x: Value) -> Value:
     """The tangent. Error: 0.86 ulp."""
     f = x.function
@@ -83,6 +102,31 @@ def _turned(quadrant: Value, sine: Pair, cosine: Pair) -> Value:
     odd = compare("ne", both(quadrant, 1), 0)
     result = f.select(odd, cosine[0] + cosine[1], sine[0] + sine[1])
     return f.select(compare("ne", both(quadrant, 2), 0), -result, result)
+
+
+def _turned_float(x: Value, turns: int, precisely: Callable[[Value], Value]) -> Value:
+    """The sine of x and so many right angles, which `precisely` is for large numbers."""
+    f = x.function
+    n, quadrant = nearest_integer(x, _TWO_OVER_PI)
+    # The fused difference is exact.
+    product, error = multiply_exactly(n, _HALF_PI_FLOAT[1])
+    r, low = add_exactly(fma(n, -_HALF_PI_FLOAT[0], x), -product)
+    low = low - fma(n, _HALF_PI_FLOAT[2], error)
+    z = r * r
+    sine = r + fma(r * z, polynomial(z, _SIN_FLOAT), low)
+    cosine = fma(polynomial(z, _COS_FLOAT), z, const(x, 1))
+    quadrant = quadrant + turns
+    result = f.select(compare("ne", both(quadrant, 1), 0), cosine, sine)
+    sign = shifted("shl", both(quadrant, 2), 30)
+    result = number(f.arithmetic("xor", bits(result), sign), "float")
+    large = compare("ogt", absolute(x), _LARGE_FLOAT)
+
+    def slowly() -> list[Value]:
+        """In `double` for all lanes; those that are not large are not used."""
+        wide = precisely(f.cast("fpext", x, "double"))
+        return [f.select(large, f.cast("fptrunc", wide, "float"), result)]
+
+    return f.branch(any_lane(large), slowly, lambda: [result])[0]
 
 
 def _sine(r: Value, low: Value) -> Pair:
