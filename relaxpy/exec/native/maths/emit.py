@@ -60,6 +60,9 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
 _FLOAT_CALLED: Final[Mapping[str, Emitter]] = {
     "sin": trigonometric.sin_float,
     "cos": trigonometric.cos_float,
+    "asin": inverse_trigonometric.asin_float,
+    "acos": inverse_trigonometric.acos_float,
+    "atan": inverse_trigonometric.atan_float,
 }
 """The functions of the module that compute in `float`; the others of it compute in `double`."""
 

@@ -1,4 +1,4 @@
-"""Inverse trigonometric functions of `double`, with minimax polynomials."""
+"""Inverse trigonometric functions, with minimax polynomials."""
 
 from __future__ import annotations
 
@@ -37,6 +37,52 @@ _ATAN: Final = (
     *(-0.09090909066399568, 0.11111111110742315, -0.1428571428571139, 0.1999999999999999),
     -0.3333333333333333,
 )
+
+_HALF_PI_FLOAT: Final = (1.5707963705062866, -4.371138828673793e-08)
+_ASIN_FLOAT: Final = (0.042166308, 0.024179516, 0.045470376, 0.074952975, 0.16666752)
+_ATAN_FLOAT: Final = (
+    *(-0.0017936204, 0.0109145995, -0.031177836, 0.057957582, -0.084034495, 0.10952186),
+    *(-0.14264242, 0.19998549, -0.333333),
+)
+
+
+def asin_float(x: Value) -> Value:
+    """The arc sine of `float`. Error: 1.16 ulp."""
+    root, rest, near = _arc_float(x)
+    high, error = add_smaller(const(x, _HALF_PI_FLOAT[0]), root * -2.0)
+    far = high + fma(rest, -2.0, error + _HALF_PI_FLOAT[1])
+    return with_sign(x.function.select(near, root + rest, far), x)
+
+
+def acos_float(x: Value) -> Value:
+    """The arc cosine of `float`. Error: 1.27 ulp."""
+    f = x.function
+    root, rest, near = _arc_float(x)
+    signed = with_sign(root + rest, x)
+    middle = _HALF_PI[0] - signed
+    start = select(sign_bit(x), _PI[0], const(x, 0))
+    return f.select(near, middle, fma(signed, 2.0, start))
+
+
+def _arc_float(x: Value) -> tuple[Value, Value, Value]:
+    """Two summands of asin(|x|) where |x| <= 1/2, and that; else those of acos(|x|) / 2."""
+    a = absolute(x)
+    near = compare("ole", a, 0.5)
+    z = x.function.select(near, a * a, fma(a, -0.5, const(x, 0.5)))
+    root = x.function.select(near, a, square_root(z))
+    return root, root * z * polynomial(z, _ASIN_FLOAT), near
+
+
+def atan_float(x: Value) -> Value:
+    """The arc tangent of `float`. Error: 1.32 ulp."""
+    a = absolute(x)
+    steep = compare("ogt", a, 1.0)
+    t = x.function.select(steep, 1.0 / a, a)
+    z = t * t
+    rest = t * z * polynomial(z, _ATAN_FLOAT)
+    high, error = add_smaller(const(x, _HALF_PI_FLOAT[0]), -t)
+    beside = high + (error + _HALF_PI_FLOAT[1] - rest)
+    return with_sign(x.function.select(steep, beside, t + rest), x)
 
 
 def asin(x: Value) -> Value:
