@@ -58,6 +58,7 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
 """The functions that compute in `float` where they are used."""
 
 _FLOAT_CALLED: Final[Mapping[str, Emitter]] = {
+    "log1p": logarithmic.log1p_float,
     "sin": trigonometric.sin_float,
     "cos": trigonometric.cos_float,
     "asin": inverse_trigonometric.asin_float,

@@ -61,6 +61,19 @@ def log_float(x: Value) -> Value:
     return _finished(x, fma(whole, math.log(2), result))
 
 
+def log1p_float(x: Value) -> Value:
+    """log(1 + x) of `float`. Error: 1.48 ulp."""
+    sum = x + 1.0
+    exponent = shifted("ashr", bits(sum) - 0x3F2AAAAB, 23)
+    power = shifted("shl", exponent, 23)
+    # The inverse of the power of two counts as 0 where it is less than the least normal number.
+    inverse = number(x.function.intrinsic("smax", 0x3F800000 - power, 0), "float")
+    f = number(bits(x) - power, "float") + (inverse - 1.0)
+    whole = x.function.cast("sitofp", exponent, "float")
+    result = fma(whole, math.log(2), fma(f * f, polynomial(f, _LOG_FLOAT), f))
+    return select(compare("oeq", x, 0), x, _finished(sum, result))
+
+
 def log(x: Value) -> Value:
     """The natural logarithm of `double`. Error: 0.501 ulp."""
     high, low = _logarithm(x)
