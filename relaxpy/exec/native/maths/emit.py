@@ -67,6 +67,13 @@ _FLOAT_CALLED: Final[Mapping[str, Emitter]] = {
 }
 """The functions of the module that compute in `float`; the others of it compute in `double`."""
 
+_ROUNDED: Final[Mapping[str, Emitter]] = {
+    "asinh": logarithmic.asinh_short,
+    "acosh": logarithmic.acosh_short,
+    "atanh": logarithmic.atanh_short,
+}
+"""The functions of `double` that are for `float` only."""
+
 _DOUBLE: Final[Mapping[str, Emitter]] = {
     "exp": exponential.exp,
     "exp2": exponential.exp2,
@@ -155,7 +162,8 @@ def _called(function: Function, name: str, *values: Value) -> Value:
                 callee.ret(_FLOAT_CALLED[name](*callee.params))
             else:
                 wide = [_converted(p, "fpext", "double") for p in callee.params]
-                callee.ret(_converted(_DOUBLE[name](*wide), "fptrunc", type.element))
+                emitters = _ROUNDED if type.element == "float" and name in _ROUNDED else _DOUBLE
+                callee.ret(_converted(emitters[name](*wide), "fptrunc", type.element))
     return function.call(symbol, type, *values)
 
 

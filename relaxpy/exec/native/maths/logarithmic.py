@@ -1,7 +1,8 @@
 """Logarithms, powers and inverse hyperbolic functions.
 
 log(2**e m) = e log(2) + log(m) with m near 1, and log(m) = 2 atanh(s) with s = (m - 1) / (m + 1).
-In `double` all are made of one logarithm, which is a sum of two numbers.
+In `double` all are made of one logarithm, which is a sum of two numbers; for results that are
+rounded to `float`, short series are enough.
 """
 
 from __future__ import annotations
@@ -116,6 +117,41 @@ def acosh(x: Value) -> Value:
     grown, more = add_exactly(t, root)
     result = _with_one(x, grown, low + more)
     return select(compare("olt", x, 1.0), math.nan, result)
+
+
+def asinh_short(x: Value) -> Value:
+    """`asinh` for results that are rounded to `float`, which make all of the error."""
+    a = absolute(x)
+    root = square_root(fma(a, a, const(a, 1)))
+    grown = a + a * a / (root + 1.0)
+    return with_sign(_log1p_short(select(compare("oeq", a, math.inf), math.inf, grown)), x)
+
+
+def acosh_short(x: Value) -> Value:
+    """`acosh` for results that are rounded to `float`, which make all of the error."""
+    t = x - 1.0
+    result = _log1p_short(t + square_root(t * (x + 1.0)))
+    return select(compare("olt", x, 1.0), math.nan, result)
+
+
+def atanh_short(x: Value) -> Value:
+    """`atanh` for results that are rounded to `float`, which make all of the error."""
+    a = absolute(x)
+    rest = select(compare("ogt", a, 1.0), math.nan, 1.0 - a)
+    return with_sign(_log1p_short((a + a) / rest) * 0.5, x)
+
+
+def _log1p_short(x: Value) -> Value:
+    """log(1 + x) of `double` for x >= 0, with a relative error of 1e-11."""
+    sum = x + 1.0
+    exponent = shifted("lshr", bits(sum) - 0x3FE6A09E667F3BCD, 52)
+    inverse = number((1023 << 52) - shifted("shl", exponent, 52), "double")
+    m = fma(x, inverse, inverse - 1.0)
+    s = m / (m + 2.0)
+    z = s * s
+    result = fma(s * z, polynomial(z, _SHORT_ATANH), s + s)
+    result = fma(_small_integer(exponent, "double"), math.log(2), result)
+    return x.function.select(compare("olt", x, math.inf), result, x)
 
 
 def atanh(x: Value) -> Value:
