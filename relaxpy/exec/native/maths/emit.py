@@ -47,7 +47,7 @@ _FLOAT: Final[Mapping[str, Emitter]] = {
     "exp": exponential.exp,
     "exp2": exponential.exp2,
     "exp10": exponential.exp10,
-    "sigmoid": exponential.sigmoid,
+    "sigmoid": exponential.sigmoid_float,
     "sinh": exponential.sinh,
     "cosh": exponential.cosh,
     "tanh": piecewise.tanh,
