@@ -323,6 +323,12 @@ class Function:
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
+        if value.type.element in ("i8", "i16", "i32"):
+            # Of a narrowed integer LLVM 22 stores all bits if it knows that one lane is active.
+            kind = f"i{mask.type.lanes}"
+            bits = self.cast("zext", self.new(Type(kind), f"bitcast {mask} to {kind}"), "i64")
+            bits = self.cast("trunc", self.new(I64, f'call i64 asm "", "=r,0"({bits})'), kind)
+            mask = self.new(mask.type, f"bitcast {bits} to {mask.type}")
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
         align = f"i32 {_alignment(value.type)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -161,3 +162,38 @@ def test_a_search_in_more_positions_than_the_result_without_any(
     numbers = np.zeros((40, 100), "float32")
     numbers[:, 7] = 1
     kernel.runs(numbers, np.zeros(40, "int64"))
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype"),
+    [
+        ("int32", "int8"),
+        ("int32", "uint16"),
+        ("int64", "int32"),
+        ("int64", "int16"),
+        ("float32", "uint8"),
+        ("float64", "int16"),
+        ("float32", "bfloat16"),
+        ("bool", "int8"),
+    ],
+)
+def test_nothing_is_stored_after_the_last_element(source: str, dtype: str) -> None:
+    """A rest of one iteration, in which only one lane is active."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    for count in (1, 9, 17, 33, 65):
+        text = f"""
+@T.prim_func
+def main(A: T.Buffer((4, 80), "{source}"), C: T.Buffer((4, 80), "{dtype}")):
+    for i, k in T.grid(4, {count}):
+        C[i, k + 3] = T.cast(A[i, k + 3], "{dtype}")
+    for i, k in T.grid(4, 8):
+        if k < 1:
+            C[i, k + 71] = T.cast(A[i, k], "{dtype}")
+"""
+        a = np.random.default_rng(0).integers(0, 90, (4, 80)).astype(source)
+        c = np.full((4, 80), 77, kind)
+        wanted = c.copy()
+        wanted[:, 3 : 3 + count] = a[:, 3 : 3 + count].astype(kind)
+        wanted[:, 71] = a[:, 0].astype(kind)
+        relaxpy.compile(from_source(text), target="native")["main"](a, c)
+        np.testing.assert_array_equal(c, wanted)
