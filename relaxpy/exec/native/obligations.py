@@ -28,7 +28,8 @@ from relaxpy.exec.kernel.nest.nodes import (
 )
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound, Statement
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.ir.core.traverse import children
+from relaxpy.ir.core.node import Node
+from relaxpy.ir.core.traverse import children, walk
 from relaxpy.ir.op import Op
 from relaxpy.ir.tir import ops
 from relaxpy.ir.tir.buffer import Buffer
@@ -182,10 +183,17 @@ def of_value(
     expr: PrimExpr, axes: tuple[Axis, ...], path: tuple[PrimExpr, ...], shape_vars: Container[Var]
 ) -> Iterator[Obligation]:
     """The obligations of evaluating `expr`, whose choices and conditions evaluate one side."""
+    obliging: dict[Node, tuple[tuple[PrimExpr, PrimExpr | None], ...]] = {}
+    for part in walk(expr):
+        own = tuple(obliged(part, axes, shape_vars))
+        if own or any(child in obliging for child in children(part)):
+            obliging[part] = own
     seen: set[PrimExpr] = set()
     pending: list[tuple[PrimExpr, tuple[PrimExpr, ...]]] = [(expr, path)]
     while pending:
         node, conditions = pending.pop()
+        if node not in obliging:
+            continue
         if not conditions or conditions is path:
             if node in seen:
                 continue
@@ -209,7 +217,7 @@ def of_value(
             case _:
                 inner = [(c, conditions) for c in children(node) if isinstance(c, PrimExpr)]
         pending += inner
-        for index, size in obliged(node, axes, shape_vars):
+        for index, size in obliging[node]:
             yield Obligation(axes, conditions, index, size)
 
 

@@ -97,3 +97,24 @@ def test_powers_are_simplified_in_bounded_work() -> None:
 
     simplified(2)
     assert calls(lambda: simplified(40)) < 5 * calls(lambda: simplified(10))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_choices_between_values_of_the_pass_before(target: str) -> None:
+    """Each pass uses the one before it on both sides of a condition."""
+    x = te.placeholder((64,), "float32", "x")
+
+    def bounced(i: tir.Var) -> tir.PrimExpr:
+        value = x[i]
+        for _ in range(STEPS):
+            value = tir.if_then_else(value > 3, value - 2, value + 1)
+        return value
+
+    func = te.create_prim_func([x, te.compute((64,), bounced, "y")])
+    given = np.linspace(-30, 30, 64, dtype="float32")
+    out = np.empty_like(given)
+    run(func, target, given, out)
+    expected = given.copy()
+    for _ in range(STEPS):
+        expected = np.where(expected > 3, expected - np.float32(2), expected + np.float32(1))
+    np.testing.assert_array_equal(out, expected)
