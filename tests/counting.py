@@ -17,7 +17,6 @@ def calls(run: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    gc.collect()
     gc.disable()
     previous = sys.getprofile()
     sys.setprofile(count_call)
