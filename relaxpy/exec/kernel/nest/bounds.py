@@ -56,13 +56,6 @@ def is_inside(
             if as_poly(axis.stop).same(as_poly(size)):
                 return True
             break
-    match index:
-        case FloorDiv(a=a, b=IntImm(value=divisor)) if divisor > 0:
-            return is_inside(a, (as_poly(size) * divisor).expr(), axes, shape_vars)
-        case FloorMod(b=IntImm(value=divisor)) if divisor > 0:
-            return (as_poly(size) - divisor).is_at_least(0, shape_vars)
-        case _:
-            pass
     index_map = affine(index, {a.var for a in axes})
     return index_map is not None and is_affine_inside(index_map, size, axes, shape_vars)
 
