@@ -323,8 +323,10 @@ class Function:
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
-        if value.type.element in ("i8", "i16", "i32"):
-            # Of a narrowed integer LLVM 22 stores all bits if it knows that one lane is active.
+        # Of a narrowed integer LLVM 22 stores all bits if it knows that one lane is active.
+        if value.type.element == "i32":
+            value = self.cast("bitcast", value, "float")
+        elif value.type.element in ("i8", "i16"):
             kind = f"i{mask.type.lanes}"
             bits = self.cast("zext", self.new(Type(kind), f"bitcast {mask} to {kind}"), "i64")
             bits = self.cast("trunc", self.new(I64, f'call i64 asm "", "=r,0"({bits})'), kind)
