@@ -16,7 +16,7 @@ from relaxpy.ir.tir.analysis.index_map import IndexMap as _IndexMap
 from relaxpy.ir.tir.buffer import BufferLoad, BufferRegion, IterVar, Range
 from relaxpy.ir.tir.external_kernel import call_kernel
 from relaxpy.ir.tir.prim_func.function import PrimFunc as _PrimFunc
-from relaxpy.script.language import tir_directives as _directives
+from relaxpy.script.language import tir_calls as _calls, tir_directives as _directives
 from relaxpy.script.language.eager import directive as _directive
 from relaxpy.script.language.hardware import INTRINSICS as _HARDWARE, llvm_lookup_intrinsic_id
 from relaxpy.script.language.records import BufferSpec as Buffer, HandleName as _HandleName
@@ -56,9 +56,9 @@ _MEMBERS: dict[str, Any] = {
     **{name: getattr(_expr, name) for name in _NODES},
     **{name: _directive(getattr(_directives, name)) for name in _STATEMENTS if name != "axis"},
     "axis": _directives.axis,
-    **{name: _directives.ignoring_dtype(_directives.intrinsic(name)) for name in _INTRINSICS},
-    **{name: _directives.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
-    **{name: _directives.bitwise(name) for name in _intrin.BITWISE},
+    **{name: _calls.ignoring_dtype(_calls.intrinsic(name)) for name in _INTRINSICS},
+    **{name: _calls.leading_dtype(getattr(_intrin, name)) for name in _WITH_DTYPE},
+    **{name: _calls.bitwise(name) for name in _intrin.BITWISE},
     **_directives.datatypes(),
     **_HARDWARE,
     "IndexMap": _IndexMap,
@@ -92,7 +92,7 @@ _MEMBERS: dict[str, Any] = {
     "floormod": _ops.floormod,
     "max": _ops.maximum,
     "min": _ops.minimum,
-    "power": _directives.ignoring_dtype(_directives.intrinsic("pow")),
+    "power": _calls.ignoring_dtype(_calls.intrinsic("pow")),
     "ramp": _expr.Ramp,
     "truncdiv": _ops.truncdiv,
     "truncmod": _ops.truncmod,

@@ -96,7 +96,7 @@ REVIEWED = {
         "parse_text": "an iterator over lines",
         "_command_line": "the text of `python -c`, compiled to be compared",
     },
-    "language/tir_directives.py": {
+    "language/tir_calls.py": {
         "intrinsic": "an intrinsic by its name",
         "ignoring_dtype.call": "a function of a namespace",
         "leading_dtype.call": "a function of a namespace",

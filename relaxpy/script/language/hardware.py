@@ -14,7 +14,7 @@ from relaxpy.ir.tir import intrin, ops
 from relaxpy.ir.tir.buffer import Buffer
 from relaxpy.ir.tir.expr import Call, PrimExpr, StringImm
 from relaxpy.script.language.records import as_dtype
-from relaxpy.script.language.tir_directives import ignoring_dtype
+from relaxpy.script.language.tir_calls import ignoring_dtype
 
 _ANY = (0, 255)
 _NAMED = (1, 255)
