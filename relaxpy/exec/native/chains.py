@@ -15,8 +15,8 @@ from relaxpy.dataclass import dataclass
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Row, Run, Tile, Tree
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Late, Program, Tasks, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -96,7 +96,7 @@ class _Finder:
     def chain(self, trees: Sequence[Tree]) -> _Chain | None:
         """The chain that begins with the first of `trees`."""
         first, *rest = trees
-        if not isinstance(first, Run) or product_of(first, self.root) is None:
+        if not isinstance(first, Run) or product_of(first) is None:
             return None
         scores = (first.after or first.assignments)[-1]
         parts, buffers, before = [first], {scores.target}, list[Tree]()
@@ -110,7 +110,7 @@ class _Finder:
                 before.append(tree)
                 continue
             parts += found
-            if product_of(found[-1], self.root) is None:
+            if product_of(found[-1]) is None:
                 buffers |= {m.target for r in found for m in r.assignments}
             elif self._is_chain(parts, buffers):
                 return self._aligned(parts, scores, buffers, before, count)
@@ -132,7 +132,7 @@ class _Finder:
         first, *inner, last = parts
         if any(r.tests or r.is_serial for r in parts) or any(r.after for r in inner):
             return False
-        if any(product_of(r, self.root) for r in inner):
+        if any(product_of(r) for r in inner):
             return False
         if any(m.initial is None for m in (*first.assignments, *last.assignments)):
             return False
@@ -180,7 +180,7 @@ class _Finder:
         position = max(leading)
         row = leading[position].var
         for run in (renamed[0], renamed[-1]):
-            product = product_of(run, self.root)
+            product = product_of(run)
             if product is None or not any(
                 all(not mentions(i, {row}) for i in operand.indices)
                 for operand in product.operands[1:3]

@@ -12,8 +12,8 @@ from relaxpy.exec.kernel.nest.buffers import position_of
 from relaxpy.exec.kernel.nest.nodes import Axis, loads
 from relaxpy.exec.kernel.plan.statements import expressions_of
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Late, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, affine, as_poly
 from relaxpy.ir.core.node import Node
@@ -96,7 +96,7 @@ def _iterations(axes: Iterable[Axis], without: Sequence[Axis]) -> IndexPoly:
 
 def _of_run(run: Run, plan: Plan) -> int:
     """The time of one iteration of all loops."""
-    if product_of(run, plan.root) is not None:
+    if product_of(run) is not None:
         return _PRODUCT
     along = None if run.is_scalar else lane_axis(run)
     if along is None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -136,99 +137,117 @@ def emit_entry(
     instance, args, count, keywords = f.params
     null = Value(f, POINTER, "null")
 
+    def none() -> list[Value]:
+        return [null]
+
+    def called(arguments: Sequence[Value]) -> list[Value]:
+        if result is not None:
+            return [result(f, args, arguments)]
+        status = call_kernel(f, kernel, arguments, release_gil=release_gil)
+        return f.branch(_same(f, status, 0), lambda: [_unit(f)], none)
+
     def positional() -> list[Value]:
         objects = [f.load(POINTER, f.element(args, n, POINTER), 8) for n in range(len(params))]
         match = [_has_type(f, o, p) for o, p in zip(objects, params, strict=True)]
-        return f.branch(_all(f, match), lambda: fields(objects), lambda: [null])
+        return f.branch(_all(f, match), lambda: typed(objects), none)
 
-    def fields(objects: Sequence[Value]) -> list[Value]:
-        match = []
-        for param, array in zip(params, objects, strict=True):
-            if isinstance(param, Array):
-                flags = _flags_of(param)
-                found_dtype = field_of(f, array, DTYPE, POINTER)
-                found = f.arithmetic("and", field_of(f, array, FLAGS, I32), flags)
-                match += [
-                    _same(f, found, flags),
-                    _same(f, field_of(f, array, RANK, I32), len(param.shape)),
-                    _same(f, *(kind_of(f, d) for d in (found_dtype, python(f, param.dtype)))),
-                ]
-        return f.branch(_all(f, match), lambda: sizes(objects), lambda: [null])
+    def typed(objects: Sequence[Value]) -> list[Value]:
+        pairs = zip(objects, params, strict=True)
+        match = [test for o, p in pairs if isinstance(p, Array) for test in _has_form(f, o, p)]
+        return f.branch(_all(f, match), lambda: formed(objects), none)
 
-    def sizes(objects: Sequence[Value]) -> list[Value]:
-        known: dict[str, Value] = {}
-        match: list[Value] = []
-        arguments: list[Value] = []
-        spans: list[tuple[Value, Value, bool]] = []
-        overflow = f.alloca(I32, 1)
-        for param, item in zip(params, objects, strict=True):
-            found: list[tuple[int | str | None, Value]] = []
-            layout: Layout | None = None
-            if isinstance(param, Integer):
-                value, fits = _integer(f, item, param, overflow)
-                match.append(fits)
-                found.append((param.name, value))
-                arguments.append(value)
-            elif isinstance(param, Number):
-                arguments.append(_bits(f, item, param))
-            else:
-                shape = field_of(f, item, SHAPE, POINTER)
-                dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
-                found += zip(param.shape, dims, strict=True)
-                data = field_of(f, item, DATA, POINTER)
-                arguments.append(data)
-                layout = _layout(f, item, param, dims)
-                if layout is None:
-                    number = f.index(DTYPES[param.dtype].itemsize)
-                    for dim in dims:
-                        number = number * dim
-                    start = f.cast("ptrtoint", data, "i64")
-                    spans.append((start, start + number, param.written))
-                else:
-                    spans.append((*layout.span(data), param.written))
-            for size, value in found:
-                if size is None:
-                    continue
-                if isinstance(size, int) or known.setdefault(size, value) is not value:
-                    match.append(_same(f, value, size if isinstance(size, int) else known[size]))
-            if layout is not None and isinstance(param, Array):
-                match += layout.matches(param.strides or (), known)
-                if param.written:
-                    match.append(layout.is_injective())
-        for index, (start, stop, written) in enumerate(() if is_checked else spans):
-            for first, last, also in spans[:index]:
-                if written or also:
-                    apart = f.compare("ule", stop, first), f.compare("ule", last, start)
-                    match.append(f.arithmetic("or", *apart))
-        arguments += [known[name] for name in size_names(params)]
-        return f.branch(_all(f, match), lambda: [called(arguments)], lambda: [null])
-
-    def called(arguments: Sequence[Value]) -> Value:
-        if result is not None:
-            return result(f, args, arguments)
-        status = call_kernel(f, kernel, arguments, release_gil=release_gil)
-        unit = python(f, "unit")
-
-        def new() -> list[Value]:
-            call_python(f, "Py_IncRef", VOID, unit)
-            return [unit]
-
-        return f.branch(_same(f, status, 0), new, lambda: [null])[0]
+    def formed(objects: Sequence[Value]) -> list[Value]:
+        read = _Arguments(f, params, objects)
+        tests = read.tests if is_checked else [*read.tests, *read.apart()]
+        return f.branch(_all(f, tests), lambda: called(read.arguments), none)
 
     no_keywords = _same(f, keywords, null)
     enough = f.compare("sge" if is_checked else "eq", count, len(params))
     complete = f.arithmetic("and", no_keywords, enough)
-    (found,) = f.branch(complete, positional, lambda: [null])
+    (found,) = f.branch(complete, positional, none)
 
     def fall_back() -> list[Value]:
         raised = call_python(f, "PyErr_Occurred", POINTER)
-        return f.branch(f.compare("ne", raised, null), lambda: [null], call_fallback)
+        return f.branch(f.compare("ne", raised, null), none, call_fallback)
 
     def call_fallback() -> list[Value]:
         operands = instance, args, count, keywords
         return [call_python(f, "PyObject_Vectorcall", POINTER, *operands)]
 
     f.ret(f.branch(f.compare("ne", found, null), lambda: [found], fall_back)[0])
+
+
+class _Arguments:
+    """What a kernel takes for objects of the types and ranks of its parameters.
+
+    `tests` are the conditions for that: sizes and strides are those of the parameters.
+    """
+
+    def __init__(self, f: Function, params: Sequence[Param], objects: Sequence[Value]) -> None:
+        self.function = f
+        self.arguments: list[Value] = []
+        self.tests: list[Value] = []
+        self._sizes: dict[str, Value] = {}
+        self._spans: list[tuple[Value, Value, bool]] = []
+        overflow = f.alloca(I32, 1)
+        for param, item in zip(params, objects, strict=True):
+            match param:
+                case Integer(name=name):
+                    value, fits = _integer(f, item, param, overflow)
+                    self.tests.append(fits)
+                    self.arguments.append(value)
+                    self._test_size(name, value)
+                case Number():
+                    self.arguments.append(_bits(f, item, param))
+                case Array():
+                    self._read_array(param, item)
+        self.arguments += [self._sizes[name] for name in size_names(params)]
+
+    def _read_array(self, param: Array, item: Value) -> None:
+        f = self.function
+        shape = field_of(f, item, SHAPE, POINTER)
+        dims = [f.load(I64, f.element(shape, n, I64)) for n in range(len(param.shape))]
+        data = field_of(f, item, DATA, POINTER)
+        self.arguments.append(data)
+        layout = _layout(f, item, param, dims)
+        if layout is None:
+            number = f.index(DTYPES[param.dtype].itemsize)
+            for dim in dims:
+                number = number * dim
+            start = f.cast("ptrtoint", data, "i64")
+            self._spans.append((start, start + number, param.written))
+        else:
+            self._spans.append((*layout.span(data), param.written))
+        for size, value in zip(param.shape, dims, strict=True):
+            self._test_size(size, value)
+        if layout is not None:
+            self.tests += layout.matches(param.strides or (), self._sizes)
+            if param.written:
+                self.tests.append(layout.is_injective())
+
+    def _test_size(self, size: int | str | None, value: Value) -> None:
+        """Test a size, unless the caller does; the first of a name decides what it is."""
+        if isinstance(size, str):
+            known = self._sizes.setdefault(size, value)
+            if known is not value:
+                self.tests.append(_same(self.function, value, known))
+        elif size is not None:
+            self.tests.append(_same(self.function, value, size))
+
+    def apart(self) -> Iterator[Value]:
+        """The conditions that arrays which are written do not overlap others."""
+        f = self.function
+        for (first, last, also), (start, stop, written) in combinations(self._spans, 2):
+            if written or also:
+                either = f.compare("ule", stop, first), f.compare("ule", last, start)
+                yield f.arithmetic("or", *either)
+
+
+def _unit(f: Function) -> Value:
+    """A new reference to the result of a kernel."""
+    unit = python(f, "unit")
+    call_python(f, "Py_IncRef", VOID, unit)
+    return unit
 
 
 def call_kernel(
@@ -419,6 +438,15 @@ def _has_type(f: Function, item: Value, param: Param) -> Value:
         same = _same(f, field_of(f, item, TYPE, POINTER), python(f, name))
         result = f.arithmetic("or", result, same)
     return result
+
+
+def _has_form(f: Function, item: Value, param: Array) -> Iterator[Value]:
+    """The conditions that an array has the layout, rank and datatype of a parameter."""
+    flags = _flags_of(param)
+    found = field_of(f, item, DTYPE, POINTER)
+    yield _same(f, f.arithmetic("and", field_of(f, item, FLAGS, I32), flags), flags)
+    yield _same(f, field_of(f, item, RANK, I32), len(param.shape))
+    yield _same(f, *(kind_of(f, d) for d in (found, python(f, param.dtype))))
 
 
 def _is_scalar(f: Function, item: Value, param: Integer | Number) -> Value:

@@ -9,7 +9,7 @@ from relaxpy.exec.kernel.nest.bounds import unproved
 from relaxpy.exec.kernel.plan.alignment import aligned_axes
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Run, Tree
-from relaxpy.exec.native.contract import joins, product_of
+from relaxpy.exec.native.product import Product, joins, product_of
 from relaxpy.exec.native.tree import Program, whole_runs
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.node import Node
@@ -53,8 +53,8 @@ class _Joiner:
         """`first` with the epilogue `second`, or None."""
         if not isinstance(first, Run) or first.after or first.tests:
             return None
-        root, found = self.program.plan.root, list(whole_runs(second))
-        if len(found) != 1 or product_of(first, root) is None:
+        found = list(whole_runs(second))
+        if len(found) != 1 or product_of(first) is None:
             return None
         [maps], [member] = found, first.assignments
         if maps.over or maps.tests or maps.is_serial:
@@ -66,11 +66,17 @@ class _Joiner:
             return None
         after = tuple(m.substituted(renamed) for m in maps.assignments)
         both = replace(first, after=after)
-        joined = product_of(both, root) if self._is_elementwise(both) else None
-        if joined is None or not joins(joined):
+        joined = product_of(both) if self._is_elementwise(both) else None
+        if joined is None or not joins(joined) or self._overwrites(joined):
             return None
         self.elided |= {m.target for m in (member, *after[:-1])}
         return both
+
+    def _overwrites(self, product: Product) -> bool:
+        """Whether the last store is to memory that the product or its epilogue reads."""
+        root = self.program.plan.root
+        target, *others = (root(operand.buffer) for operand in product.operands)
+        return target in others
 
     def _is_elementwise(self, run: Run) -> bool:
         """Whether an iteration of the epilogue only needs the sum of its element."""

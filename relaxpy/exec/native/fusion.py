@@ -9,7 +9,7 @@ from itertools import product
 from relaxpy.exec.kernel.plan.dependence import meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
-from relaxpy.exec.native.contract import product_of
+from relaxpy.exec.native.product import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import walk
 from relaxpy.ir.tir.expr import Call, Var
@@ -58,7 +58,7 @@ def _joined(first: Run, second: Run, plan: Plan) -> Run | None:
             return None
         if _is_optional(one, other, plan) or _is_optional(other, one, plan):
             return None
-    if product_of(first, plan.root) is not None or product_of(second, plan.root) is not None:
+    if product_of(first) is not None or product_of(second) is not None:
         return None
     count = len(second.axes if reduces else first.axes)
     axes, over = first.loops[:count], first.loops[count:]

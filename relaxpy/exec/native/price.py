@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Contraction, Run, runs
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.lanes import with_best_order
 from relaxpy.exec.native.llvm import Function
 from relaxpy.exec.native.machine import host
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Program
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.op import Op
@@ -44,7 +44,7 @@ def check_price(program: Program) -> None:
                 continue
         if not _reuses(product, run.axes):
             continue
-        if product_of(with_best_order(run), program.plan.root):
+        if product_of(with_best_order(run)):
             continue
         count = math.prod((axis.extent for axis in run.loops), start=as_poly(1))
         if count.constant is None or count.constant > _SMALL_PRODUCT:

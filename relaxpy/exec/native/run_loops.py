@@ -11,12 +11,13 @@ from relaxpy.exec.kernel.plan.searches import searched_condition
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Run
 from relaxpy.exec.native.accumulate import combined, identity
-from relaxpy.exec.native.contract import Operand, emit_product, product_of
+from relaxpy.exec.native.contract import emit_product
 from relaxpy.exec.native.crossing import Crossing, crossing_of, transposed
 from relaxpy.exec.native.frame import Lanes, storage_type, value_type
 from relaxpy.exec.native.lanes import lane_axis
 from relaxpy.exec.native.llvm import I64, Value
 from relaxpy.exec.native.loops import Loops
+from relaxpy.exec.native.product import Operand, product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
 from relaxpy.ir.tir.expr import PrimExpr
@@ -37,7 +38,7 @@ class RunLoops(Loops):
         """Emit the loops of a run."""
         written = {m.target for m in (*run.assignments, *run.after)}
         with self.frame.writing(self.aliases(written)):
-            product = product_of(run, self.program.plan.root)
+            product = product_of(run)
             if product is not None and all(map(self._has_whole_rows, product.operands)):
                 emit_product(product, self.frame, in_task=self.in_task)
                 self.frame.forget()

@@ -15,10 +15,10 @@ from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import cost
 from relaxpy.exec.native.accumulate import identity_of
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.cost import time_of
 from relaxpy.exec.native.crossing import crossing_of
 from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.tree import Program, Tasks
 from relaxpy.ir.arith.algebra.affine import IndexPoly, as_poly
 from relaxpy.ir.core.dtype import INT64
@@ -89,7 +89,7 @@ def _divided(tree: Tree, plan: Plan) -> Tree:
 
 def _of_axes(tree: Run, plan: Plan) -> Tree:
     """The loops of a run in tasks."""
-    if product_of(tree, plan.root) is not None:
+    if product_of(tree) is not None:
         return tree
     along = None if tree.is_scalar else lane_axis(tree)
     free, crossing = _free_axes(tree), crossing_of(tree, plan.root)
@@ -169,7 +169,7 @@ def _stretches(run: Run, plan: Plan) -> tuple[Tasks, list[Buffer], Run] | None:
 
     None if the results themselves can be divided, or if there is too little to accumulate.
     """
-    if not run.accumulations or product_of(run, plan.root) is not None:
+    if not run.accumulations or product_of(run) is not None:
         return None
     axes, along = run.axes, lane_axis(run)
     variables = {a.var for a in run.loops}

@@ -13,10 +13,10 @@ from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.blocking import in_tiles
 from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree, runs
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.fusion import fused
 from relaxpy.exec.native.lanes import in_lanes, lane_axis, with_best_order
 from relaxpy.exec.native.obligations import Obligation, obligations
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.reshapes import without_reshapes
 from relaxpy.ir.arith.algebra.affine import IndexPoly
 from relaxpy.ir.tir.buffer import Buffer, BufferLoad
@@ -162,7 +162,7 @@ class _Reader:
             counts.append(math.prod(_ROW_ELEMENTS if n is None else max(n, 1) for n in extents))
         elements = max(counts)
         size = 1 if elements >= _ROW_ELEMENTS else max(1, _BLOCK_ELEMENTS // elements)
-        if any(product_of(run, self.plan.root) for run in members):
+        if any(product_of(run) for run in members):
             size = max(size, _PRODUCT_ROWS)
         longest = (run for run, count in zip(members, counts, strict=True) if count == elements)
         if any(_has_lanes_of(run, tile) for run in longest):

@@ -21,8 +21,8 @@ from relaxpy.exec.kernel.plan.statements import Assignment, Compound
 from relaxpy.exec.kernel.plan.tree import For, Plan, Run, Tile, Tree
 from relaxpy.exec.native import chains, cost, split, tree as native
 from relaxpy.exec.native.backend import rewritten
-from relaxpy.exec.native.contract import product_of
 from relaxpy.exec.native.lanes import lane_axis
+from relaxpy.exec.native.product import product_of
 from relaxpy.exec.native.run_loops import is_swept
 from relaxpy.exec.native.tree import Late, Program, Tasks, program_of
 from relaxpy.ir.core.dtype import INT64
@@ -185,7 +185,7 @@ class ProgramRun(PlanRun):
                 ready = [one for stretch, one in self.parts[source] if stretch in combined]
                 self.total(run, statement, run.axes, ready)
             return
-        if product_of(run, self.plan.root) is not None:
+        if product_of(run) is not None:
             for tile in self.tiles(run.axes):
                 self.vector(run, tile, run.over)
             return
