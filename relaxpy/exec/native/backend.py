@@ -22,7 +22,6 @@ from relaxpy.exec.native.frame import RefusedError
 from relaxpy.exec.native.interpreter import PYTHON
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.machine import host
-from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.objects import compile_assembly, recorded
 from relaxpy.exec.native.packing import Packing
 from relaxpy.exec.native.pool import thread_count
@@ -44,7 +43,7 @@ class NativeBackend:
 
     def __init__(self) -> None:
         machine = host()
-        self.module = Module(machine.triple, machine.vector_bits)
+        self.module = machine.module()
         self.claimed: dict[str, tuple[str, Signature]] = {}
         """The functions of the kernels that run natively, and their parameters, by Python name."""
         self.packings: dict[str, Mapping[int, Packing]] = {}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.contraction import Axis, Size, combine, extents
 from relaxpy.exec.native.llvm import Function, Value
 
@@ -19,6 +20,20 @@ _PLACE_PAGES: Final = 128
 """The pages of a larger one that is read in place, if each has `_PAGE_ROWS` rows of it."""
 _PAGE_ROWS: Final = 8
 _PAGE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A block of columns: the first one, and the lanes and the mask of each of its vectors."""
+
+    start: Size
+    lanes: tuple[int, ...]
+    masks: tuple[Value | None, ...]
+
+    @property
+    def offsets(self) -> list[int]:
+        """The first column of each vector, counted from that of the block."""
+        return [sum(self.lanes[:n]) for n in range(len(self.lanes))]
 
 
 def divisor(extent: int, most: int) -> int:

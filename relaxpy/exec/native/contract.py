@@ -75,7 +75,7 @@ def _packable(product: Product, contraction: Contraction, frame: Values) -> Cont
     if buffer not in uses or isinstance(contraction.row.extent, Value):
         return contraction
     emitter = emitter_of(frame.function, contraction)
-    copied = isinstance(emitter, TileEmitter) and emitter.packs_b and not emitter.pairs
+    copied = isinstance(emitter, TileEmitter) and emitter.packs_b and emitter.dots is None
     if not copied or product.starts[B].constant != 0 or converts(contraction.b, contraction):
         return contraction
     sizes = [(axis.extent, axis.b) for axis in (*contraction.over, contraction.column)]
@@ -118,8 +118,10 @@ def contraction_of(product: Product, frame: Values) -> Contraction:
         start = product.starts[number] + first
         type = storage_type(operand.buffer.dtype)
         pointer = advance(f, frame.pointers[operand.buffer], size(start), type)
-        changes = bool(operand.casts) or value_type(operand.buffer.dtype) != type
-        return Memory(pointer, type, partial(_converted, operand) if changes else None)
+        dtype = operand.buffer.dtype
+        changes = bool(operand.casts) or value_type(dtype) != type
+        convert = partial(_converted, operand) if changes else None
+        return Memory(pointer, type, convert, is_unsigned=dtype.family == "uint")
 
     def axis(dimension: Dimension) -> Axis:
         extent = size(dimension.extent)

@@ -39,14 +39,16 @@ class Memory:
     """An operand in memory: the address of its first element, and their scalar type.
 
     `convert` turns loaded values into the type of the accumulator, with any number of lanes; by
-    default floats are extended and integers sign-extended. If `may_be_packed`, an odd address means
-    that it is a copy in the order in which tiles read it.
+    default floats are extended and integers sign-extended, so elements of memory that `is_unsigned`
+    have one. If `may_be_packed`, an odd address means that it is a copy in the order in which tiles
+    read it.
     """
 
     pointer: Value
     type: Type
     convert: Callable[[Value], Value] | None = None
     may_be_packed: bool = False
+    is_unsigned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,7 +314,8 @@ def converts(memory: Memory, contraction: Contraction) -> bool:
 
 def moved(f: Function, memory: Memory, index: Size) -> Memory:
     """The memory that begins at the element at `index`."""
-    return Memory(advance(f, memory.pointer, index, memory.type), memory.type, memory.convert)
+    pointer = advance(f, memory.pointer, index, memory.type)
+    return replace(memory, pointer=pointer, may_be_packed=False)
 
 
 def load(f: Function, memory: Memory, type: Type, pointer: Value, mask: Value | None) -> Value:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from relaxpy.dataclass import dataclass
 from relaxpy.errors import CompileError
 from relaxpy.exec.native import disk_cache
+from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.processor import generator, processor
 
 _FMA: Final = frozenset({"+avx2", "+fma"})
@@ -48,6 +49,11 @@ class Machine:
     def has(self, feature: str) -> bool:
         """Whether the processor has a feature of LLVM, such as `avx512vnni`."""
         return f"+{feature}" in self.features.split(",")
+
+    def module(self) -> Module:
+        """An empty module of code for it."""
+        dots = self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl"))
+        return Module(self.triple, self.vector_bits, has_byte_dots=dots)
 
 
 @cache

@@ -14,11 +14,12 @@ _DEFINED = re.compile(r"^(?:define .*?)?@([\w.]+)(?: =|\()", re.MULTILINE)
 class Module:
     """Functions and constants that become one object file.
 
-    `vector_bits` is the width of vector registers that the code generator may use.
+    `vector_bits` is the width of vector registers that the code generator may use, and
+    `has_byte_dots` whether x86-64 has the instruction for sums of products of bytes.
     """
 
-    def __init__(self, triple: str, vector_bits: int) -> None:
-        self.triple, self.vector_bits = triple, vector_bits
+    def __init__(self, triple: str, vector_bits: int, *, has_byte_dots: bool = False) -> None:
+        self.triple, self.vector_bits, self.has_byte_dots = triple, vector_bits, has_byte_dots
         self.functions: dict[str, Function] = {}
         self._declarations: dict[str, str] = {}
         self._variables: dict[str, str] = {}
@@ -31,7 +32,7 @@ class Module:
 
     def copy(self) -> Module:
         """A module with the same functions so far, to return to."""
-        other = Module(self.triple, self.vector_bits)
+        other = Module(self.triple, self.vector_bits, has_byte_dots=self.has_byte_dots)
         other.functions = dict(self.functions)
         other._declarations, other._texts = dict(self._declarations), list(self._texts)
         other._variables = dict(self._variables)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relaxpy.dataclass import dataclass
-from relaxpy.exec.native.contraction import Memory, Size, ceil_div, combine, convert, load
+from relaxpy.exec.native.contraction import Memory, Size, combine, convert, load
 from relaxpy.exec.native.lanes import LONGEST_STEP
 from relaxpy.exec.native.llvm import I64, POINTER, VOID, Function, Type, Value
 
@@ -163,29 +163,6 @@ def _pack_squares(
         [],
         lambda c: f.loop(0, source.rows, lanes, [], lambda row: square(row, c)) and None,
     )
-
-
-def pair_rows(
-    f: Function, source: Value, target: Value, rows: Size, width: int, type: Type
-) -> None:
-    """Store adjacent rows of packed 16-bit integers as pairs, which are one element each.
-
-    `type` is the vector type of the source. A last row without another one is paired with zeros.
-    """
-    lanes, zero = type.lanes, f.const(type, 0)
-    last = combine(f, "mul", rows, width)
-    for column in range(0, width, lanes):
-        f.store(zero, f.element(source, combine(f, "add", last, column), type))
-    order = [n // 2 + n % 2 * lanes for n in range(2 * lanes)]
-
-    def pair(number: Value) -> None:
-        row = number * (2 * width)
-        for column in range(0, width, lanes):
-            there = f.element(source, row + column, type)
-            both = (f.load(type, there), f.load(type, f.element(there, width, type)))
-            f.store(f.shuffle(*both, order), f.element(target, row + 2 * column, type))
-
-    f.loop(0, ceil_div(f, rows, 2), 1, [], pair)
 
 
 def _transpose(f: Function, vectors: Sequence[Value]) -> Sequence[Value]:

@@ -13,6 +13,7 @@ from functools import partial
 
 from relaxpy.dataclass import dataclass
 from relaxpy.exec.native.blocking import (
+    Columns,
     cover,
     divisor,
     each,
@@ -44,10 +45,11 @@ from relaxpy.exec.native.contraction import (
     store,
     total,
 )
+from relaxpy.exec.native.dots import Dots, Read, dots_of, rows_in_copy, rows_in_place
 from relaxpy.exec.native.finish import finish_rows
-from relaxpy.exec.native.llvm import I8, I16, I32, Function, Type, Value
+from relaxpy.exec.native.llvm import I8, I32, Function, Type, Value
 from relaxpy.exec.native.packing import MARK
-from relaxpy.exec.native.panels import Block, pack, pair_rows
+from relaxpy.exec.native.panels import Block, pack
 
 ROWS = 128
 """The rows of a task, which share a copy of the block of columns. A multiple of each tile's."""
@@ -72,19 +74,6 @@ def tile_of(accumulator: Type, rows: Size, vector_bits: int, registers: int) -> 
     while isinstance(rows, int) and rows <= height // 2:
         height, vectors = height // 2, min(8, 2 * vectors)
     return Tile(height, vectors, vector_bits // accumulator.bits)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
-    """A block of columns: the first one, and the lanes and the mask of each of its vectors."""
-
-    start: Size
-    lanes: tuple[int, ...]
-    masks: tuple[Value | None, ...]
-
-    @property
-    def offsets(self) -> list[int]:
-        return [sum(self.lanes[:n]) for n in range(len(self.lanes))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,15 +122,11 @@ class TileEmitter:
         if self.chunked is not None and isinstance(self.chunked.extent, int):
             self.chunk = divisor(self.chunked.extent, self.chunk)
         self.depth = inside * (self.chunk if self.chunked else 1)
-        # Two products of bytes are added by one instruction, whose operands are pairs of 16 bits.
-        self.pairs = (
-            f.module.triple.startswith("x86_64")
-            and contraction.accumulator == I32
-            and contraction.a.type == contraction.b.type == I8
-        )
-        self.packed = I16 if self.pairs else contraction.accumulator
-        self.packs_a = self.pairs or converts(contraction.a, contraction)
-        self.packs_b = self.pairs or (self._packs_b() if packs is None else packs)
+        # Several products of bytes are added by one instruction.
+        self.dots = dots = dots_of(f.module, contraction)
+        self.packed = dots.packed if dots else contraction.accumulator
+        self.packs_a = dots is not None or converts(contraction.a, contraction)
+        self.packs_b = dots is not None or (self._packs_b() if packs is None else packs)
         # A task runs over several iterations of an axis that the second operand does not have, the
         # innermost of the outer axes, if each of them has few rows.
         self.strip, self.strips = self._strip()
@@ -187,7 +172,7 @@ class TileEmitter:
             # Powers of two are the most likely extents.
             return (lanes,) * (2 if self.tile.rows >= 8 else most), ()
         candidates = [
-            cover(self.columns, lanes, n, scalars=not self.pairs)
+            cover(self.columns, lanes, n, scalars=self.dots is None)
             for n in range(most, max(0, most - 2), -1)
         ]
         repeats = math.prod(extents([Axis(n) for n in self._row_sizes()]))
@@ -203,15 +188,22 @@ class TileEmitter:
         depth = up(self.depth, lanes)
         height = min(ROWS, self.rows) if isinstance(self.rows, int) else ROWS
         # Rows of a copy begin in different sets of the cache.
-        self.pitch = depth + lanes
+        wide = self._wide()
+        self.pitch = up(self.depth, wide) + wide
         if self.packs_a:
             self.band = f.alloca(self.packed, up(height, lanes) * self.pitch)
         if self.packs_b:
             self.panel = f.alloca(self.packed, (depth + lanes) * self.width)
-        if self.pairs:
-            self.paired = f.alloca(self.packed, (depth + lanes) * self.width)
+        if self.dots:
+            self.joined = f.alloca(self.packed, (depth + lanes) * self.width)
+            self.moved = f.alloca(accumulator, self.width)
         if self.chunked:
             self.partial = f.alloca(accumulator, self.strips * height * self.width)
+
+    def _wide(self) -> int:
+        """The elements of a copy in a vector; LLVM has masks for all of them with AVX-512."""
+        wide = self.f.module.vector_bits // self.packed.bits
+        return wide if self.f.module.has_avx512 else self.tile.lanes
 
     def emit(self, task: Value) -> None:
         """Emit the task of that number."""
@@ -250,7 +242,7 @@ class TileEmitter:
         assert isinstance(self.columns, int)
         return self.columns // self.width * self.width if self.full else 0
 
-    def _columns(self, start: Size, lanes: tuple[int, ...]) -> _Columns:
+    def _columns(self, start: Size, lanes: tuple[int, ...]) -> Columns:
         f, masks = self.f, list[Value | None]()
         for before, count in ((sum(lanes[:n]), lanes[n]) for n in range(len(lanes))):
             if isinstance(self.columns, Value):
@@ -260,7 +252,7 @@ class TileEmitter:
                 masks.append(None)
             else:
                 masks.append(f.lanes_below(f.index(self.columns - start - before), count))
-        return _Columns(start, lanes, tuple(masks))
+        return Columns(start, lanes, tuple(masks))
 
     def _block(
         self,
@@ -268,7 +260,7 @@ class TileEmitter:
         strips: Size,
         start: Size,
         height: Size,
-        columns: _Columns,
+        columns: Columns,
     ) -> None:
         f, contraction = self.f, self.contraction
         place = (contraction.row, contraction.column)
@@ -292,7 +284,7 @@ class TileEmitter:
             f.loop(0, strips, 1, [], lambda n: self._finish(n, outer, start, height, columns))
 
     def _finish(
-        self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: _Columns
+        self, number: Value, outer: Sequence[Size], start: Size, height: Size, columns: Columns
     ) -> None:
         """Apply the epilogue to the sums of a strip of rows, which are still in cache."""
         f, epilogue = self.f, self.epilogue
@@ -308,7 +300,7 @@ class TileEmitter:
         finish_rows(f, self.contraction, epilogue, (outer, start, height), vectors)
 
     def _strip_rows(
-        self, number: Value, outer: Sequence[Size], columns: _Columns, stretch: _Stretch
+        self, number: Value, outer: Sequence[Size], columns: Columns, stretch: _Stretch
     ) -> None:
         """The rows of one strip."""
         f = self.f
@@ -327,7 +319,7 @@ class TileEmitter:
         return self.f.intrinsic("smax", self.f.index(count), 1)
 
     def _stretch(
-        self, number: Value | None, a: Memory, b: Memory, height: Size, columns: _Columns
+        self, number: Value | None, a: Memory, b: Memory, height: Size, columns: Columns
     ) -> _Stretch:
         f, axes = self.f, list(self.whole)
         is_first = is_last = None
@@ -365,21 +357,35 @@ class TileEmitter:
             self._pack_a(a, axes, height)
             a, a_row = Memory(self.band, self.packed), self.pitch
             strides = [(n, b) for n, (_, b) in zip(packed(axes), strides, strict=True)]
-        if self.packs_b:
+        if self.packs_b and self.dots is None:
             b, width = Memory(self._panel(b, axes, columns, before), self.packed), self.width
             strides_in_copy = packed(axes)
             strides = [(a, n * width) for n, (a, _) in zip(strides_in_copy, strides, strict=True)]
-        if self.pairs:
-            count, vector = total(f, [x.extent for x in axes]), Type("i16", self.tile.lanes)
-            pair_rows(f, self.panel, self.paired, count, self.width, vector)
-            joined = (Axis(ceil_div(f, count, 2), 1, self.width),)
-            a, b = Memory(self.band, I32), Memory(self.paired, I32)
-            return _Stretch(joined, a, self.pitch // 2, b, is_first, is_last)
+        if (dots := self.dots) is not None:
+            rows = total(f, [x.extent for x in axes])
+            read = self._read_rows(dots, b, axes, columns)
+            starts = dots.join_rows(f, read, self.joined, rows, self.width, columns)
+            for before, start in zip(columns.offsets, starts, strict=False):
+                f.store(start, advance(f, self.moved, before, I32))
+            joined = (Axis(ceil_div(f, rows, dots.count), 1, self.width),)
+            a, b = Memory(self.band, I32), Memory(self.joined, I32)
+            return _Stretch(joined, a, self.pitch // dots.count, b, is_first, is_last)
         pairs = zip(axes, strides, strict=True)
         axes = [Axis(axis.extent, *both) for axis, both in pairs]
         return _Stretch(merged(axes), a, a_row, b, is_first, is_last)
 
-    def _panel(self, b: Memory, axes: Sequence[Axis], columns: _Columns, before: Size) -> Value:
+    def _read_rows(self, dots: Dots, b: Memory, axes: Sequence[Axis], columns: Columns) -> Read:
+        """How rows of the second operand are read to be joined: in place, or copied first."""
+        f = self.f
+        over = merged_in_b(f, [Axis(x.extent, 0, x.b) for x in axes])
+        column = self.contraction.column.b
+        is_adjacent = not isinstance(column, Value) and column == 1
+        if is_adjacent and len(over) <= 1 and dots.packed == b.type and f.module.has_avx512:
+            return rows_in_place(b, over[0].b if over else 0, columns)
+        self._pack_b(b, axes, columns)
+        return rows_in_copy(Memory(self.panel, dots.packed), self.width, columns)
+
+    def _panel(self, b: Memory, axes: Sequence[Axis], columns: Columns, before: Size) -> Value:
         """The address of a copy of a block, whose rows follow `before` others of the same columns.
 
         If the whole operand is packed already, it is a part of that.
@@ -406,32 +412,11 @@ class TileEmitter:
         [panel] = f.branch(is_packed, present, copied)
         return panel
 
-    def _narrowed(self, memory: Memory) -> Memory:
-        """Memory that is read as the type of copies."""
-        if not self.pairs:
-            return memory
-
-        def narrowed(raw: Value) -> Value:
-            wide = Type("i32", raw.type.lanes)
-            return self.f.cast("trunc", convert(memory, raw, wide), "i16")
-
-        return Memory(memory.pointer, memory.type, narrowed)
-
-    def _multiply_add(self, factor: Value, vector: Value, value: Value) -> Value:
-        if not self.pairs:
-            return multiply_add(self.f, factor, vector, value)
-        f, type = self.f, Type("i16", 2 * vector.type.lanes)
-        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-        pairs = [
-            f.new(type, f"bitcast {x} to {type}")
-            for x in (f.splat(factor, vector.type.lanes), vector)
-        ]
-        sums = f.call(f"llvm.x86.{name[vector.type.lanes]}", vector.type, *pairs)
-        return value + sums
-
     def _pack_a(self, a: Memory, axes: Sequence[Axis], height: Size) -> None:
         f, row = self.f, self.contraction.row
-        a, vector = self._narrowed(a), Type(self.packed.element, self.tile.lanes)
+        a = self.dots.first(a) if self.dots else a
+        is_along = axes and not isinstance(axes[-1].a, Value) and axes[-1].a == 1
+        vector = Type(self.packed.element, self._wide() if is_along else self.tile.lanes)
 
         def copy(at: Size, target: Size) -> None:
             extent, stride = (axes[-1].extent, axes[-1].a) if axes else (1, 1)
@@ -440,9 +425,10 @@ class TileEmitter:
 
         each(f, axes[:-1], [axis.a for axis in axes[:-1]], packed(axes)[:-1], copy)
 
-    def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: _Columns) -> None:
+    def _pack_b(self, b: Memory, axes: Sequence[Axis], columns: Columns) -> None:
         f, column = self.f, self.contraction.column
-        b, vector = self._narrowed(b), Type(self.packed.element, self.tile.lanes)
+        b = self.dots.second(b) if self.dots else b
+        vector = Type(self.packed.element, self.tile.lanes)
         extent: Size = sum(columns.lanes)
         if isinstance(self.columns, Value):
             left = self.columns - f.index(columns.start)
@@ -465,7 +451,7 @@ class TileEmitter:
         outer: Sequence[Size],
         start: Size,
         height: Size,
-        columns: _Columns,
+        columns: Columns,
         stretch: _Stretch,
         kept: Size,
     ) -> None:
@@ -503,7 +489,7 @@ class TileEmitter:
         start: Size,
         row: Size,
         rows: int,
-        columns: _Columns,
+        columns: Columns,
         stretch: _Stretch,
         kept_row: Size,
     ) -> None:
@@ -545,6 +531,10 @@ class TileEmitter:
         values = (
             initial() if stretch.is_first is None else f.branch(stretch.is_first, initial, kept)
         )
+        if self.dots is not None and self.dots.moves:
+            places_moved = [advance(f, self.moved, n, I32) for n in columns.offsets]
+            moved_by = [f.load(t, p) for t, p in zip(types, places_moved, strict=True)]
+            values = [v + moved_by[n % len(types)] for n, v in enumerate(values)]
         masks = (None,) * len(types) if self.packs_b else columns.masks
         values = self._accumulate(stretch.axes, a, stretch.a_row, b, types, masks, values)
         if stretch.is_last is None:
@@ -565,6 +555,7 @@ class TileEmitter:
         """The values plus the products of the axes, in their order."""
         f, rows = self.f, len(values) // len(types)
         if not axes:
+            add = self.dots.add if self.dots else partial(multiply_add, f)
             scalar = Type(types[0].element)
             vectors = [
                 load(f, memory, type, memory.pointer, mask)
@@ -575,7 +566,7 @@ class TileEmitter:
                 pointer = advance(f, a.pointer, combine(f, "mul", r, a_row), a.type)
                 factor = convert(a, f.load(a.type, pointer), scalar)
                 for vector, value in zip(vectors, values[r * len(b) :], strict=False):
-                    results.append(self._multiply_add(factor, vector, value))
+                    results.append(add(factor, vector, value))
             return results
         axis = axes[0]
 

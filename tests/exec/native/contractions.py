@@ -13,7 +13,6 @@ from relaxpy.exec.native.contraction import Axis, Contraction, Initial, Memory
 from relaxpy.exec.native.jit import Library, compile_module
 from relaxpy.exec.native.llvm import F32, I64, POINTER, Function, Type, Value
 from relaxpy.exec.native.machine import Machine, host
-from relaxpy.exec.native.module import Module
 from relaxpy.exec.native.tiles import TileEmitter, tile_of
 
 TYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
@@ -38,6 +37,11 @@ def element(array: np.ndarray) -> Type:
     """The type in LLVM of the elements of an array."""
     name = TYPES.get(array.dtype.name)
     return Type(name or f"i{8 * array.dtype.itemsize}")
+
+
+def extended(value: Value) -> Value:
+    """Unsigned bytes as numbers of 32 bits."""
+    return value.function.cast("zext", value, "i32")
 
 
 class Kernel:
@@ -67,7 +71,7 @@ class Kernel:
         self.names = (*left.split(","), result)
         found = self._axes(arrays)
         self.symbolic = symbolic = [axis for axis in symbolic if axis in found]
-        module = Module(machine.triple, machine.vector_bits)
+        module = machine.module()
         names = [f"{kind}{axis}" for axis in symbolic for kind in "nabc"]
         params = [(POINTER, n) for n in ("pa", "pb", "pc")] + [(I64, name) for name in names]
         f = module.function("kernel", params)
@@ -89,7 +93,10 @@ class Kernel:
         rows = [x for x in result if x in self.names[0] and x not in self.names[1]]
         columns = [x for x in result if x in self.names[1] and x not in self.names[0]]
         row, column = rows[-1:], columns[-1:]
-        memories = [Memory(p, t) for p, t in zip(f.params, types, strict=False)]
+        memories = [
+            Memory(p, t, extended if a.dtype == np.uint8 else None, is_unsigned=a.dtype == np.uint8)
+            for p, t, a in zip(f.params, types, arrays, strict=False)
+        ]
         contraction = Contraction(
             *memories,
             tuple(axes[x] for x in result if x not in (*row, *column)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 
 from relaxpy.exec.native.contraction import Initial, Memory
 from relaxpy.exec.native.llvm import F32, I32, I64, Function, Value
-from relaxpy.exec.native.machine import narrow
-from tests.exec.native.contractions import Kernel, check, guarded
+from relaxpy.exec.native.machine import Machine, host, narrow
+from tests.exec.native.contractions import Kernel, check, expected, guarded
 
 SIZES = [(1, 1, 1), (13, 100, 33), (131, 51, 17), (5, 16, 1100)]
 ORDERS = ["mk,kn->mn", "km,kn->mn", "mk,nk->mn", "km,nk->mn"]
@@ -114,11 +115,59 @@ def test_sums_of_bytes_over_several_axes() -> None:
     run("ijkm,kjin->mn", extents, "int8", "int32", accumulator=I32)
 
 
-def test_the_least_bytes_do_not_saturate() -> None:
-    a, b = np.full((3, 130), -128, "int8"), np.full((130, 20), -128, "int8")
-    c = np.zeros((3, 20), "int32")
-    Kernel("mk,kn->mn", (a, b, c), accumulator=I32)(a, b, c)
-    assert (c == 130 * 128 * 128).all()
+def avx_vnni() -> Machine:
+    """Vectors of 256 bits with the instruction for bytes, as far as this processor has them."""
+    if not host().module().has_byte_dots:
+        pytest.skip("the processor has no VNNI")
+    found = [x for x in ("avx512f", "avx512vl", "avx512vnni", "avxvnni") if host().has(x)]
+    features = ",".join((narrow().features, *(f"+{x}" for x in found)))
+    return Machine(host().triple, "x86-64-v3", features, 256, 16)
+
+
+MACHINES = {"host": host, "AVX2": narrow, "VNNI of 256 bits": avx_vnni}
+BYTES = [
+    (left, right, machine)
+    for left, right, machine in product(("int8", "uint8"), ("int8", "uint8"), MACHINES)
+    if machine != "AVX2" or left < right
+]
+
+
+@pytest.mark.parametrize(("left", "right", "machine"), BYTES)
+def test_products_of_all_bytes_are_exact(left: str, right: str, machine: str) -> None:
+    """The extremes, which saturate in some instructions, and all that lies between them."""
+    rng = np.random.default_rng(3)
+    kernels: dict[str, Kernel] = {}
+    for (m, n, k), subscripts in product(
+        [(130, 49, 2050), *SIZES, (2, 8, 0)], ("mk,kn->mn", "km,nk->mn")
+    ):
+        a, b, c = shapes(subscripts, {"m": m, "n": n, "k": k})
+        arrays = []
+        for shape, dtype in ((a, left), (b, right)):
+            values = rng.integers(-128, 128, shape).astype(dtype)
+            extreme = rng.random(shape) < 0.5
+            values[extreme] = rng.choice(np.array([-128, -1, 127], "int8").view(dtype))
+            arrays.append(guarded(values, at_end=bool(m % 2)))
+        arrays.append(guarded(np.full(c, 77, "int32"), at_end=True))
+        options = {"accumulator": I32, "machine": MACHINES[machine]()}
+        if k in (2050, 33):
+            Kernel(subscripts, arrays, **options)(*arrays)
+            np.testing.assert_array_equal(arrays[2], expected(subscripts, *arrays[:2]))
+            arrays[2][...] = 77
+        if subscripts not in kernels:
+            kernels[subscripts] = Kernel(subscripts, arrays, symbolic="mnk", **options)
+        kernels[subscripts](*arrays)
+        np.testing.assert_array_equal(arrays[2], expected(subscripts, *arrays[:2]))
+
+
+def test_sums_of_bytes_wrap_around() -> None:
+    a, b = np.full((5, 1030), 255, "uint8"), np.full((1030, 17), 255, "uint8")
+    c = np.full((5, 17), 2**31 - 1, "int32")
+
+    def initial(f: Function) -> Initial:
+        return Initial(0, Memory(f.params[2], I32), (17, 1))
+
+    Kernel("mk,kn->mn", (a, b, c), accumulator=I32, initial=initial)(a, b, c)
+    assert (c == 2**31 - 1 + 1030 * 255 * 255 - 2**32).all()
 
 
 @pytest.mark.parametrize("symbolic", ["", "bmnk"])
