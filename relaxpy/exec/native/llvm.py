@@ -274,18 +274,28 @@ class Function:
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes of the mask; the memory of the others is not touched."""
-        # Of a narrowed integer LLVM 22 stores all bits if it knows that one lane is active.
+        # LLVM 22 narrows integers in the masked store of AVX-512. If the mask turns out to be a
+        # constant with one lane, it stores this lane as a scalar, but with all bits of the wider
+        # integer. Floats are not narrowed there, and of a hidden mask nothing is known.
         if value.type.element == "i32":
             value = self.cast("bitcast", value, "float")
         elif value.type.element in ("i8", "i16"):
-            kind = f"i{mask.type.lanes}"
-            bits = self.cast("zext", self.new(Type(kind), f"bitcast {mask} to {kind}"), "i64")
-            bits = self.cast("trunc", self.new(I64, f'call i64 asm "", "=r,0"({bits})'), kind)
-            mask = self.new(mask.type, f"bitcast {bits} to {mask.type}")
+            mask = self._hidden(mask)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, "ptr", "i32 immarg", mask.type])
         align = f"i32 {_alignment(value.type)}"
         self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
+
+    def _hidden(self, mask: Value) -> Value:
+        """`mask` as the result of an empty piece of assembly."""
+        kind = f"i{mask.type.lanes}"
+        bits = self.new(Type(kind), f"bitcast {mask} to {kind}")
+        if kind != "i64":
+            bits = self.cast("zext", bits, "i64")
+        bits = self.new(I64, f'call i64 asm "", "=r,0"({bits})')
+        if kind != "i64":
+            bits = self.cast("trunc", bits, kind)
+        return self.new(mask.type, f"bitcast {bits} to {mask.type}")
 
     def load_every(self, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
         """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.

@@ -1,0 +1,78 @@
+"""Masked stores of integers that are narrowed while they are stored.
+
+LLVM 22 narrows in the store instruction where AVX-512 has one for that. If the mask is a constant
+with one active lane, it makes a scalar store of it later, of all bits before the narrowing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import numpy as np
+import pytest
+
+from relaxpy.exec.native.jit import compile_module
+from relaxpy.exec.native.llvm import I64, POINTER, Type, Value
+from relaxpy.exec.native.machine import Machine, host, narrow
+from relaxpy.exec.native.module import Module
+from tests.exec.native.contractions import guarded
+
+WIDTHS = (8, 16, 32, 64)
+SYMBOLIC = "symbolic"
+
+
+def active(lanes: int) -> dict[str, int | None]:
+    """The active lanes as bits, by the name of a function; None if a parameter counts them."""
+    counts = {1, 2, lanes // 2 + 1, lanes - 1, lanes}
+    masks: dict[str, int | None] = {f"first_{n}": (1 << n) - 1 for n in counts if n <= lanes}
+    masks |= {f"only_{n}": 1 << n for n in (1, lanes // 2, lanes - 1)}
+    masks |= {"every_other": sum(1 << n for n in range(0, lanes, 2)), SYMBOLIC: None}
+    return masks
+
+
+def storing(source: int, stored: int, lanes: int, machine: Machine) -> Module:
+    """Functions that load integers of `source` bits, and store those of the active lanes."""
+    module = Module(machine.triple, machine.vector_bits)
+    for name, bits in active(lanes).items():
+        function = module.function(name, [(POINTER, "x"), (POINTER, "y"), (I64, "count")])
+        x, y, count = function.params
+        value = function.load(Type(f"i{source}", lanes), x)
+        if stored < source:
+            value = function.cast("trunc", value, f"i{stored}")
+        if bits is None:
+            mask = function.lanes_below(count, lanes)
+        elif name.startswith("first"):
+            mask = function.lanes_below(function.index(bits.bit_length()), lanes)
+        else:
+            literal = ", ".join(f"i1 {bits >> n & 1}" for n in range(lanes))
+            mask = Value(function, Type("i1", lanes), f"<{literal}>")
+        function.masked_store(value, y, mask)
+        function.ret()
+    return module
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize(
+    ("source", "stored"), [(a, b) for a, b in itertools.product(WIDTHS, WIDTHS) if b <= min(a, 32)]
+)
+def test_the_active_lanes_are_stored_and_no_other(source: int, stored: int, lanes: int) -> None:
+    rng = np.random.default_rng(source * stored + lanes)
+    numbers = rng.integers(0, 256, lanes * source // 8, "uint8").view(f"uint{source}")
+    for machine in (host(), narrow()):
+        masks = active(lanes)
+        library = compile_module(storing(source, stored, lanes, machine), list(masks), machine)
+        for name, bits in masks.items():
+            store = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+                library[name]
+            )
+            counts = range(lanes + 1) if bits is None else [0]
+            for count in counts:
+                held = [(1 << count) - 1 if bits is None else bits]
+                is_stored = np.array([held[0] >> n & 1 for n in range(lanes)], bool)
+                # What is after the last active lane cannot be accessed.
+                reached = int(np.flatnonzero(is_stored)[-1]) + 1 if held[0] else 0
+                found = guarded(np.full(reached, 77, f"uint{stored}"), at_end=True)
+                expected = np.where(is_stored, numbers.astype(f"uint{stored}"), 77)[:reached]
+                store(numbers.ctypes.data, found.ctypes.data, count)
+                np.testing.assert_array_equal(found, expected, err_msg=f"{name} {count}")
