@@ -15,7 +15,7 @@ from relaxpy.ir import assert_structural_equal
 from relaxpy.ir.relax import nodes as rx
 from relaxpy.ir.tir.prim_func.function import PrimFunc
 from relaxpy.relax import transform
-from relaxpy.script import ir as I, relax as R, tir as T
+from relaxpy.script import from_source, ir as I, relax as R, tir as T
 from relaxpy.transform import PassContext, get_pipeline
 
 F = np.float32
@@ -58,6 +58,28 @@ def test_operators_around_a_normalisation_are_one_kernel() -> None:
 
     assert called(Model) == ["fused_gelu_add_layer_norm"]
     agree(Model, floats(5, 8), floats(5, 8), floats(8), floats(8))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("size", ["1", '"h"', "5"])
+def test_matrices_of_a_transposed_convolution_are_computed_once(groups: int, size: str) -> None:
+    attrs = f"strides=2, padding=1, output_padding=1, groups={groups}"
+    func = from_source(f"""
+@R.function
+def main(x: R.Tensor((3, 4, {size}, 2), "float32"), w: R.Tensor((4, 6, 3, 2), "float32")):
+    return R.nn.conv2d_transpose(x, w, {attrs})
+""")
+    assert isinstance(func, rx.Function)
+    mod = IRModule({"main": func})
+    prepared, rest = called(mod)
+    assert (prepared, rest) == ("conv2d_transpose_weight_prepack", "conv2d_transpose_prepacked")
+    heights = (0, 1, 7) if size == '"h"' else (int(size),)
+    for h in heights:
+        x, w = floats(3, 4, h, 2), floats(4, 6, 3, 2)
+        agree(mod, x, w)
+        bound = IRModule({"main": func.bind_params({"w": w})})
+        assert called(bound) == ["conv2d_transpose_prepacked"]
+        agree(bound, x)
 
 
 def test_a_dense_layer_is_one_kernel_that_reads_its_weight_as_it_is() -> None:

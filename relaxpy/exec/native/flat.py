@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from relaxpy.exec.kernel.nest.nodes import Axis
 from relaxpy.exec.kernel.plan.tree import Run, Tile, Tree
@@ -55,10 +56,14 @@ def _alone(tree: Tree, program: Program) -> Run | None:
 
 
 def _joiner(run: Run) -> _Joiner | None:
-    """What joins the two innermost axes of a run; None if they cannot be joined."""
-    if run.over or run.after or run.tests or run.is_serial or len(run.axes) < 2:
+    """What joins two neighbouring axes of a run, inner ones first; None if none can be joined."""
+    if run.over or run.after or run.tests or run.is_serial:
         return None
-    outer, inner = run.axes[-2:]
+    joiners = (_joiner_of(run, *pair) for pair in pairwise(run.axes[::-1]))
+    return next(filter(None, joiners), None)
+
+
+def _joiner_of(run: Run, inner: Axis, outer: Axis) -> _Joiner | None:
     extent = inner.extent.constant
     if extent is not None and extent >= _LONG:
         return None
@@ -111,9 +116,10 @@ class _Joiner:
     def run(self) -> Run:
         """The run with one axis."""
         old = self.old
+        place = old.axes.index(self.outer)
         return replace(
             old,
-            axes=(*old.axes[:-2], self.axis),
+            axes=(*old.axes[:place], self.axis, *old.axes[place + 2 :]),
             statements=tuple(s.relocated(self._place) for s in old.assignments),
             independent=(old.independent - self.pair) | {self.axis.var},
         )

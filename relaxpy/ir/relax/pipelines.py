@@ -102,9 +102,9 @@ def default_pipeline(target: object = None) -> Pass:
 
     Bindings without effects go into dataflow blocks, equal ones are computed once, and what depends
     on constants only is computed now. Kernels compute only the outputs that are used, read
-    transposed operands as they are, and are fused as `fusion_pays` decides. The target "reference"
-    runs the program as it is written, so that it shows what the passes have to preserve: its
-    pipeline is `legalize`.
+    transposed operands as they are, leave new layouts of weights to other kernels, and are fused as
+    `fusion_pays` decides. The target "reference" runs the program as it is written, so that it
+    shows what the passes have to preserve: its pipeline is `legalize`.
 
     Errors:
         MisuseError (also ValueError): there is no such target.
@@ -119,6 +119,7 @@ def default_pipeline(target: object = None) -> Pass:
         transform.LegalizeOps(),
         transform.RemoveUnusedKernelOutputs(),
         transform.FoldViews(),
+        transform.SplitLayoutRewritePreproc(),
         transform.FoldConstant(),
         transform.AnnotateTIROpPattern(),
         transform.FuseOps(rule=fusion_pays),

@@ -59,3 +59,13 @@ def test_only_where_all_have_the_axes() -> None:
     np.testing.assert_array_equal(ex(x, b), x + b)
     ex, tree = compiled("(50, 3)", "R.flip(x, 1)")
     np.testing.assert_array_equal(ex(numbers((50, 3))), numbers((50, 3))[:, ::-1])
+
+
+def test_outer_axes() -> None:
+    for sizes in ("(9, 5, 4, 4)", '("n", "m", 4, 4)', '("n", "m", "h", "w")'):
+        ex, tree = compiled(sizes, "R.permute_dims(x, [2, 3, 1, 0])")
+        assert "i1" not in tree
+        for shape in ((9, 5, 4, 4), (0, 5, 4, 4), (33, 1, 4, 4)):
+            if "9" not in sizes or shape[0] == 9:
+                x = numbers(shape)
+                np.testing.assert_array_equal(ex(x), x.transpose(2, 3, 1, 0))

@@ -257,7 +257,13 @@ def conv_transpose(
         at = dict(zip(matrix_axes, index, strict=True))
         return ops.cast_to(w.at(at | {"I": channel(at.get("G"), at["I"], per_group)}), wide)
 
-    matrices = te.compute([extents[a] for a in matrix_axes], weight, name="kernel_transform")
+    # A kernel of its own may compute them: for a constant filter, when the program is compiled.
+    matrices = te.compute(
+        [extents[a] for a in matrix_axes],
+        weight,
+        name="kernel_transform",
+        attrs={"meta_schedule.layout_rewrite_preproc": True},
+    )
     loops = [a for b in order for a in (matrix_axes[count:-1] if b == "C" else b)]
 
     def position(window: Index, index: Index) -> tuple[PrimExpr, ...]:
