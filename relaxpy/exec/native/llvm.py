@@ -287,15 +287,19 @@ class Function:
         self.put(f"call void @{name}({value}, {pointer}, {align}, {mask})")
 
     def _hidden(self, mask: Value) -> Value:
-        """`mask` as the result of an empty piece of assembly."""
-        kind = f"i{mask.type.lanes}"
-        bits = self.new(Type(kind), f"bitcast {mask} to {kind}")
-        if kind != "i64":
-            bits = self.cast("zext", bits, "i64")
-        bits = self.new(I64, f'call i64 asm "", "=r,0"({bits})')
-        if kind != "i64":
-            bits = self.cast("trunc", bits, kind)
-        return self.new(mask.type, f"bitcast {bits} to {mask.type}")
+        """`mask` as the result of an empty piece of assembly, in a mask register.
+
+        In a general register it would be read from a vector with an instruction of AVX2, which LLVM
+        22 also takes for those of the 32 vector registers that only AVX-512 has.
+        """
+        if not self.module.has_avx512:
+            return mask
+        count = mask.type.lanes
+        lanes = max(count, 8)
+        if lanes > count:
+            mask = self.shuffle(mask, self.const(mask.type, 0), [min(n, count) for n in range(8)])
+        mask = self.new(mask.type, f'call {mask.type} asm "", "=k,0"({mask})')
+        return mask if lanes == count else self.shuffle(mask, None, range(count))
 
     def load_every(self, type: Type, step: int, at: Value, mask: Value | None = None) -> Value:
         """Elements at multiples of `step`; 0 after the first lanes, in which the mask holds.

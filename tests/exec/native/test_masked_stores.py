@@ -76,3 +76,39 @@ def test_the_active_lanes_are_stored_and_no_other(source: int, stored: int, lane
                 expected = np.where(is_stored, numbers.astype(f"uint{stored}"), 77)[:reached]
                 store(numbers.ctypes.data, found.ctypes.data, count)
                 np.testing.assert_array_equal(found, expected, err_msg=f"{name} {count}")
+
+
+def test_masks_are_right_where_many_vectors_are_in_registers() -> None:
+    lanes, many = 8, 26
+    machine = host()
+    module = Module(machine.triple, machine.vector_bits)
+    function = module.function("kernel", [(POINTER, "x"), (POINTER, "y"), (I64, "count")])
+    x, y, count = function.params
+    type = Type("i64", lanes)
+
+    def part(pointer: Value, number: int, type: Type) -> Value:
+        return function.element(pointer, function.const(I64, number * lanes), type)
+
+    values = [function.load(type, part(x, n, type)) for n in range(many)]
+    mask = function.lanes_below(count, lanes)
+    narrow_values = [function.cast("trunc", v, "i16") for v in values]
+    for number, value in enumerate(narrow_values):
+        order = [(n * 3 + number) % lanes for n in range(lanes)]
+        function.masked_store(
+            value, part(y, number, value.type), function.shuffle(mask, None, order)
+        )
+    for number, value in enumerate(values):
+        doubled = function.arithmetic("add", value, value)
+        function.store(doubled, part(x, number, type))
+    function.ret()
+    library = compile_module(module, ["kernel"], machine)
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        library["kernel"]
+    )
+    for active_lanes in range(lanes + 1):
+        numbers = np.arange(many * lanes).reshape(many, lanes)
+        found = np.full((many, lanes), -1, "int16")
+        kernel(numbers.ctypes.data, found.ctypes.data, active_lanes)
+        places = (np.arange(lanes) * 3 + np.arange(many)[:, None]) % lanes
+        expected = np.where(places < active_lanes, numbers // 2, -1)
+        np.testing.assert_array_equal(found, expected)
