@@ -113,18 +113,38 @@ def test_lets_that_double_a_value_again_and_again_are_computed_one_by_one(target
     lets = "".join(f"        x{k + 1} = x{k} * x{k} % 9973 + x{k}\n" for k in range(40))
     func = from_source(f"""
 @T.prim_func
-def main(A: T.Buffer((64,), "int64"), B: T.Buffer((64,), "int64")):
-    for i in range(64):
+def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
+    for i in range(8):
         x0 = A[i]
 {lets}        B[i] = B[i] + x40
 """)
-    a = np.arange(64, dtype="int64")
+    a = np.arange(8, dtype="int64")
     b = a * 3
     expected = a.copy()
     for _ in range(40):
         expected = expected * expected % 9973 + expected
     relaxpy.compile(IRModule({"main": func}), target=target)["main"](a, b)
     np.testing.assert_array_equal(b, a * 3 + expected)
+
+
+def test_statements_that_run_one_by_one_compute_a_value_once() -> None:
+    """They take the place of whole arrays where arguments overlap."""
+    func = from_source("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int64"), B: T.Buffer((8,), "int64")):
+    for i in range(8):
+        x = A[i] * 3 % 5
+        B[i] = x * x + x
+""")
+    ex = relaxpy.compile(IRModule({"main": func}), target="numpy")
+    assert "B[i] = x * x + x" in ex.kernel_source("main", kind="python")
+    memory = np.arange(9, dtype="int64")
+    expected = memory.copy()
+    for i in range(8):
+        x = expected[i] * 3 % 5
+        expected[i + 1] = x * x + x
+    ex["main"](memory[:-1], memory[1:])
+    np.testing.assert_array_equal(memory, expected)
 
 
 DATA = """

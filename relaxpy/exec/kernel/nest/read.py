@@ -376,7 +376,10 @@ class _Reader:
             yield from self._store(replace(_scalar(store, number), value=var))
 
     def _let(self, var: Var, value: PrimExpr, body: Stmt) -> Iterator[Item]:
-        if not self._is_bound_here(var, value, body) and tree_size(value) <= _MAX_TREE_SIZE:
+        # Statements that run one by one compute a value once, as the text does.
+        is_shared = self.may_alias and bool(children(value))
+        is_small = not is_shared and tree_size(value) <= _MAX_TREE_SIZE
+        if is_small and not self._is_bound_here(var, value, body):
             yield from self.items(substitute(body, {var: value}))
         elif var.dtype.lanes == 1:
             yield Bind(var, value, self.span)

@@ -204,7 +204,9 @@ def quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
     """monomial / divisor, or None if it has a factor too few."""
     rest = list(monomial)
     for factor in divisor:
-        if factor not in rest:
+        # `in` and `remove` would build comparisons of expressions that are not the same object.
+        at = next((i for i, other in enumerate(rest) if other is factor), None)
+        if at is None:
             return None
-        rest.remove(factor)
+        del rest[at]
     return tuple(rest)

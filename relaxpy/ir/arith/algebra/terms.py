@@ -88,9 +88,13 @@ def remainders(p: Poly) -> list[Remainder | Product]:
     """Group the terms of p that form a remainder; others stay single."""
     groups: list[Remainder | Product] = []
     remaining = dict(p)
-    quotients = dict.fromkeys(f for m in p for f in m if isinstance(f, Quotient))
+    quotients: dict[Quotient, list[Monomial]] = {}
+    for monomial in p:
+        for factor in dict.fromkeys(monomial):
+            if isinstance(factor, Quotient):
+                quotients.setdefault(factor, []).append(monomial)
     for candidate in sorted(quotients, key=poly.atom_key):
-        for monomial in [m for m in remaining if candidate in m]:
+        for monomial in quotients[candidate]:
             group = _remainder(remaining, monomial, candidate, list(quotients))
             if group is not None:
                 poly.accumulate(remaining, group.unit, -group.coefficient)

@@ -29,8 +29,9 @@ def kernels(mod: IRModule) -> list[str]:
 def check(mod: IRModule, *args: object) -> None:
     """Both programs return what the reference evaluator returns."""
     expected = relaxpy.compile(mod, "reference")["main"](*args)
+    views = folded(mod)
     for target in (None, "numpy", "reference"):
-        found = relaxpy.compile(folded(mod), target, relax_pipeline=None)["main"](*args)
+        found = relaxpy.compile(views, target, relax_pipeline=None)["main"](*args)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -245,9 +246,9 @@ ATTENTION = """
 class Module:
     @R.function
     def main(
-        q: R.Tensor((2, 6, {queries}, 4), "float32"),
-        k: R.Tensor((2, 3, {length}, 4), "float32"),
-        v: R.Tensor((2, 3, {length}, 4), "float32"),
+        q: R.Tensor((2, 4, {queries}, 4), "float32"),
+        k: R.Tensor((2, 2, {length}, 4), "float32"),
+        v: R.Tensor((2, 2, {length}, 4), "float32"),
     ):
         {symbols}
         with R.dataflow():
@@ -259,7 +260,7 @@ class Module:
         return y
 """
 REPEATS = "R.repeat({x}, 2, 1)"
-BROADCASTS = "R.reshape(R.broadcast_to(R.expand_dims({x}, 2), (2, 3, 2, {n}, 4)), (2, 6, {n}, 4))"
+BROADCASTS = "R.reshape(R.broadcast_to(R.expand_dims({x}, 2), (2, 2, 2, {n}, 4)), (2, 4, {n}, 4))"
 
 
 def attention(queries: int | str, length: int | str, form: str) -> IRModule:
@@ -280,22 +281,22 @@ def attention(queries: int | str, length: int | str, form: str) -> IRModule:
 
 @pytest.mark.rule("OPT-1")
 @pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
-@pytest.mark.parametrize("length", [5, "n"])
-@pytest.mark.parametrize("queries", [1, 7, "m"])
+@pytest.mark.parametrize("length", [3, "n"])
+@pytest.mark.parametrize("queries", [1, 5, "m"])
 def test_heads_that_share_keys_are_not_copied(
     queries: int | str, length: int | str, form: str
 ) -> None:
     mod = attention(queries, length, form)
     assert len(kernels(folded(mod))) == 3  # two products and softmax
-    sizes = (7 if queries == "m" else queries, 5)
-    check(mod, *(floats(2, heads, n, 4) for heads, n in zip((6, 3, 3), (*sizes, 5), strict=True)))
+    sizes = (5 if queries == "m" else queries, 3)
+    check(mod, *(floats(2, heads, n, 4) for heads, n in zip((4, 2, 2), (*sizes, 3), strict=True)))
 
 
 @pytest.mark.parametrize("form", [REPEATS, BROADCASTS])
 def test_what_is_read_often_is_copied(form: str) -> None:
-    mod = attention(40, "n", form)
+    mod = attention(32, "n", form)
     assert len(kernels(folded(mod))) > 3
-    check(mod, floats(2, 6, 40, 4), floats(2, 3, 5, 4), floats(2, 3, 5, 4))
+    check(mod, floats(2, 4, 32, 4), floats(2, 2, 2, 4), floats(2, 2, 2, 4))
 
 
 @pytest.mark.rule("OPT-1")
