@@ -12,6 +12,7 @@ from relaxpy.exec import python_ast as py
 from relaxpy.exec.runtime.scalar import ScalarEvaluator, checked
 from relaxpy.exec.runtime.values import Value, prim_value
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.op import Op
 from relaxpy.ir.relax.relations.shape_vars import variables_of
 from relaxpy.ir.tir import expr as tir
 
@@ -83,7 +84,10 @@ class SizeLowering:
                 return ast.BoolOp(ast.And(), [self.write(a), self.write(b)])
             case tir.Not(a=a):
                 return py.negated(self.write(a))
-            case tir.Select(condition=test, true_value=yes, false_value=no) if _is_plain(yes.dtype):
+            case (
+                tir.Select(condition=test, true_value=yes, false_value=no)
+                | tir.Call(op=Op(name="tir.if_then_else"), args=(test, yes, no))
+            ) if _is_plain(expr.dtype):
                 return ast.IfExp(self.write(test), self.write(yes), self.write(no))
             case tir.BinaryOpExpr(a=a, b=b) if expr.dtype == "int64":
                 return self._arithmetic(type(expr), a, b)

@@ -260,7 +260,7 @@ def slice_bounds(
 ) -> tuple[PrimExpr, PrimExpr]:
     """Return the first index and the number of elements of the slice `begin:end:stride`.
 
-    Negative literals count from the end, as in Python. With `inbound`, expressions are assumed to
+    Negative bounds count from the end, as in Python. With `inbound`, expressions are assumed to
     be in range and in this order.
     """
     backwards = stride < 0
@@ -288,7 +288,10 @@ def _slice_bound(index: PrimExpr, size: PrimExpr, *, backwards: bool, inbound: b
         return index if inside or (index.value == 0 and not backwards) else ops.minimum(index, high)
     if inbound or index is high:
         return index
-    return ops.maximum(ops.minimum(index, high), low)
+    is_from_end = simplify(ops.compare(tir.LT, index, ops.const(0, index.dtype)))
+    if not is_const(is_from_end, 0):
+        index = intrin.if_then_else(is_from_end, ops.add(index, size), index)
+    return ops.minimum(ops.maximum(index, low), high)
 
 
 def _is_negative(size: PrimExpr) -> bool:

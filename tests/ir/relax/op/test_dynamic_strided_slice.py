@@ -8,7 +8,7 @@ import pytest
 import relaxpy
 from relaxpy.errors import RuntimeCheckError
 from relaxpy.ir.relax import nodes as rx, op
-from relaxpy.script import ir as I, relax as R
+from relaxpy.script import ir as I, relax as R, tir as T
 from tests.ir.relax.op.test_rules import OPEN, UNKNOWN, Infos, N, check, refused
 from tests.ir.relax.sinfos import rank, tensor
 
@@ -64,3 +64,22 @@ def test_bounds_are_checked_when_they_arrive(target: str) -> None:
         run(x, zero, two, zero)
     with pytest.raises(RuntimeCheckError, match=r"end has one element for each axis"):
         run(x, zero, two[:1], one)
+
+
+@I.ir_module
+class Symbolic:
+    @R.function
+    def main(
+        x: R.Tensor(("n", 2), "float32"), first: R.Prim(value="i"), last: R.Prim(value="j")
+    ) -> R.Tensor(dtype="float32", ndim=2):
+        i = T.int64()
+        j = T.int64()
+        return R.strided_slice(x, axes=[0], begin=[i], end=[j])
+
+
+@pytest.mark.parametrize("target", ["reference", "numpy"])
+def test_symbolic_bounds_below_zero_count_from_the_end(target: str) -> None:
+    x = np.arange(10, dtype="float32").reshape(5, 2)
+    main = relaxpy.compile(Symbolic, target)["main"]
+    for first, last in ((1, 3), (-2, 5), (0, -1), (-9, 9), (3, 1)):
+        np.testing.assert_array_equal(main(x, first, last), x[first:last])

@@ -1,5 +1,6 @@
 """Functions of tensors that no operator of Relax reaches, and what they refuse."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from relaxpy.ir.tir.substitution import substitute
 
 Array = np.ndarray[Any, Any]
 X = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
-N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
+N, M, K = (tir.Var(name, "int64") for name in ("n", "m", "k"))
 
 
 def evaluate(function: Callable[..., Tensor], *arrays: Array) -> Array:
@@ -176,7 +177,7 @@ def test_what_has_no_meaning_is_refused(make: Callable[[Tensor], object], messag
 
 def at(size: tir.PrimExpr, **values: int) -> int:
     """The value of a size."""
-    table = {N: values.get("n", 0), M: values.get("m", 0)}
+    table = {var: values.get(var.name, 0) for var in (N, M, K)}
     found = substitute(size, {v: ops.const(x, "int64") for v, x in table.items()})
     return int(ops_value(found))
 
@@ -204,12 +205,17 @@ def test_slices_are_pythons_at_every_size(step: int) -> None:
                     assert at(first, n=n) == meant[0]
 
 
-def test_symbolic_slices_are_brought_inside() -> None:
-    first, length = slice_bounds(N, M, N, 1, inbound=False)
-    for n in range(4):
-        for m in range(-1, 6):
-            inside = min(max(m, 0), n)
-            assert (at(first, n=n, m=m), at(length, n=n, m=m)) == (inside, n - inside)
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+def test_symbolic_bounds_have_pythons_meaning(step: int) -> None:
+    first, length = slice_bounds(N, M, K, step, inbound=False)
+    for n, m, k in itertools.product(range(4), range(-5, 6), range(-5, 6)):
+        meant = range(n)[m:k:step]
+        assert at(length, n=n, m=m, k=k) == len(meant)
+        if meant:
+            assert at(first, n=n, m=m, k=k) == meant[0]
+
+
+def test_promised_bounds_are_taken_as_they_are() -> None:
     promised = slice_bounds(N, M, N, 1, inbound=True)
     assert at(promised[1], n=5, m=2) == 3
 
