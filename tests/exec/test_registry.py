@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,6 +33,7 @@ X = np.ones(2, "float32")
 
 @pytest.fixture(autouse=True)
 def names() -> Iterator[None]:
+    get_global_func("test.unknown", allow_missing=True)  # a missing name loads the builtins
     before = dict(registry._functions)
     yield
     for name in list_global_func_names():
@@ -231,3 +234,30 @@ def test_a_failure_travels_by_pickle() -> None:
     assert isinstance(twin, OSError)
     assert isinstance(twin, PackedFuncError)
     assert (twin.errno, str(twin)) == (2, str(caught.value))
+
+
+BEFORE_ANY_COMPILATION = """
+import numpy as np, relaxpy
+relaxpy.register_func("vm.builtin.copy", lambda x: x + 1)
+assert callable(relaxpy.get_global_func("vm.builtin.register_py_func"))
+mod = relaxpy.script.from_source('''
+@R.function(pure=False)
+def main(x: R.Tensor((2,), "float32")):
+    return R.call_packed("vm.builtin.copy", x, sinfo_args=[R.Tensor((2,), "float32")])
+''')
+print(mod(np.zeros(2, "float32")))
+"""
+
+
+def test_builtins_are_found_and_replaced_before_any_compilation() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", BEFORE_ANY_COMPILATION], capture_output=True, text=True, check=False
+    )
+    assert (found.stdout, found.stderr) == ("[1. 1.]\n", "")
+
+
+def test_samples_are_categories_of_their_rows() -> None:
+    sample = relaxpy.get_global_func("vm.builtin.multinomial_from_uniform")
+    prob = np.array([[0.25, 0.75], [0.5, 0.5], [0.0, 1.0]], "float32")
+    uniform = np.array([[0.2], [0.5], [1.0]], "float32")
+    np.testing.assert_array_equal(sample(prob, uniform), [[0], [1], [1]])

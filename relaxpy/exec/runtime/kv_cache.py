@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxpy.errors import RuntimeCheckError
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array, ShapeTuple
 from relaxpy.ir.core.tensor import Tensor
 
@@ -32,7 +32,7 @@ class AttentionKVCache:
             self.rows = rows
 
 
-@register_func("vm.builtin.attention_kv_cache_create")
+@provided("vm.builtin.attention_kv_cache_create")
 def create(data: Array, shape: Sequence[int], count: int = -1) -> AttentionKVCache:
     """A cache with memory of a shape, and the first `count` rows of `data`, all of them for -1.
 
@@ -51,7 +51,7 @@ def create(data: Array, shape: Sequence[int], count: int = -1) -> AttentionKVCac
     return cache
 
 
-@register_func("vm.builtin.attention_kv_cache_append")
+@provided("vm.builtin.attention_kv_cache_append")
 def append(cache: AttentionKVCache, data: Array) -> AttentionKVCache:
     """Add rows at the end; return the cache itself.
 
@@ -74,7 +74,7 @@ def _check_rows(cache: AttentionKVCache, data: Array) -> None:
         )
 
 
-@register_func("vm.builtin.attention_kv_cache_window_override")
+@provided("vm.builtin.attention_kv_cache_window_override")
 def override(cache: AttentionKVCache, data: Array, size: int) -> AttentionKVCache:
     """Store rows in a window of `size` rows, from its beginning again after its end.
 
@@ -84,7 +84,7 @@ def override(cache: AttentionKVCache, data: Array, size: int) -> AttentionKVCach
     return override_with_sinks(cache, data, size, 0)
 
 
-@register_func("vm.builtin.attention_kv_cache_window_override_with_sinks")
+@provided("vm.builtin.attention_kv_cache_window_override_with_sinks")
 def override_with_sinks(
     cache: AttentionKVCache, data: Array, size: int, sinks: int
 ) -> AttentionKVCache:
@@ -109,7 +109,7 @@ def override_with_sinks(
     return cache
 
 
-@register_func("vm.builtin.attention_kv_cache_view")
+@provided("vm.builtin.attention_kv_cache_view")
 def view(cache: AttentionKVCache, shape: ShapeTuple) -> Tensor:
     """The rows of the cache, which must have this shape.
 
@@ -125,14 +125,14 @@ def view(cache: AttentionKVCache, shape: ShapeTuple) -> Tensor:
     return rows.view(Tensor)
 
 
-@register_func("vm.builtin.attention_kv_cache_array_clear")
+@provided("vm.builtin.attention_kv_cache_array_clear")
 def clear(caches: Sequence[AttentionKVCache]) -> None:
     """Remove all rows of caches."""
     for cache in caches:
         cache.count = cache.next_row = 0
 
 
-@register_func("vm.builtin.attention_kv_cache_array_popn")
+@provided("vm.builtin.attention_kv_cache_array_popn")
 def remove_last(caches: Sequence[AttentionKVCache], count: int) -> None:
     """Remove the last `count` rows of caches. Errors: RuntimeCheckError if one has fewer."""
     for cache in caches:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relaxpy.exec.runtime.compare import assert_allclose
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.core.device import Device
 
@@ -30,51 +30,51 @@ def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: object) -> Any
     return result
 
 
-@register_func("test.vm.move")
+@provided("test.vm.move")
 def _move(value: Any) -> Any:
     return value
 
 
-@register_func("test.vm.add")
+@provided("test.vm.add")
 def _add(a: Array, b: Array) -> Array:
     return np.asarray(a + b)
 
 
-@register_func("test.vm.mul")
+@provided("test.vm.mul")
 def _mul(a: Array, b: Array) -> Array:
     return np.asarray(a * b)
 
 
-@register_func("test.vm.equal_zero")
+@provided("test.vm.equal_zero")
 def _equal_zero(a: Array) -> Array:
     return np.asarray(not a.any())
 
 
-@register_func("test.vm.subtract_one")
+@provided("test.vm.subtract_one")
 def _subtract_one(a: Array) -> Array:
     return np.subtract(a, 1)
 
 
-@register_func("test.vm.identity")
+@provided("test.vm.identity")
 def _identity(a: Array, output: Array) -> None:
     output[:] = a
 
 
-@register_func("test.vm.tile")
+@provided("test.vm.tile")
 def _tile(a: Array, output: Array) -> None:
     output[:] = np.tile(a, (1, 2))
 
 
-@register_func("test.vm.add_scalar")
+@provided("test.vm.add_scalar")
 def _add_scalar(a: int, b: int) -> int:
     return a + b
 
 
-@register_func("test.vm.get_device_id")
+@provided("test.vm.get_device_id")
 def _get_device_id(device: Device) -> int:
     return device.index
 
 
-@register_func("test.vm.check_if_defined")
+@provided("test.vm.check_if_defined")
 def _check_if_defined(value: object) -> bool:
     return value is not None

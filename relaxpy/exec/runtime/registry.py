@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -22,6 +23,8 @@ _functions: dict[str, Callable[..., Any]] = {}
 _pure_names: set[str] = set()
 python_functions: dict[str, Callable[..., Any]] = {}
 """Those that `vm.builtin.register_py_func` enters; packed functions of the same names precede."""
+_PROVIDERS = ("kv_cache", "sorting", "tuples", "vm_builtins")
+"""The modules beside this one that provide packed functions when they are imported."""
 
 
 @overload
@@ -53,6 +56,15 @@ def register_func(
 
     def enter(func: F) -> F:
         return _enter(name, func, override, pure)
+
+    return enter
+
+
+def provided(name: str, *, pure: bool = False) -> Callable[[F], F]:
+    """A decorator that registers a function of relaxpy, unless a user's has the name already."""
+
+    def enter(func: F) -> F:
+        return func if name in _functions else _enter(name, func, False, pure)
 
     return enter
 
@@ -89,7 +101,11 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     Errors:
         UnknownPackedFuncError (also ValueError, KeyError): there is no such function (EV-13).
     """
-    func = _functions.get(name, python_functions.get(name)) if isinstance(name, str) else None
+    func = _found(name)
+    if func is None:
+        for module in _PROVIDERS:
+            importlib.import_module(f"relaxpy.exec.runtime.{module}")
+        func = _found(name)
     if func is None and not allow_missing:
         raise UnknownPackedFuncError(
             f"no packed function is registered as {name!r}",
@@ -99,6 +115,10 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
             about=name,
         )
     return func
+
+
+def _found(name: object) -> Callable[..., Any] | None:
+    return _functions.get(name, python_functions.get(name)) if isinstance(name, str) else None
 
 
 def is_registered_pure(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Array
 from relaxpy.ir.relax.op.sorting import order
 
@@ -13,7 +13,7 @@ def _places(data: Array, axis: int, is_ascend: int, count: int) -> Array:
     return np.take(order(data, axis, descending=not is_ascend), np.arange(count), axis)
 
 
-@register_func("tvm.contrib.sort.sort", pure=True)
+@provided("tvm.contrib.sort.sort", pure=True)
 def sort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
     """Store the elements in order along an axis."""
     if is_ascend:
@@ -23,13 +23,13 @@ def sort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
     out[...] = np.take_along_axis(data, order(data, axis, descending=True), axis)
 
 
-@register_func("tvm.contrib.sort.argsort", pure=True)
+@provided("tvm.contrib.sort.argsort", pure=True)
 def argsort(data: Array, out: Array, axis: int, is_ascend: int) -> None:
     """Store the indices that sort the elements along an axis."""
     out[...] = order(data, axis, descending=not is_ascend)
 
 
-@register_func("tvm.contrib.sort.argsort_nms", pure=True)
+@provided("tvm.contrib.sort.argsort_nms", pure=True)
 def argsort_valid(data: Array, valid: Array, out: Array, axis: int, is_ascend: int) -> None:
     """Store the indices that sort the first elements of each line, and those of the others."""
     lines, found = np.moveaxis(data, axis, -1), np.moveaxis(out, axis, -1)
@@ -38,7 +38,7 @@ def argsort_valid(data: Array, valid: Array, out: Array, axis: int, is_ascend: i
         found[place][:count] = order(lines[place][:count], 0, descending=not is_ascend)
 
 
-@register_func("tvm.contrib.sort.topk", pure=True)
+@provided("tvm.contrib.sort.topk", pure=True)
 def topk(data: Array, values: Array, indices: Array, axis: int, is_ascend: int) -> None:
     """Store the first elements in order along an axis, and their indices."""
     places = _places(data, axis, is_ascend, values.shape[axis])
@@ -46,20 +46,20 @@ def topk(data: Array, values: Array, indices: Array, axis: int, is_ascend: int) 
     indices[...] = places
 
 
-@register_func("tvm.contrib.sort.topk_values", pure=True)
+@provided("tvm.contrib.sort.topk_values", pure=True)
 def topk_values(data: Array, values: Array, axis: int, is_ascend: int) -> None:
     """Store the first elements in order along an axis."""
     places = _places(data, axis, is_ascend, values.shape[axis])
     values[...] = np.take_along_axis(data, places, axis)
 
 
-@register_func("tvm.contrib.sort.topk_indices", pure=True)
+@provided("tvm.contrib.sort.topk_indices", pure=True)
 def topk_indices(data: Array, indices: Array, axis: int, is_ascend: int) -> None:
     """Store the indices of the first elements in order along an axis."""
     indices[...] = _places(data, axis, is_ascend, indices.shape[axis])
 
 
-@register_func("tvm.contrib.sort.searchsorted", pure=True)
+@provided("tvm.contrib.sort.searchsorted", pure=True)
 def searchsorted(sequence: Array, values: Array, out: Array, right: int) -> None:
     """Store the number of elements of an ascending sequence below each value, or not above it."""
     side = "right" if right else "left"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from relaxpy.exec.runtime.registry import register_func
+from relaxpy.exec.runtime.registry import provided
 from relaxpy.exec.runtime.values import Value
 
 
-@register_func("vm.builtin.tuple_reset_item", pure=True)
+@provided("vm.builtin.tuple_reset_item", pure=True)
 def tuple_reset_item(values: tuple[Value, ...], index: int) -> tuple[()]:
     """Mark that a field is not read again: tuples are Python's, so that the field stays."""
     return ()

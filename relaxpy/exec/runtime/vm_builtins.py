@@ -10,7 +10,7 @@ import numpy as np
 from relaxpy.errors import MatchCastError, RuntimeCheckError, UnknownPackedFuncError
 from relaxpy.exec.runtime.closures import make_closure
 from relaxpy.exec.runtime.operators import same_value, shape_of, tensor_to_shape, truth
-from relaxpy.exec.runtime.registry import get_global_func, python_functions, register_func
+from relaxpy.exec.runtime.registry import get_global_func, provided, python_functions
 from relaxpy.exec.runtime.storage import new_storage, tensor_in, view
 from relaxpy.exec.runtime.support import call_tir_dyn, invoke
 from relaxpy.exec.runtime.values import (
@@ -23,6 +23,7 @@ from relaxpy.exec.runtime.values import (
     prim_dtype,
 )
 from relaxpy.ir.core.dtype import DataType
+from relaxpy.ir.relax.op.sorting import sampled
 from relaxpy.ir.relax.op.vm import MakeShapeCode, MatchShapeCode
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _builtin(name: str, *, pure: bool = True) -> Callable[[F], F]:
     """A decorator that registers a function as `vm.builtin.` and a name."""
-    return register_func(f"vm.builtin.{name}", pure=pure)
+    return provided(f"vm.builtin.{name}", pure=pure)
 
 
 def _refuse(context: str, problem: str) -> NoReturn:
@@ -232,6 +233,12 @@ def call_dynamic(kernel: Value, *args: Value) -> tuple[()]:
     return call_tir_dyn(kernel, args)
 
 
+@_builtin("multinomial_from_uniform")
+def multinomial_from_uniform(prob: Array, uniform_sample: Array) -> Array:
+    """For each row of `prob`, the first category at which the sum exceeds the row's sample."""
+    return sampled(prob, uniform_sample, np.arange(len(prob))[:, None])
+
+
 @_builtin("register_py_func", pure=False)
 def register_py_func(name: str, function: Callable[..., Any]) -> None:
     """Enter a Python function, which `call_py_func` calls, under a name."""
@@ -274,7 +281,7 @@ def debug_print(line: str, value: Value) -> None:
 _builtin("alloc_tensor")(tensor_in)
 _builtin("copy")(lambda value: value)
 _builtin("ensure_zero_offset")(same_value)
-register_func("runtime.TVMTensorCreateView", pure=True)(view)
+provided("runtime.TVMTensorCreateView", pure=True)(view)
 _builtin("read_if_cond")(truth)
 _builtin("shape_of")(shape_of)
 _builtin("tensor_to_shape")(tensor_to_shape)

@@ -354,9 +354,14 @@ def nonzero(x: TensorStructInfo) -> TensorStructInfo:
     return tensor(None, INT64, x.vdevice, 2)
 
 
-def _sampled(
+def sampled(
     prob: Array, uniform_sample: Array, sample_indices: Array, dtype: DataType = INT64
 ) -> Array:
+    """`multinomial_from_uniform` of arrays.
+
+    Errors:
+        RuntimeCheckError: a shape is another one, there is no category, or an index is no row.
+    """
     for name, samples in (("uniform_sample", uniform_sample), ("sample_indices", sample_indices)):
         if samples.shape != (len(sample_indices), 1):
             raise RuntimeCheckError(
@@ -378,7 +383,7 @@ def _sampled(
     return column
 
 
-@register("relax.multinomial_from_uniform", pure=True, runtime=_sampled, gradient=no_gradient)
+@register("relax.multinomial_from_uniform", pure=True, runtime=sampled, gradient=no_gradient)
 def multinomial_from_uniform(
     prob: TensorStructInfo,
     uniform_sample: TensorStructInfo,
