@@ -9,9 +9,11 @@ from itertools import product
 from relaxpy.exec.kernel.plan.dependence import meets_itself
 from relaxpy.exec.kernel.plan.statements import Assignment
 from relaxpy.exec.kernel.plan.tree import Plan, Run, Tree
+from relaxpy.exec.native.maths import LONG
 from relaxpy.exec.native.product import product_of
 from relaxpy.ir.arith.algebra.affine import as_poly
 from relaxpy.ir.core.traverse import walk
+from relaxpy.ir.op import Op
 from relaxpy.ir.tir.expr import Call, Var
 from relaxpy.ir.tir.substitution import substitute
 
@@ -60,6 +62,10 @@ def _joined(first: Run, second: Run, plan: Plan) -> Run | None:
             return None
     if product_of(first) is not None or product_of(second) is not None:
         return None
+    # Processors look ahead a limited number of instructions: with several functions one after the
+    # other these would be of one vector, which wait for each other.
+    if _has_functions(first) and _has_functions(second):
+        return None
     count = len(second.axes if reduces else first.axes)
     axes, over = first.loops[:count], first.loops[count:]
     independent = first.independent & {renamed.get(v, v) for v in second.independent}
@@ -87,6 +93,12 @@ def _in_order_of(second: Run, first: Run) -> Run:
             if len({a.var for a in order}) == len(axes):
                 return replace(first, axes=order)
     return first
+
+
+def _has_functions(run: Run) -> bool:
+    """Whether an iteration computes functions of many instructions."""
+    calls = (n for m in run.assignments for n in walk(m.value) if isinstance(n, Call))
+    return any(isinstance(n.op, Op) and n.op.name.removeprefix("tir.") in LONG for n in calls)
 
 
 def _is_optional(writer: Assignment, other: Assignment, plan: Plan) -> bool:

@@ -47,3 +47,17 @@ def main(P: T.Buffer((40, 3), "float32"), A: T.Buffer((40, 3), "float32")):
     factor = np.exp(wide[None, :, 0] * wide[:, 1, None])
     expected = ((wide[None] - wide[:, None]) * factor[..., None]).sum(1)
     np.testing.assert_allclose(a, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_functions_of_many_instructions_have_loops_of_their_own() -> None:
+    """What a processor looks ahead then is of several vectors, not of one."""
+    text = graph('x: R.Tensor((20, 50), "float32")', "R.sigmoid(R.add(R.tanh(R.exp(x)), x))")
+    ex = relaxpy.compile(from_source(text), target="native")
+    [name] = {row.kernel for row in ex.report()}
+    loops = ex.kernel_source(name, "tree").split("each i0")[1:]
+    assert [[f for f in ("exp", "tanh", "+", "sigmoid") if f in x] for x in loops] == [
+        ["exp"], ["tanh", "+"], ["sigmoid"],
+    ]  # fmt: skip
+    x = numbers((20, 50))
+    wide = np.tanh(np.exp(x.astype("float64"))) + x
+    np.testing.assert_allclose(ex["main"](x), 1 / (1 + np.exp(-wide)), rtol=1e-5)

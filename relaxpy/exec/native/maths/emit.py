@@ -105,6 +105,9 @@ _DOUBLE: Final[Mapping[str, Emitter]] = {
 MATHS: Final = frozenset({*_SHORT, *_DOUBLE})
 """The names of the functions."""
 
+LONG: Final = frozenset(_DOUBLE)
+"""The names of those that are many instructions."""
+
 
 def emit_maths(function: Function, name: str, *values: Value) -> Value:
     """The function `name` of floats, in each lane, in their format.
